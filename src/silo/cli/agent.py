@@ -14,8 +14,8 @@ __all__ = ["command"]
 def command(device: Device = None) -> None:
     """Measure on a device of this machine for a ``silo tune --agent 'ssh HOST silo agent'`` on another one.
 
-    It reads cases and code from standard input, and answers on standard output, until the input ends. Native code that
-    comes in is loaded without a further question: starting an agent is consent to what its input says.
+    Reads cases and code from standard input, and answers on standard output, until the input ends. Native code in the
+    input is loaded without asking: starting an agent is consent to its input.
     """
     if sys.stdin.isatty():
         raise typer.BadParameter(

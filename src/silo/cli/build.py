@@ -1,4 +1,4 @@
-"""``silo build``: compile (and tune where the device is here) the kernels of Python files into a bundle."""
+"""``silo build``: compile (and tune, if the device is here) the kernels of Python files into a bundle."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from silo.tuner.progress import format_bytes
 
 __all__ = ["command"]
 
-# The numbers stand in silo.compile.packed_configs, which is not imported for --help. A test compares them.
+# The numbers are repeated from silo.compile.packed_configs, which is not imported for --help. A test compares them.
 _CONFIGS = (
-    "How many configs of each case to pack. Default: for targets that nothing here measures the whole space, up to 128 "
+    "How many configs of each case to pack. Default: for targets without a device here, the whole space, up to 128 "
     "configs of each case and 64 MiB of code of each kernel, so that silo tune K.silo on the device finds the best; "
-    "for measured ones their winners."
+    "for measured targets, their winners."
 )
 
 
@@ -44,7 +44,7 @@ def command(
         list[str] | None,
         targets_option(
             "A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. "
-            "Default: cpu; for kernels made by silo.binary, what they were built for."
+            "Default: cpu; for kernels made by silo.binary, their binaries' targets."
         ),
     ] = None,
     kernel: Kernels = None,
@@ -57,14 +57,14 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Compile the kernels of files and modules for every target, tune where the device is here, and pack one bundle.
+    """Compile the kernels of files and modules for every target, tune if the device is here, and pack one bundle.
 
-    A kernel is built for each of the targets that kernels of its kind are compiled for; the others are listed.
+    A kernel is built for each target that its kind supports; the others are listed.
 
-    The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature,
-    each for every value that triton.heuristics computes for a case. For a target that nothing here can measure it holds
-    the configs of the space besides; calls use the heuristic's until silo tune K.silo has measured them there. It is
-    written in one piece: an existing file is replaced only by a finished one.
+    For each kernel the bundle holds the specializations of its cases and one generic fallback per dtype signature, each
+    for every value that triton.heuristics computes for a case. For a target that nothing here can measure, it also
+    holds the configs of the space; calls use the heuristic's config until silo tune K.silo has measured them there. The
+    bundle is written in one piece: an existing file is replaced only by a finished one.
     """
     from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 

@@ -1,4 +1,4 @@
-"""``silo cache``: what the store holds, making it smaller, results in and out, and a store that machines share."""
+"""``silo cache``: the contents of the store, pruning, import and export of results, and a store shared by machines."""
 
 from __future__ import annotations
 
@@ -44,9 +44,11 @@ def show(context: typer.Context, *, json: Json = False) -> None:
 
 @app.command(cls=Command)
 def prune(
-    size: Annotated[int, typer.Option("--size", metavar="MIB", help="Keep at most so many MiB of blobs, the newest.")],
+    size: Annotated[
+        int, typer.Option("--size", metavar="MIB", help="Keep at most this many MiB of blobs, the newest.")
+    ],
 ) -> None:
-    """Remove the oldest blobs until the store is small enough. Trials are kept, and what is younger than an hour."""
+    """Remove the oldest blobs until the store is small enough. Trials, and blobs younger than an hour, are kept."""
     from silo.commands.cache_actions import prune_store  # noqa: PLC0415
 
     removed = prune_store(size << 20)
@@ -72,7 +74,10 @@ def import_(
         ),
     ],
     kernel: Annotated[
-        str | None, typer.Option("--kernel", "-k", metavar="NAME", help="The kernel it is about. Default: as it says.")
+        str | None,
+        typer.Option(
+            "--kernel", "-k", metavar="NAME", help="The kernel of the results. Default: as named in the file."
+        ),
     ] = None,
     form: Annotated[
         str | None, typer.Option("--format", metavar="F", help="kernel-tuner, t4 or triton. Default: found.")
@@ -82,8 +87,8 @@ def import_(
 ) -> None:
     """Take results of other machines or tuners into the store.
 
-    Trials of bundles and of T4 files that Silo wrote count as measured. What another tuner measured is tried first,
-    and measured again.
+    Trials of bundles, and of T4 files that Silo wrote, count as measured. Configs that another tuner measured are tried
+    first, and measured again.
     """
     from silo.tuning.foreign_results import import_results  # noqa: PLC0415
 
@@ -106,7 +111,7 @@ def export(
     *,
     json: Json = False,
 ) -> None:
-    """Write what was measured as T4, as Kernel Tuner's cache files or as Triton's autotune files."""
+    """Write the measured trials as T4, as Kernel Tuner's cache files or as Triton's autotune files."""
     from silo.tuning.foreign_results import export_results  # noqa: PLC0415
 
     rows = export_results(path, output, form, device=device, kernels=kernel or None)
@@ -119,7 +124,7 @@ def export(
 
 @app.command(cls=Command)
 def push(*, json: Json = False) -> None:
-    """Send what the store holds to the remote store (SILO_REMOTE): code, and trials."""
+    """Send the code and trials of the store to the remote store (SILO_REMOTE)."""
     from silo.commands.cache_actions import push_store  # noqa: PLC0415
 
     rows = push_store()
@@ -133,7 +138,7 @@ def push(*, json: Json = False) -> None:
 
 @app.command(cls=Command)
 def pull(*, json: Json = False) -> None:
-    """Take what the remote store (SILO_REMOTE) holds into the store: code, and trials."""
+    """Fetch the code and trials of the remote store (SILO_REMOTE) into the store."""
     from silo.commands.cache_actions import pull_store  # noqa: PLC0415
 
     rows = pull_store()
@@ -147,7 +152,7 @@ def pull(*, json: Json = False) -> None:
 
 @app.command(cls=Command)
 def check(*, json: Json = False) -> None:
-    """Look at every object of the remote store (SILO_REMOTE). Exit code 1 if one is not what its name says."""
+    """Check every object of the remote store (SILO_REMOTE). Exit code 1 if one does not match its name."""
     from silo.commands.cache_actions import check_remote_store  # noqa: PLC0415
 
     rows = check_remote_store()
@@ -169,9 +174,9 @@ def to_triton(
     path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle that was recorded.")],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder, for TRITON_CACHE_DIR.")],
 ) -> None:
-    """Write what a recording holds of Triton's own cache as such a folder, for programs that know no Silo.
+    """Write the files of Triton's own cache in a recording to a cache folder, for programs that do not use Silo.
 
-    The folder is for the place it is written to, and native code of the host is left out.
+    The files are valid only in the folder they are written to, and native code of the host is left out.
     """
     from silo.commands.cache_actions import write_frameworks_cache  # noqa: PLC0415
 
@@ -186,9 +191,9 @@ def to_lock(
     path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle that was recorded.")],
     lock: Annotated[Path, typer.Argument(metavar="FILE", help="The lock file, which is made or added to.")],
 ) -> None:
-    """Write what tuners decided while a program was recorded into a lock file, which ranks read (`silo exec --lock`).
+    """Write the decisions of tuners in a recording to a lock file, which ranks read (`silo exec --lock`).
 
-    What the file decides already stays.
+    Decisions that the file already holds stay.
     """
     from silo.commands.cache_actions import lock_frameworks_decisions  # noqa: PLC0415
 

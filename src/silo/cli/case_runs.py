@@ -1,8 +1,8 @@
 """Processes that run cases for ``silo run``: a kernel that ends its process costs one row and not the table.
 
 One process runs all cases and writes a line of JSON to a pipe when a case begins and when it is over. If it dies, the
-case in flight is run once more in a process of its own: code that wrote where it should not may crash later, in a case
-that is not to blame. If it does not crash alone, the cases before it are run alone, the latest first, until one does.
+case in flight is run once more in a process of its own: code that wrote to wrong memory may crash later, in another
+case. If the case does not crash alone, the cases before it are run alone, the latest first, until one does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from silo.settings import program_environment
 
 __all__ = ["Attempt", "Begun", "rows_of", "run_apart"]
 
-# Exit codes that a process leaves after it said what is wrong.
+# Exit codes of a process that has printed its error.
 _SAID = frozenset((2, 3, 130))
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A case that began: its number among all cases, and the names that its row has."""
+    """A case that began: its number among all cases, and the kernel and case names of its row."""
 
     number: int
     kernel: str
@@ -39,7 +39,7 @@ class Begun:
 
 @dataclass(slots=True)
 class Attempt:
-    """What came of one process: its rows by the number of the case, the case in flight when it ended, and its exit."""
+    """The result of one process: its rows by the number of the case, the case in flight when it ended, and its exit."""
 
     rows: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
     in_flight: Begun | None = None
@@ -48,12 +48,12 @@ class Attempt:
 
     @property
     def crashed(self) -> bool:
-        """Whether the process ended in another way than by itself."""
+        """Whether the process was ended by a crash."""
         return self.code < 0 or (not self.done and self.code not in _SAID)
 
     @property
     def how(self) -> str:
-        """How it ended, for the row of a case."""
+        """How it ended, for the row of a case: the signal or the exit status."""
         if self.code >= 0:
             return f"exit status {self.code}"
         try:
@@ -63,13 +63,13 @@ class Attempt:
 
 
 def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -> list[dict[str, Any]]:
-    """The rows of all cases in their order.
+    """Returns the rows of all cases in their order.
 
     ``attempt(only, but)`` runs cases in a process of its own: those numbered ``only`` (None: all), without those in
     ``but``.
 
     Raises:
-        typer.Exit: a process ended with an error that it has said, or before any case began.
+        typer.Exit: a process ended with an error that it has printed, or before any case began.
     """
     rows: dict[int, dict[str, Any]] = {}
     while True:
@@ -91,7 +91,7 @@ def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -
 def _blamed(
     made: Attempt, attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]
 ) -> dict[int, dict[str, Any]]:
-    """The rows of the case in flight and of the case that is to blame, after a process crashed."""
+    """Returns the rows of the case in flight and of the case that is to blame, after a process crashed."""
     found: dict[int, dict[str, Any]] = {}
     last = made.in_flight
     if last is not None and not made.rows:
@@ -103,7 +103,7 @@ def _blamed(
             begun = alone.in_flight or _begun(number, alone.rows.get(number) or made.rows[number])
             return found | {number: _crashed(begun, alone.how)}
         if number in alone.rows and last is not None and number == last.number:
-            found |= alone.rows  # others are to blame for it, and its own row stands
+            found |= alone.rows  # another case is to blame for it, and its own row stands
     if last is not None:
         found[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
     return found
@@ -128,7 +128,7 @@ def _crashed(begun: Begun, how: str) -> dict[str, Any]:
 def run_apart(arguments: Sequence[str], only: Sequence[int] | None, but: Sequence[int]) -> Attempt:
     """Run ``silo`` with ``arguments`` in a process that reports on its cases; see :func:`rows_of`.
 
-    What it prints goes where this process prints. It ends with this process.
+    It prints to this process's standard output and error, and ends with this process.
     """
     reading, writing = os.pipe()
     chosen = json.dumps({"only": None if only is None else list(only), "but": list(but), "rows": writing})
@@ -155,7 +155,7 @@ def run_apart(arguments: Sequence[str], only: Sequence[int] | None, but: Sequenc
 
 
 def _take(attempt: Attempt, line: str) -> None:
-    """Take in one line. A process whose memory is damaged may write anything: such a line says nothing."""
+    """Record one line of a worker. A process whose memory is damaged may write anything: an unknown line is skipped."""
     try:
         said: Any = json.loads(line)
         match said:

@@ -1,6 +1,6 @@
 """The process that runs cases for ``silo run`` (``python -m silo.cli.case_worker``), started by ``case_runs``.
 
-It is the command itself, but that it writes rows to a pipe instead of printing a table.
+It is the command itself, except that it writes rows to a pipe instead of printing a table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["PipedRows", "main"]
 
 
 class PipedRows:
-    """Chooses the cases that are run here, and writes what becomes of them to a pipe.
+    """Chooses the cases that are run here, and writes their results to a pipe.
 
     Implements :class:`silo.commands.run_cases.CaseWatch`.
     """
@@ -36,15 +36,15 @@ class PipedRows:
         return number not in self._but and (self._only is None or number in self._only)
 
     def begun(self, number: int, kernel: str, case: str) -> None:
-        """A case begins."""
+        """Report that a case begins."""
         self._write({"begun": number, "kernel": kernel, "case": case})
 
     def over(self, number: int, outcome: CaseOutcome) -> None:
-        """A case is over, and its arrays are freed."""
+        """Report that a case is over, and its arrays are freed."""
         self._write({"over": number, "row": asdict(outcome)})
 
     def done(self) -> None:
-        """All cases are over."""
+        """Report that all cases are over."""
         self._write({"done": True})
 
     def _write(self, said: dict[str, Any]) -> None:
@@ -54,9 +54,9 @@ class PipedRows:
 
 
 def main() -> None:
-    """``main``: the choice of cases as JSON, then what follows ``silo``."""
+    """Run the command line; ``sys.argv``: the choice of cases as JSON, then the arguments of ``silo``."""
     die_with_parent()
-    from silo.cli import run  # noqa: PLC0415  # the command line that both processes have
+    from silo.cli import run  # noqa: PLC0415  # the command line of both processes
     from silo.cli.main import main as command_line  # noqa: PLC0415
 
     chosen, *arguments = sys.argv[1:]

@@ -1,7 +1,7 @@
 """Output of the commands: lines, tables, JSON, exit codes.
 
-Everything they say passes here, and here it becomes printable: file names and what bundles hold are others' words,
-which must neither be orders to a terminal nor markup to the library that draws tables.
+All output is sanitized here: file names and texts in bundles come from others, and must neither send escape sequences
+to a terminal nor contain markup for the library that draws tables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class ExitCode(IntEnum):
-    """What the exit codes mean."""
+    """The exit codes of all commands."""
 
     OK = 0
     FAILED = 1
@@ -48,14 +48,14 @@ class ExitCode(IntEnum):
 
 @cache
 def console(*, stderr: bool = False) -> Console:
-    """The console of standard output or standard error. It shows strings as they are: nothing in them is markup."""
-    from rich.console import Console  # noqa: PLC0415  # slow to import, and --json needs none
+    """Returns the console of standard output or standard error. Strings are printed without interpreting markup."""
+    from rich.console import Console  # noqa: PLC0415  # slow to import, and not needed for --json
     from rich.text import Text  # noqa: PLC0415
 
     class Plain(Console):
-        """Makes the same of every string it is given, alone or in a table: its text, printable."""
+        """Prints every string, alone or in a table, as plain sanitized text."""
 
-        def render_str(self, text: str, **how: Any) -> Text:  # noqa: ANN401  # as the library calls it
+        def render_str(self, text: str, **how: Any) -> Text:  # noqa: ANN401  # the library's signature
             kept = {name: how[name] for name in ("style", "justify", "overflow") if name in how}
             return Text(printable(text), **kept)
 
@@ -74,7 +74,7 @@ def say_lines(text: str, *, stderr: bool = False) -> None:
 
 
 def say_error(message: str) -> None:
-    """Print why a command failed."""
+    """Print the reason why a command failed."""
     console(stderr=True).print("error: ", style="bold red", end="")
     say_lines(message, stderr=True)
 
@@ -87,9 +87,9 @@ def table(
     right: Sequence[str] = (),
     lines: Sequence[str] = (),
 ) -> Table:
-    """A table; the columns named in ``right`` are aligned to the right.
+    """Returns a table; the columns named in ``right`` are aligned to the right.
 
-    A cell is one line, so that nothing in it looks like another row, but in the columns named in ``lines``.
+    A cell is one line, so that its text cannot look like another row, except in the columns named in ``lines``.
     """
     from rich.table import Table  # noqa: PLC0415
 
@@ -102,14 +102,14 @@ def table(
 
 
 def is_asked_on_a_terminal() -> bool:
-    """Whether somebody sits there, who may mistype."""
+    """Whether standard input is a terminal, at which a person may mistype."""
     return sys.stdin.isatty()
 
 
 def ask_secret(prompt: str) -> str | None:
-    """A line that is not shown: from the terminal, else the next of standard input; None where there is none."""
+    """Returns a line that is not shown: from the terminal, else the next of standard input; None at its end."""
     if is_asked_on_a_terminal():
-        import getpass  # noqa: PLC0415  # few commands ask
+        import getpass  # noqa: PLC0415  # used by few commands
 
         try:
             return getpass.getpass(f"{one_line(prompt)}: ")
@@ -120,12 +120,12 @@ def ask_secret(prompt: str) -> str | None:
 
 
 def print_listing(text: str) -> None:
-    """Print code on standard output, which may be long."""
+    """Print code, which may be long, on standard output."""
     sys.stdout.write(printable(text.rstrip("\n")) + "\n")
 
 
 def print_json(data: object) -> None:
-    """Indented JSON on standard output."""
+    """Print indented JSON on standard output."""
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
     sys.stdout.write(printable_json(text) + "\n")
 
@@ -134,7 +134,7 @@ def log_to_stderr(level: int) -> None:
     """Show log messages from a level on, on standard error."""
 
     class Printable(logging.Formatter):
-        """Takes nothing from a record but what a terminal may be shown."""
+        """Formats a record as sanitized text."""
 
         def format(self, record: logging.LogRecord) -> str:
             return printable(super().format(record))

@@ -1,4 +1,4 @@
-"""``silo doctor``: what works here, and why the rest does not."""
+"""``silo doctor``: the parts that work here, and the reasons why others do not."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def command(
     check: Annotated[
         Path | None,
         typer.Option(
-            "--check", metavar="DIR", help="Only say what is stale or was changed there; exit code 1 if anything is."
+            "--check", metavar="DIR", help="Only list files there that are stale or changed; exit code 1 if any are."
         ),
     ] = None,
     kernel: Annotated[
@@ -54,14 +54,14 @@ def command(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the wheel goes. Default: here.")
     ] = Path(),
     trust: Annotated[
-        bool, typer.Option("--trust", help="Export the bundle's host code although nobody vouched for it.")
+        bool, typer.Option("--trust", help="Export the bundle's host code even if it is not trusted.")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write the kernels of K.silo as a C++ library that needs no Python, or check one that was written.
+    """Write the kernels of K.silo as a C++ library that needs no Python, or check a folder that was written.
 
-    Files that are there and right stay as they are. --check takes the options that the folder was written with.
+    Files that are already right stay as they are. --check uses the options with which the folder was written.
     """
     if (cpp is None and wheel is None) == (check is None):
         raise typer.BadParameter("say --cpp DIR to write a folder, --wheel NAME for a wheel, or --check DIR alone")

@@ -1,4 +1,4 @@
-"""``silo inspect``: what is in a bundle, and the code of kernels."""
+"""``silo inspect``: the contents of a bundle, and the code of kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from silo.tuner.progress import format_bytes
 
 __all__ = ["command"]
 
-# Written out: what makes them is not imported for --help. A test compares them.
+# Repeated here, because the compilers are not imported for --help. A test compares them.
 _NAMES = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
 _FORMS = (
     "Print the code as ttir, ttgir, llvm, ptx and sass (cuda), amdgcn (hip), c and asm (cpu). sass needs nvdisasm or "
@@ -47,9 +47,7 @@ def command(
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(
-            "--config", metavar="NAME=VALUE,...", help="Code of this config. Default: the one that calls get."
-        ),
+        typer.Option("--config", metavar="NAME=VALUE,...", help="Code of this config. Default: the config of calls."),
     ] = None,
     *,
     verify: Annotated[
@@ -57,9 +55,9 @@ def command(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Show the kernels, targets, variants, winners and sizes of K.silo, and what made it. Nothing in it is executed.
+    """Show the kernels, targets, variants, winners and sizes of K.silo, and the tools that made it. Executes nothing.
 
-    With --code, print the code of each kernel instead: of K.silo what it holds, of others what is compiled now.
+    With --code, print the code of each kernel instead: the stored code of K.silo, or newly compiled code of a file.
     """
     if code is not None:
         _print_code(path, code, kernel, target, case, config, json=json)
@@ -142,7 +140,7 @@ def _print_code(
 
 
 def _short_facts(facts: str) -> str:
-    """``n divisible16, x aligned16, y aligned16`` as ``divisible16: n; aligned16: x y``; ``--json`` has it in full."""
+    """Returns ``n divisible16, x aligned16, y aligned16`` as ``divisible16: n; aligned16: x y``; ``--json`` has all."""
     groups: dict[str, list[str]] = {}
     plain: list[str] = []
     for fact in facts.split(", "):
@@ -155,7 +153,7 @@ def _short_facts(facts: str) -> str:
 
 
 def _short_reason(reason: str) -> str:
-    """Whom a variant serves, without why its config was chosen; ``--json`` has it in full."""
+    """Returns the calls that a variant serves, without the reason for its config; ``--json`` has it in full."""
     return "; ".join(
         dict.fromkeys(part.partition(":")[0].removesuffix(" that assumes nothing") for part in reason.split("; "))
     )

@@ -106,13 +106,13 @@ _OPTIONAL = {
 
 
 def _to_install(package: str) -> str | None:
-    from silo.sources.kinds import requirement_of  # noqa: PLC0415  # only where something is missing
+    from silo.sources.kinds import requirement_of  # noqa: PLC0415  # only if a package is missing
 
     requirement = requirement_of(package)
     return _OPTIONAL.get(package) or (None if requirement is None else f"'{requirement}'")
 
 
-# The common base of the parser's errors about the command line, which has no public name.
+# The common base class of the parser's usage errors; it has no public name.
 _USAGE_ERROR: type = typer.BadParameter.__mro__[2]
 
 
@@ -148,7 +148,7 @@ def _failed(message: str) -> ExitCode:
 
 
 def _traced() -> ExitCode:
-    """Show where the exception in hand comes from; left to Python, it would end as a failed check does, with 1."""
+    """Print the traceback of the current exception; Python itself would exit with 1, as for a failed check."""
     say_lines(traceback.format_exc().rstrip("\n"), stderr=True)
     return ExitCode.ERROR
 
@@ -168,7 +168,7 @@ def main() -> None:
             code = _failed(f"this needs {error.name}, which is not installed: pip install {package}")
     except (KeyboardInterrupt, typer.Abort):
         code = ExitCode.INTERRUPTED
-    except Exception as error:  # noqa: BLE001  # a defect: its traceback is wanted
+    except Exception as error:  # noqa: BLE001  # a defect of Silo: its traceback is printed
         if isinstance(error, _USAGE_ERROR):
             cast("Any", error).show()
             code = ExitCode.USAGE

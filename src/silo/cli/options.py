@@ -1,4 +1,4 @@
-"""Options that several commands share, and the shape of help texts: flags, arguments, exit codes."""
+"""Options that several commands share, and the form of help texts: flags, arguments, exit codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLACES = "A Python file with kernels, a module by its dotted name (pkg.kernels),
 
 
 def one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
-    """A check that an option has one of these values, or none: anything else is wrong usage."""
+    """Returns a callback that raises a usage error unless an option is None or has one of these values."""
 
     def checked(value: str | None) -> str | None:
         if value is not None and value not in choices:
@@ -45,7 +45,7 @@ def one_of(choices: Sequence[str]) -> Callable[[str | None], str | None]:
 
 
 def target_named(value: str | None) -> str | None:
-    """A check that a target is written as one."""
+    """Checks that a target parses; raises a usage error otherwise."""
     if value is not None:
         from silo.core.target import Target  # noqa: PLC0415  # after the options are read
         from silo.errors import TargetError  # noqa: PLC0415
@@ -57,8 +57,8 @@ def target_named(value: str | None) -> str | None:
     return value
 
 
-def targets_option(help: str, *others: str) -> Any:  # noqa: A002, ANN401  # typer's word and its own class
-    """The option for targets, which is given again for each; ``help`` says what the command makes of them."""
+def targets_option(help: str, *others: str) -> Any:  # noqa: A002, ANN401  # typer's parameter name and class
+    """Returns the repeatable option for targets; ``help`` is the command's text for it."""
     return typer.Option("--target", *others, "-t", metavar="T", callback=_targets_named, help=help)
 
 
@@ -82,8 +82,8 @@ TuneMode = Annotated[
     typer.Option(
         "--tune",
         metavar="MODE",
-        callback=one_of(tuple(mode for mode in TUNE_MODES if mode != "leader")),  # which is for calls
-        help="auto: measure what is not known; cached: never measure; frozen: nor guess; off: first config.",
+        callback=one_of(tuple(mode for mode in TUNE_MODES if mode != "leader")),  # "leader" is for calls
+        help="auto: measure if unknown; cached: never measure; frozen: never measure or guess; off: first config.",
     ),
 ]
 Budget = Annotated[
@@ -95,7 +95,7 @@ Budget = Annotated[
 Deterministic = Annotated[
     bool,
     typer.Option(
-        "--deterministic", help="The same bits on every run and rank: nothing measured decides about kernels that sum."
+        "--deterministic", help="The same bits on every run and rank: measurements do not choose how kernels sum."
     ),
 ]
 Device = Annotated[
@@ -108,7 +108,7 @@ Device = Annotated[
     ),
 ]
 OfDevice = Annotated[
-    str | None, typer.Option("--device", "-d", metavar="D", help="Only what was measured on this device. Default: all.")
+    str | None, typer.Option("--device", "-d", metavar="D", help="Only trials of this device. Default: all.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
@@ -123,11 +123,11 @@ EPILOG = (
 
 
 def _untyped(**_: object) -> None:
-    """The type of an argument: its name says it already, and the parser would write ``<list[Path]>``."""
+    """Prints no type for an argument: its name is enough, and the parser would print ``<list[Path]>``."""
 
 
 def _plain(params: list[Any]) -> list[Any]:
-    """The parameters, with nothing where newer versions of the parser would show the type in the code."""
+    """Returns the parameters without the types that newer versions of the parser print."""
     for one in params:
         if getattr(one, "is_flag", False) and one.metavar is None:
             one.metavar = ""
@@ -144,7 +144,7 @@ class Command(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
-    """A command of commands."""
+    """A group of commands."""
 
     def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401, D102  # the parser's own
         return _plain(super().get_params(ctx))

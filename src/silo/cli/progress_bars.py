@@ -1,4 +1,4 @@
-"""Progress of the commands: bars on standard error where that is a terminal, lines of JSON where they are asked for."""
+"""Progress of the commands: bars on standard error if it is a terminal, and lines of JSON for ``--events``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["BuildProgress", "TuneProgress", "event_lines"]
 
 @contextmanager
 def event_lines(path: str | None) -> Generator[IO[str] | None]:
-    """Where events go: a file that is appended to, standard output for ``-``, nowhere for None.
+    """Yields the file for events: appended to, standard output for ``-``, None for None.
 
     Raises:
         SettingsError: the file cannot be written.
@@ -36,7 +36,7 @@ def event_lines(path: str | None) -> Generator[IO[str] | None]:
         yield sys.stdout
     else:
         try:
-            file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  # an error of the block is no error of opening
+            file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  # so that only errors of opening are caught
         except OSError as error:
             raise SettingsError(f"--events {path}: {error.strerror}; name a file that can be written") from error
         with file:
@@ -60,7 +60,8 @@ class _Bar:
         if self._bar is not None:
             self._bar.stop()
         if isinstance(error, KeyboardInterrupt):
-            # A tuning session says what it kept. The parser, which ends the program, would not.
+            # The error of a tuning session lists the kept trials; the parser, which ends the program, would not print
+            # it.
             say_lines(str(error) or "interrupted", stderr=True)
 
     def show(self, name: str, done: int, total: int, note: str) -> None:
@@ -86,18 +87,18 @@ class _Bar:
 
 
 class TuneProgress(_Bar):
-    """Shows how tuning goes: done, best so far, time left, failures by kind. ``lines`` gets every event as JSON."""
+    """Shows the progress of tuning: done, best so far, time left, failures by kind. ``lines`` gets events as JSON."""
 
     def __init__(self, *, enabled: bool, lines: IO[str] | None = None) -> None:
         super().__init__(enabled=enabled)
         self._lines = lines
 
     def update(self, name: str, progress: Progress) -> None:
-        """Take one event of the session called ``name``."""
+        """Show one event of the session called ``name``."""
         if self._lines is not None:
             line = json.dumps(event_to_json(name, progress), ensure_ascii=False)
             self._lines.write(printable_json(line) + "\n")
-            self._lines.flush()  # the reader wants to know now
+            self._lines.flush()  # so that readers get the event now
         parts = [note_of(progress)]
         if progress.last is not None and progress.phase == "search" and (reason := reason_of(progress.last)):
             parts.append(f"refined: {reason}")
@@ -105,8 +106,8 @@ class TuneProgress(_Bar):
 
 
 class BuildProgress(TuneProgress):
-    """Shows how a build goes: variants compiled, then sessions of tuning."""
+    """Shows the progress of a build: variants compiled, then sessions of tuning."""
 
     def stage(self, name: str, done: int, total: int) -> None:
-        """Take the state of one stage of the build."""
+        """Show the state of one stage of the build."""
         self.show(name, done, total, "")

@@ -22,7 +22,7 @@ _Login = Annotated[
     ),
 ]
 _Plain = Annotated[
-    bool, typer.Option("--plain-http", help="Ask without TLS. Default: only where the registry is this machine.")
+    bool, typer.Option("--plain-http", help="Connect without TLS. Default: only if the registry is this machine.")
 ]
 _FORM = "oci://HOST/REPOSITORY:TAG"
 
@@ -36,7 +36,7 @@ def push_command(
     plain_http: _Plain = False,
     json: Json = False,
 ) -> None:
-    """Push a bundle to a registry: a layer for each target, and the signature that lies beside the file.
+    """Push a bundle to a registry: a layer for each target, and the signature file beside the bundle.
 
     With --key each layer is signed too, so that machines that pull one target can check it.
     """
@@ -57,7 +57,7 @@ def pull_command(
     ],
     target: Annotated[
         list[str] | None,
-        targets_option("Only what it has for this target; repeatable. Nothing else is sent. Default: all."),
+        targets_option("Only the parts for this target; repeatable. Nothing else is sent. Default: all."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -68,7 +68,7 @@ def pull_command(
     plain_http: _Plain = False,
     json: Json = False,
 ) -> None:
-    """Pull a bundle from a registry, with its signature, and check every byte of it. Nothing of it runs."""
+    """Pull a bundle from a registry, with its signature, and check every byte of it. Nothing in it is executed."""
     from silo.shipping.distribution import pull_bundle  # noqa: PLC0415
 
     made = pull_bundle(reference, output, targets=target, login=login, plain=plain_http)

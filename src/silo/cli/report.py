@@ -27,16 +27,16 @@ def command(
         bool,
         typer.Option(
             "--ceilings",
-            help="Measure what the device (default: the CPU) reaches, if that is not known: takes some seconds.",
+            help="Measure the peak rates of the device (default: the CPU) if unknown: takes some seconds.",
         ),
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write one self-contained page for each kernel of FILE, MODULE or K.silo from the trials that are kept.
+    """Write one self-contained page for each kernel of FILE, MODULE or K.silo from the kept trials.
 
-    For FILE these are the trials in the store of its kernels as they are now, for K.silo those that it carries.
-    Nothing is measured but what --ceilings asks for.
+    For FILE these are the trials in the store for its kernels in their present form, for K.silo the trials in the
+    bundle. Nothing is measured, except with --ceilings.
     """
     from silo.commands.report_pages import write_reports  # noqa: PLC0415  # heavy: only when the command runs
 

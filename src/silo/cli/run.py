@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = ["check_command", "command", "watch"]
 
-# In the process that runs the cases for another one: who chooses them and is told of each.
+# Set in a process that runs cases for another one: chooses the cases, and reports each.
 watch: CaseWatch | None = None
 
-# Written out: what makes them is not imported for --help. A test compares them.
+# Repeated here, because the libraries are not imported for --help. A test compares them.
 _LIBRARIES = ("numpy", "torch", "buffer", "cupy", "jax")
 
 
@@ -43,7 +43,7 @@ def command(
     tune: TuneMode = "cached",
     *,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
+        bool, typer.Option("--trust", help="Load the bundle's host code even if it is not trusted.")
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Run in checking mode: out of bounds, races, masked-off values and more.")
@@ -53,7 +53,7 @@ def command(
 ) -> None:
     """Run every case of FILE, MODULE or K.silo and compare with the expected values; exit code 1 if one is wrong.
 
-    A kernel that ends the process it runs in, as one without a mask may, costs its own row: ``crashed: run with
+    A kernel that crashes its process, as a kernel without a mask may, fails only its own row: ``crashed: run with
     --check``.
     """
     if watch is None and not check:
@@ -100,7 +100,7 @@ def check_command(
     device: Device = None,
     kernel: Kernels = None,
     arrays: Annotated[
-        str | None, typer.Option("--arrays", metavar="LIBRARY", callback=one_of(_LIBRARIES), help="As of silo run.")
+        str | None, typer.Option("--arrays", metavar="LIBRARY", callback=one_of(_LIBRARIES), help="As for silo run.")
     ] = None,
     *,
     quiet: Quiet = False,
@@ -113,7 +113,7 @@ def check_command(
 def _words(
     path: Path, device: str | None, kernels: list[str] | None, arrays: str | None, tune: str | None, *, trust: bool
 ) -> list[str]:
-    """The command line of the process that runs the cases."""
+    """Returns the command line of the process that runs the cases."""
     words = ["--debug"] if "--debug" in sys.argv[1:] else []
     words += ["run", *(["--trust"] if trust else [])]
     words += [] if tune is None else ["--tune", tune]

@@ -1,4 +1,4 @@
-"""``silo selftest``: what runs kernels here does what their language promises."""
+"""``silo selftest``: checks that kernels run correctly here."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def command(
     *,
     json: Json = False,
 ) -> None:
-    """Run small kernels of a kind and compare what they compute: a report to paste into an issue.
+    """Run small kernels of a kind and compare their results with the expected ones: a report to paste into an issue.
 
-    Metal kernels run on a Mac's GPU, through torch and MLX as they are there; on other machines on the emulator. Exit
-    code 1 where a result is wrong.
+    Metal kernels run on a Mac's GPU, through the installed torch and MLX; on other machines on the emulator. Exit code
+    1 if a result is wrong.
     """
     from silo.sources.kinds import selftest_of  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``silo keygen``, ``silo sign`` and ``silo verify``: who made a bundle."""
+"""``silo keygen``, ``silo sign`` and ``silo verify``: keys, signatures and their check."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def keygen_command(
 ) -> None:
     """Make a pair of keys: a secret one to sign bundles with, and a public one to give to those who load them.
 
-    The files are minisign's. The secret key is encrypted with a password, which is asked for; an empty one encrypts
-    nothing. Where standard input is no terminal, its first line is the password.
+    The files have minisign's format. The secret key is encrypted with a password, which is asked for; with an empty
+    password it is not encrypted. Without a terminal, the first line of standard input is the password.
     """
     from silo.shipping.sign_bundle import make_keys  # noqa: PLC0415
 
@@ -57,9 +57,9 @@ def sign_command(
     *,
     json: Json = False,
 ) -> None:
-    """Sign a bundle: K.silo.minisig beside it says who vouches for every byte of it.
+    """Sign a bundle: the file K.silo.minisig beside it vouches for every byte of it.
 
-    Every byte is checked first. What is signed are the bundle's first 64 bytes, which have the hash of all others.
+    Every byte is checked first. The signature covers the bundle's first 64 bytes, which hold the hash of all others.
     """
     from silo.shipping.sign_bundle import sign_bundle  # noqa: PLC0415
 
@@ -77,16 +77,16 @@ def verify_command(
         typer.Option(
             "--key",
             metavar="PUB",
-            help="The public key that must have signed it: its file, or its 56 characters. Default: any that silo "
-            "trust --key was told.",
+            help="The public key that must have signed it: its file, or its 56 characters. Default: any key that silo "
+            "trust --key added.",
         ),
     ] = None,
     *,
     json: Json = False,
 ) -> None:
-    """Check every byte of a bundle, and that it is signed by a key that counts; exit code 1 if not.
+    """Check every byte of a bundle, and that the key of --key, or a trusted one, signed it; exit code 1 if not.
 
-    Nothing of the bundle runs, and nothing is trusted by this.
+    Nothing in the bundle is executed, and this command adds no trust.
     """
     from silo.shipping.sign_bundle import verify_bundle_signature  # noqa: PLC0415
     from silo.store.key_files import read_public_key  # noqa: PLC0415
@@ -110,8 +110,8 @@ def verify_command(
 
 
 def read_key(path: Path) -> SecretKey:
-    """The secret key in a file, whose password is asked for if it has one."""
-    from silo.store.key_files import read_secret_key  # noqa: PLC0415  # only where something is signed
+    """Returns the secret key in a file; prompts for its password if it has one."""
+    from silo.store.key_files import read_secret_key  # noqa: PLC0415  # only if something is signed
 
     return read_secret_key(path, lambda: _given(ask_secret(f"password of {path}")))
 

@@ -24,16 +24,16 @@ def slice_command(
     target: Annotated[
         list[str] | None,
         targets_option(
-            "Only what it has for this target, such as cpu or cuda:sm_90; repeatable. Default: a slice for each."
+            "Only the parts for this target, such as cpu or cuda:sm_90; repeatable. Default: a slice for each."
         ),
     ] = None,
     key: SigningKey = None,
     *,
     json: Json = False,
 ) -> None:
-    """Cut a bundle by target: each slice is a bundle that holds the code, rules, trials and cases of its own targets.
+    """Cut a bundle by target: each slice is a bundle with the code, rules, trials and cases of its own targets.
 
-    All slices of a bundle give it back with silo merge, byte for byte.
+    silo merge joins all slices of a bundle to the original, byte for byte.
     """
     from silo.shipping.slice_bundle import slice_bundle, slice_by_target  # noqa: PLC0415
 
@@ -56,9 +56,9 @@ def merge_command(
     *,
     json: Json = False,
 ) -> None:
-    """Join bundles into one: the slices of a bundle, or what several machines built of one source for other targets.
+    """Join bundles into one: the slices of a bundle, or bundles that several machines built for other targets.
 
-    It says whether the outcome is the very bundle that the slices were cut from.
+    Prints whether the result equals the bundle from which the slices were cut.
     """
     from silo.shipping.slice_bundle import merge_bundles  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""``silo trust`` and ``silo untrust``: vouch for host code of others, see what was vouched for, take it back."""
+"""``silo trust`` and ``silo untrust``: give, list and withdraw consent to host code that others built."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def command(
 ) -> None:
     """Let native code that others built run in your processes: of a bundle, signed by a key, or from a remote store.
 
-    Trust in a bundle is by content: noted is each piece of code with the way it is called, so the file may move, and a
-    changed file is not trusted. The text that checks compile is part of it.
+    Trust in a bundle is by content: each piece of code is noted together with the way it is called, so the file may
+    move, and a changed file is not trusted. It includes the text that checks compile.
 
-    Trust in a key is trust in who has its secret half, for all bundles that were and will be signed with it.
+    Trust in a key is trust in all owners of its secret half, for all bundles that were or will be signed with it.
     """
     from silo.commands.trust_code import (  # noqa: PLC0415
         trust_bundle,
@@ -100,7 +100,7 @@ def untrust_command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE|SHA256|URL...]", help="Bundles, or what silo trust --list shows.", show_default=False
+            metavar="[FILE|SHA256|URL...]", help="Bundles, or entries of silo trust --list.", show_default=False
         ),
     ] = None,
     key: Annotated[
@@ -108,9 +108,9 @@ def untrust_command(
         typer.Option("--key", metavar="PUB", help="A key: its file, its 56 characters or its number; repeatable."),
     ] = None,
 ) -> None:
-    """Take your word for native code back, also for what you built, or your word for a key: it is asked about again.
+    """Withdraw consent to native code, also to code that you built, or to a key: Silo asks for consent again.
 
-    What a key alone vouched for is not loaded any more, whatever was found of its signatures before. Programs that
+    Code that only the key vouched for is not loaded again, even if its signatures were checked earlier. Programs that
     have loaded code keep it.
     """
     from silo.commands.trust_code import untrust, untrust_key  # noqa: PLC0415

@@ -31,7 +31,7 @@ _SEARCHERS = (
     f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}. auto measures small spaces whole, models the times of larger ones, and "
     "goes through a combo's sub-kernels one group after the other."
 )
-_EVALUATIONS = "At most so many configs for each case. Default: 256 for auto without --budget, else no limit."
+_EVALUATIONS = "At most this many configs for each case. Default: 256 for auto without --budget, else no limit."
 
 
 def _some(value: int | None) -> int | None:
@@ -63,7 +63,7 @@ def command(
         typer.Option(
             "--lock",
             metavar="FILE",
-            help="Write what was decided there (silo.lock.json); what it holds stays unless beaten beyond the noise.",
+            help="Write the decisions there (silo.lock.json); old ones stay unless beaten beyond the noise.",
         ),
     ] = None,
     key: SigningKey = None,
@@ -85,7 +85,9 @@ def command(
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option("--gpus", metavar="N", callback=_some, help="So many actors on Ray. Default: a GPU each, of all."),
+        typer.Option(
+            "--gpus", metavar="N", callback=_some, help="The number of actors on Ray. Default: one for each GPU."
+        ),
     ] = None,
     agent_wait: Annotated[
         float,
@@ -95,21 +97,25 @@ def command(
     deterministic: Deterministic = False,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Measure nothing: say what is known, and field by field why the rest is not."),
+        typer.Option(
+            "--explain", help="Measure nothing: print known results, and field by field why others do not count."
+        ),
     ] = False,
     remeasure: Annotated[
         bool,
         typer.Option(
-            "--remeasure", help="Measure everything anew: the trials known by now are superseded, on every machine."
+            "--remeasure", help="Measure everything again: all trials known now are superseded, on every machine."
         ),
     ] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
+        bool, typer.Option("--trust", help="Load the bundle's host code even if it is not trusted.")
     ] = False,
     events: Annotated[
         str | None,
         typer.Option(
-            "--events", metavar="PATH", help="Append every step there as a line of JSON, as it happens; -: print them."
+            "--events",
+            metavar="PATH",
+            help="Append each step to a file as a line of JSON, as it happens; -: print them.",
         ),
     ] = None,
     quiet: Quiet = False,
@@ -117,10 +123,10 @@ def command(
 ) -> None:
     """Measure the configs of every case of FILE, MODULE or K.silo on a device and keep each trial.
 
-    What was measured before is not measured again, unless ``--remeasure`` says so. Ctrl-C loses only the trial in
-    flight; the next run goes on.
-    A bundle is refined in place, in one piece; its signature is made anew with ``--key``, else removed as false.
-    ``--explain`` says why kept results do not count, and measures nothing.
+    Configs with a kept trial are not measured again without ``--remeasure``. Ctrl-C loses only the trial in flight; the
+    next run goes on.
+    A bundle is refined in place, in one piece; with ``--key`` it is signed again, else its old signature is removed.
+    ``--explain`` prints why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
     _check_fleet(agent, ray, gpus, device, explain=explain)
@@ -144,7 +150,7 @@ def command(
     ):
         rows = tune_path(
             path,
-            device=None if ray is not None else device,  # which an actor has
+            device=None if ray is not None else device,  # on Ray, each actor has its own device
             kernels=kernel or None,
             searcher=searcher,
             evaluations=evaluations,
@@ -213,7 +219,7 @@ def _fleet(
 
 @contextmanager
 def _fleet_on_ray(address: str, gpus: int | None, device: str | None, wait_s: float) -> Generator[Fleet]:
-    """Ray prints on standard output that an actor was lost, in the middle of results and events; it is led away."""
+    """Redirects standard output to standard error, because Ray reports lost actors among the results and events."""
     from silo.tuning.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
 
     with redirect_stdout(sys.stderr), ray_fleet(address, gpus, device=device, wait_s=wait_s) as fleet:

@@ -1,1 +1,1 @@
-"""Seams of other projects that Silo serves; none of these modules imports the project that it serves."""
+"""Integrations with other projects. None of these modules imports the project that it serves."""

@@ -1,4 +1,4 @@
-"""What a kernel does to the arguments of one form of call: read from its lowered code, or said by its author."""
+"""The effects of a kernel on the arguments of one form of call, from its lowered code or from its author."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 def effects_of(
     kernel: Kernel, signature: Signature, facts: CodeFacts, names: Sequence[str], mutates: Collection[str] | None
 ) -> dict[str, Effect]:
-    """The effect on each array among the arguments ``names``; ``mutates`` are those written to, where the caller says.
+    """Returns the effect on each array among the arguments ``names``.
 
-    ``signature`` and ``facts`` belong to the code for such a call.
+    ``mutates`` names the arrays that are written to, if the caller declares them; None: the lowered code decides.
+    ``signature`` and ``facts`` belong to the code that serves this form of call.
 
     Raises:
         ArgumentError: ``mutates`` names something other than arrays.
-        SourceError: the code does not say what it does, and neither does the caller.
+        SourceError: neither the code nor the caller determines the effects.
     """
     pointers = [name for name in names if signature[name].kind in POINTING]
     if mutates is not None:
@@ -46,13 +47,13 @@ def effects_of(
 
 
 def said_effects(kernel: str, location: str, code: Artifact, mutates: Collection[str] | None) -> dict[str, Effect]:
-    """The effect on each array, as finished code says it; ``mutates`` as in :func:`effects_of`.
+    """Returns the effect on each array as recorded with finished code; ``mutates`` as in :func:`effects_of`.
 
-    What was not known when the code was made counts as read and written.
+    An effect that was unknown when the code was compiled is ``BOTH``: read and written.
 
     Raises:
         ArgumentError: ``mutates`` names something other than arrays.
-        SourceError: the code may write to memory behind none of its arguments, and the caller does not say.
+        SourceError: the code may write to memory behind none of its arguments, and ``mutates`` is None.
     """
     pointers = {one.name: one.effect for one in code.variant.signature.parameters if one.kind in POINTING}
     if mutates is not None:

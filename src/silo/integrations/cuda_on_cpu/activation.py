@@ -1,4 +1,4 @@
-"""Switching the stand-in for ``cuda`` on: what ``silo exec --on cpu`` sets, and what ``import torch`` then does."""
+"""Turns on the stand-in for ``cuda``: the variables that ``silo exec --on cpu`` sets, and the patches of torch."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ from typing import Any
 __all__ = ["begin", "has_gpus", "program_changes"]
 
 _ENTRY = ("torch.backends", "silo")
-_LEAST_TORCH = (2, 6)  # calls the entry point, and has torch.accelerator
+_LEAST_TORCH = (2, 6)  # the first version that calls the entry point and has torch.accelerator
 _began = False
 
 
 def begin() -> None:
-    """Make ``cuda`` the CPU. :mod:`silo.integrations.torch_autoload` calls it at the end of ``import torch``.
+    """Replace torch's ``cuda`` device by the CPU.
+
+    :mod:`silo.integrations.torch_autoload` calls this at the end of ``import torch``.
 
     Raises:
-        SettingsError: ``SILO_PRETEND`` names no device that is known, or ``SILO_TRITON=off``.
+        SettingsError: ``SILO_PRETEND`` names an unknown device, or ``SILO_TRITON=off``.
         DeviceError: torch has a GPU here.
     """
-    global _began  # noqa: PLW0603  # once a process
+    global _began  # noqa: PLW0603  # once per process
     if _began:
         return
     _began = True
-    import sys  # noqa: PLC0415  # with `import torch`, for the few who ask for it
+    import sys  # noqa: PLC0415  # this module is imported by few programs
 
     _install(sys.modules["torch"])
 
 
 def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
-    """Return the variables of a program that runs with ``cuda`` on the CPU, and the line that says so.
+    """Return the environment variables for a program that runs with ``cuda`` on the CPU, and a line that describes it.
 
     Raises:
-        SettingsError: ``pretend`` is no device that is known, or ``SILO_TRITON=off``.
-        ToolchainError: this installation of Silo has no entry point for torch, which calls it when it is imported; or
-            torch is older than 2.6.
+        SettingsError: ``pretend`` names an unknown device, or ``SILO_TRITON=off``.
+        ToolchainError: this installation of Silo lacks the entry point that torch calls when it is imported, or torch
+            is older than 2.6.
     """
     from importlib.metadata import entry_points  # noqa: PLC0415
 
@@ -55,14 +57,14 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
     if pretend is not None:
         changes["SILO_PRETEND"] = pretend
     line = f"cuda is the CPU for this program (as {device.name}): results are right, times mean nothing"
-    if has_gpus():  # hidden, so that torch takes none of them
+    if has_gpus():  # hidden, so that torch uses none of them
         changes |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
         line += "; the GPUs of this machine are hidden from it"
     return changes, line
 
 
 def has_gpus() -> bool:
-    """Return whether this machine has a GPU that torch calls ``cuda``, by its drivers."""
+    """Return whether the drivers list a GPU that torch calls ``cuda``."""
     from silo.core.plugins import drivers  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
@@ -107,10 +109,10 @@ def _install(torch: Any) -> None:  # noqa: ANN401
     placement = Placement(torch)
     library: Any = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a torch that was built with CUDA has kernels there, and says that they go
+        warnings.simplefilter("ignore")  # a torch that was built with CUDA warns that its own kernels are replaced
         for operator, kernel in placement.kernels().items():
             library.impl(operator, kernel, "CUDA")
-    global _library  # noqa: PLW0603  # its kernels live as long as it does
+    global _library  # noqa: PLW0603  # the kernels are unregistered when the Library is deleted
     _library = library
     guard = load_guard(torch)
     if isinstance(guard, Rejected):

@@ -1,10 +1,10 @@
 """The device guard for torch's CUDA key, in two lines of C++ that are compiled once for each version of torch.
 
-torch asks the guard of a device type for the current device before it runs an operation there, in C++. A build of torch
-without CUDA has none for CUDA, so ``x.to("cuda")`` and ``torch.tensor(..., device="cuda")`` fail before any kernel is
-looked up. The guard here does nothing. It is built with the C compiler that kernels for the CPU are built with, kept in
-the store as the outcome of a compile job, and loaded with the consent of the store's trust ledger, as other code that
-was built here is.
+torch calls the guard of a device type for the current device before it runs an operation there, in C++. A torch built
+without CUDA lacks the guard for CUDA, so ``x.to("cuda")`` and ``torch.tensor(..., device="cuda")`` fail before any
+kernel is looked up. The guard here does nothing. It is compiled with the C compiler that also compiles kernels for the
+CPU, stored as the result of a compile job, and loaded with the consent of the store's trust ledger, like other code
+that was built on this machine.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _SOURCE: Final = """\
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 C10_REGISTER_GUARD_IMPL(CUDA, c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA>)
 """
-_LAUNCH: Final = LaunchInfo("cuda_device_guard", ())  # it has no entry: loading it registers the guard
+_LAUNCH: Final = LaunchInfo("cuda_device_guard", ())  # without an entry point: loading it registers the guard
 _ORIGIN: Final = "the device guard for torch's CUDA key"
 
 
 def load_guard(torch: Any) -> Decision:  # noqa: ANN401  # the module
-    """Load the guard into this process, built if the store does not have it.
+    """Load the guard into this process; build it if the store does not have it.
 
     Returns:
-        Accepted, or Rejected with the reason: no C++ compiler works here, or the guard does not load. Python's
-        functions still take ``cuda`` then; C++ code that moves tensors does not.
+        Accepted, or Rejected with the reason: no C++ compiler works here, or the guard does not load. After Rejected,
+        torch's Python functions still accept ``cuda``, but C++ code that moves tensors there fails.
     """
     try:
         compiler = find_compiler(settings().cc, "the device guard for torch's CUDA key needs")
@@ -54,7 +54,7 @@ def load_guard(torch: Any) -> Decision:  # noqa: ANN401  # the module
 
 
 def guard_job(torch_version: str, compiler: str, cxx11_abi: object) -> str:
-    """Return the job key of the guard: of its source, torch's version and ABI, and the compiler's version."""
+    """Return the job key of the guard, a digest of its source, torch's version and ABI, and the compiler's version."""
     return digest("silo.cuda-guard/1", [_SOURCE, torch_version, compiler, bool(cxx11_abi), list(_flags("", cxx11_abi))])
 
 
@@ -71,7 +71,7 @@ def _kept(torch: Any, compiler: CCompiler) -> Compiled:  # noqa: ANN401
 
 
 def _flags(folder: str, cxx11_abi: object) -> tuple[str, ...]:
-    # The linker is told to keep libc10, which no symbol of a shared object would make it do on its own.
+    # No symbol of libc10 is used, so the linker would drop the library without --no-as-needed.
     return (
         "-std=c++20",
         "-O1",

@@ -1,10 +1,10 @@
-"""Which memory a tensor counts as being in, and the functions of torch that take a device, for ``cuda`` on the CPU.
+"""The memory that a tensor counts as being in, and torch's functions with a device, for ``cuda`` on the CPU.
 
-All tensors are in the CPU's memory. A mark on a tensor's storage says what the program asked for: the host, pinned
-memory of the host, or the device. So ``x.to("cuda")`` of a tensor on the device is ``x`` itself, and of a tensor on the
-host a copy, as with a GPU: a program that changes either in place gets the results that it would get there. Results of
-most operations have no mark, and count as being on the device; arithmetic and conversions of tensors of the host stay
-there.
+All tensors are in the CPU's memory. A mark on a tensor's storage is the place that the program requested: host memory,
+pinned host memory, or the device. So ``x.to("cuda")`` returns ``x`` itself if ``x`` is on the device, and a copy if it
+is on the host, as with a GPU: a program that changes either in place gets the results that a GPU would give. Results of
+most operations are unmarked and count as being on the device; arithmetic and conversions of host tensors stay on the
+host.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DEVICE: Final = "device"
 _MARK = "_silo_place"
 _Function = Callable[..., Any]
 
-# Functions of torch with a keyword `device`, beside those that torch lists for its default device.
+# Functions of torch with a keyword `device` that torch does not list for its default device.
 _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
 _OF_DATA = ("tensor", "as_tensor", "asarray")
 _NEW = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided")
 _OF_HOST = ("from_numpy", "frombuffer")
-# Methods whose result, of tensors of the host alone, is marked as being there too: of the ways in which programs
-# prepare arrays on the host, the most common.
+# Methods whose result is marked as being on the host if all of their tensors are: the methods with which programs most
+# often prepare arrays on the host.
 _KEEPING = (
     *("clone", "contiguous", "float", "half", "bfloat16", "double", "int", "long", "bool"),
     *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"),
@@ -42,7 +42,7 @@ def names_cuda(device: Any) -> bool:  # noqa: ANN401  # text, torch.device, inde
     """Return whether a device argument names the CUDA device: ``"cuda"``, ``"cuda:0"``, ``torch.device``, an index.
 
     Raises:
-        RuntimeError: it names a device after the first one, as torch does for a GPU that is not there.
+        RuntimeError: the device is not the first one; torch raises the same for a missing GPU.
     """
     if device is None or isinstance(device, bool):
         return False
@@ -63,13 +63,13 @@ def names_cuda(device: Any) -> bool:  # noqa: ANN401  # text, torch.device, inde
 
 
 def index_of(device: Any) -> int:  # noqa: ANN401
-    """Return the index of a device argument of ``torch.cuda``, which is 0.
+    """Return 0, the index of the only device, for a device argument of ``torch.cuda``.
 
-    ``x.device`` of a tensor is ``cpu`` here, so that is taken too.
+    The CPU is accepted too, because ``x.device`` is ``cpu`` here.
 
     Raises:
-        RuntimeError: there is one device, and another one is named.
-        ValueError: it is no CUDA device.
+        RuntimeError: the argument names another index.
+        ValueError: the argument names a device other than CUDA.
     """
     if isinstance(device, str):
         kind, _, number = device.partition(":")
@@ -88,10 +88,10 @@ def index_of(device: Any) -> int:  # noqa: ANN401
 
 
 class Placement:
-    """torch's functions and methods that take a device, replaced in one process.
+    """Replaces torch's functions and methods that take a device, in this process.
 
     Args:
-        torch: the module, loaded whole.
+        torch: the module, after its import is complete.
     """
 
     def __init__(self, torch: Any) -> None:  # noqa: ANN401
@@ -105,14 +105,14 @@ class Placement:
         self._empty_strided: _Function = torch.empty_strided
 
     def place_of(self, tensor: Any) -> str | None:  # noqa: ANN401
-        """Return the mark of a tensor's storage; None for the result of an operation, which is on the device."""
+        """Return the mark of a tensor's storage. None: the result of an operation, which counts as on the device."""
         try:
             return getattr(tensor.untyped_storage(), _MARK, None)
         except (NotImplementedError, RuntimeError):  # a sparse tensor, or a subclass without memory of its own
             return None
 
     def mark(self, tensor: Any, place: str, *, again: bool = True) -> Any:  # noqa: ANN401
-        """Mark a tensor's storage and return the tensor. ``again=False``: unless it has a mark already."""
+        """Mark a tensor's storage and return the tensor. ``again=False`` keeps a mark that the storage already has."""
         if type(tensor) in self._plain and (again or self.place_of(tensor) is None):
             try:
                 setattr(tensor.untyped_storage(), _MARK, place)
@@ -125,10 +125,10 @@ class Placement:
         return self.place_of(tensor) in (HOST, PINNED)
 
     def kernels(self) -> dict[str, _Function]:
-        """Return the kernels for torch's CUDA key, by operator: tensors of the CPU, marked as being on the device."""
+        """Return the kernels for torch's CUDA key, by operator: they return CPU tensors, marked as on the device."""
         torch = self._torch
 
-        # The parameters have the names of the operators' schemas.
+        # The parameter names are those in the operators' schemas.
         def empty(
             size: Sequence[int],
             dtype: Any = None,  # noqa: ANN401
@@ -174,7 +174,8 @@ class Placement:
     def replace(self) -> None:
         """Replace torch's factories and the methods of ``Tensor`` and of storages that move data."""
         torch, tensor = self._torch, self._torch.Tensor
-        # Asked for now: torch keeps this set, and its mode for the default device finds the functions by identity.
+        # Listed before replacing: torch caches this set, and its mode for the default device finds functions by
+        # identity.
         constructors: Any = import_module("torch.utils._device")
         listed = {id(function) for function in constructors._device_constructors()}  # noqa: SLF001
         members = cast("dict[str, Any]", vars(torch))
@@ -219,21 +220,24 @@ class Placement:
         return named_as(called, method)
 
     def _kept(self, result: Any, *operands: Any) -> Any:  # noqa: ANN401
-        """The result of an operation, marked as being on the host if all tensors that it came from are there."""
+        """Marks the result of an operation as being on the host if all tensors among ``operands`` are; returns it."""
         for one in operands:
             if isinstance(one, self._torch.Tensor) and not self.is_on_host(one):
                 return result
         return self.mark(result, HOST, again=False)
 
     def _replace_factory(self, name: str, function: _Function) -> None:
-        scripts: Any = import_module("torch.jit._builtins")  # its table knows torch's functions by identity
+        scripts: Any = import_module("torch.jit._builtins")  # torch.jit finds torch's functions by identity
         operator = scripts._find_builtin(getattr(self._torch, name))  # noqa: SLF001
         if operator is not None:
             scripts._register_builtin(function, operator)  # noqa: SLF001
         setattr(self._torch, name, function)
 
     def _factory(self, function: _Function, default: str | None) -> _Function:
-        """A factory that takes ``cuda``. ``default`` marks tensors without a device; None: as the first argument."""
+        """Returns ``function`` as a factory that takes ``cuda``.
+
+        ``default`` is the mark of tensors made without a device; None: the mark of the first argument.
+        """
 
         def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             pinned = kwargs.pop("pin_memory", None)
@@ -255,7 +259,7 @@ class Placement:
         return result if kwargs.get("out") is not None else self.mark(result, place, again=again)
 
     def _of_data(self, function: _Function) -> _Function:
-        """``torch.tensor`` and its kin: data that is a tensor is moved as :meth:`Tensor.to` moves it."""
+        """Returns a wrapper of ``torch.tensor`` and its like; a tensor as data is moved as by :meth:`Tensor.to`."""
         made_anew = self._factory(function, HOST)
         like = self._factory(function, None)
         copies = function is self._torch.tensor
@@ -290,7 +294,7 @@ class Placement:
         return self.mark(result, target)
 
     def _target(self, asked: Any) -> str | None:  # noqa: ANN401
-        """The place that the first argument of ``Tensor.to`` names; None for a dtype or another kind of device."""
+        """Returns the place that the first argument of ``Tensor.to`` names. None: a dtype, or another device type."""
         if isinstance(asked, self._torch.Tensor):
             return HOST if self.is_on_host(asked) else DEVICE if asked.device.type == "cpu" else None
         if names_cuda(asked):
@@ -315,7 +319,7 @@ class Placement:
         return self._torch.device("cuda", 0)
 
     def _typed(self, tensor: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """``Tensor.type``: the name or the class of a CUDA tensor type moves, and converts."""
+        """Implements ``Tensor.type``: a CUDA tensor type, by name or class, moves the tensor and converts its dtype."""
         name = (
             dtype if isinstance(dtype, str) else f"{getattr(dtype, '__module__', '')}.{getattr(dtype, '__name__', '')}"
         )

@@ -19,8 +19,8 @@ _MIB = 1 << 20
 class PretendedDevice:
     """The properties of a device as ``torch.cuda.get_device_properties`` returns them; sizes in bytes.
 
-    ``processors`` is the number of streaming multiprocessors. None for ``processors`` and ``memory_bytes``: the CPUs
-    and the memory that this process may use.
+    ``processors`` is the number of streaming multiprocessors. None stands for the number of CPUs (``processors``) and
+    the memory (``memory_bytes``) that this process may use.
     """
 
     name: str
@@ -28,7 +28,7 @@ class PretendedDevice:
     processors: int | None = None
     memory_bytes: int | None = None
     l2_bytes: int = 40 * _MIB
-    shared_bytes: int = 166912  # the most that one block may ask for
+    shared_bytes: int = 166912  # the most that one block may request
     processor_shared_bytes: int = 167936
     processor_threads: int = 2048
 
@@ -54,7 +54,7 @@ DEVICES: Final = MappingProxyType(
 
 
 def device_for(name: str | None) -> PretendedDevice:
-    """Return the device that ``--pretend`` or ``SILO_PRETEND`` names; without a name, a plain one of capability 8.0.
+    """Return the device that ``--pretend`` or ``SILO_PRETEND`` names; None: a generic device of capability 8.0.
 
     Raises:
         SettingsError: no device has this name; the message lists the names.

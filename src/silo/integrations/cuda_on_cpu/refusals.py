@@ -1,4 +1,4 @@
-"""Parts of CUDA that the CPU cannot stand in for: each raises an error with its name and the reason."""
+"""Parts of CUDA that the CPU cannot replace: each raises an error with its name and the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _reason(name: str, reason: str) -> str:
 
 
 class _Refused(type):
-    """A class whose objects cannot be made; it can be named, derived from and compared with."""
+    """A class that raises when it is called; it can be named, subclassed and compared."""
 
     reason = ""
 
@@ -54,7 +54,7 @@ def _refusing(name: str, reason: str) -> type:
 
 
 def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
-    """Put an error with a name and a reason where torch would raise one of its own, or crash."""
+    """Replace parts of torch that need a GPU by errors with a name and a reason; torch itself would raise or crash."""
     cuda = torch.cuda
     for name, reason in _REFUSED.items():
         setattr(cuda, name, _refusing(f"torch.cuda.{name}", reason))
@@ -78,7 +78,7 @@ def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
 
 
 def connect(module: Any) -> None:  # noqa: ANN401
-    """Have ``torch.utils.cpp_extension`` refuse what is written in CUDA; extensions in C++ are built as ever."""
+    """Make ``torch.utils.cpp_extension`` refuse sources in CUDA; extensions in C++ are still built."""
 
     def of_sources(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

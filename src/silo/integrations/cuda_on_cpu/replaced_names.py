@@ -1,4 +1,4 @@
-"""Putting a function in the place of one of torch's, under its name."""
+"""Replaces functions of torch under their own names."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["named_as", "put"]
 
 
 def put(owners: tuple[Any, ...], name: str, function: Callable[..., Any]) -> None:
-    """Make ``function`` the member ``name`` of every owner, an object of its own in each.
+    """Make ``function`` the member ``name`` of every owner, as a separate function object in each.
 
-    ``torch.compile`` knows torch's functions by identity, and has rules by name: one object under two names that have
-    different rules is an error there.
+    ``torch.compile`` finds torch's functions by identity and has rules by name: it raises if one object has two names
+    with different rules.
     """
     for owner in owners:
         original = getattr(owner, name, None)
@@ -35,7 +35,7 @@ def _calling(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def named_as(function: Any, original: Any) -> Any:  # noqa: ANN401
-    """Give a function the name, module and text of torch's: tracers print calls by these. Returns the function."""
+    """Give ``function`` the name, module and docstring of ``original``, which tracers print; returns ``function``."""
     function.__name__ = getattr(original, "__name__", function.__name__)
     function.__qualname__ = getattr(original, "__qualname__", function.__name__)
     function.__doc__ = getattr(original, "__doc__", None)

@@ -1,4 +1,4 @@
-"""Streams and events of ``torch.cuda`` on the CPU, where work is done when it is asked for."""
+"""Streams and events of ``torch.cuda`` on the CPU, which does all work at once."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _current = threading.local()
 
 
 class Stream:
-    """A stream: everything that was asked of it is done. The default stream's number is 0."""
+    """A stream whose work is always complete. The default stream is number 0."""
 
-    device_type = 1  # as torch.Stream numbers CUDA
+    device_type = 1  # the number of CUDA in torch.Stream
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:  # noqa: ANN401
-        """Take what ``torch.cuda.Stream`` and ``torch.Stream`` take."""
+        """Accepts the arguments of ``torch.cuda.Stream`` and of ``torch.Stream``."""
         self.device_index = index_of(device)
         self.priority = priority
         given = kwargs.get("stream_id", kwargs.get("stream_ptr"))
@@ -31,7 +31,7 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """The handle, which no driver takes."""
+        """The stream's number, in the place of a driver's handle."""
         return self.stream_id
 
     @property
@@ -42,7 +42,7 @@ class Stream:
     @property
     def device(self) -> Any:  # noqa: ANN401  # torch.device
         """``torch.device("cuda", 0)``."""
-        import torch  # pyright: ignore[reportMissingImports]  # noqa: PLC0415  # loaded, or there was no stream
+        import torch  # pyright: ignore[reportMissingImports]  # noqa: PLC0415  # the program has loaded it
 
         return torch.device("cuda", 0)
 
@@ -137,7 +137,7 @@ class Event:
         interprocess: bool = False,
         external: bool = False,
     ) -> None:
-        """Take what ``torch.cuda.Event`` and ``torch.Event`` take."""
+        """Accepts the arguments of ``torch.cuda.Event`` and of ``torch.Event``."""
         del blocking, interprocess, external
         self._timed = bool(args[0]) if args and isinstance(args[0], bool | int) else enable_timing
         self._at_s: float | None = None
@@ -156,7 +156,7 @@ class Event:
         """Return the milliseconds from this event to another one, by the clock of the CPU.
 
         Raises:
-            ValueError: one of them was made without ``enable_timing=True``, or was not recorded.
+            ValueError: one of the events was made without ``enable_timing=True``, or was not recorded.
         """
         if not (self._timed and end_event._timed):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -179,7 +179,7 @@ class Event:
 
 
 def replace_streams(torch: Any) -> None:  # noqa: ANN401
-    """Put these into ``torch.cuda``, and into ``torch`` for the classes of any device."""
+    """Replace the streams and events of ``torch.cuda``, and those of ``torch`` for any device."""
     cuda = torch.cuda
 
     def external(data_ptr: int, device: Any = None) -> Stream:  # noqa: ANN401

@@ -33,11 +33,11 @@ _RESET = (
     "reset_peak_host_memory_stats",
     "set_per_process_memory_fraction",
 )
-_CUDA_VERSION = "12.8"  # a text of the form that programs take apart
+_CUDA_VERSION = "12.8"  # programs parse it as major.minor
 
 
 class _DeviceBlock:
-    """``torch.cuda.device(0)`` and its kin: a block on the one device, or a decorator that changes nothing."""
+    """Implements ``torch.cuda.device(0)`` and similar blocks; as a decorator it returns the function unchanged."""
 
     def __init__(self, device: Any = None) -> None:  # noqa: ANN401
         self.idx = -1 if _is_tensor(device) else index_of(device)
@@ -88,7 +88,7 @@ def properties_of(device: PretendedDevice) -> SimpleNamespace:
 
 
 def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN401
-    """Answer what ``torch.cuda`` and ``torch.accelerator`` are asked of devices and memory."""
+    """Replace the functions of ``torch.cuda`` and ``torch.accelerator`` that describe devices and memory."""
     cuda, accelerator, found = torch.cuda, torch.accelerator, properties_of(device)
 
     def of_device(value: Any) -> Callable[..., Any]:  # noqa: ANN401
@@ -120,7 +120,7 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         return collections.defaultdict(int)
 
     torch.version.cuda = torch.version.cuda or _CUDA_VERSION
-    in_c = torch._C  # noqa: SLF001  # what generated code and Triton's other drivers call
+    in_c = torch._C  # noqa: SLF001  # called by generated code and by Triton's other drivers
     for owners, name, value in (
         ((cuda,), "is_initialized", True),
         ((cuda, accelerator), "is_available", True),
@@ -191,7 +191,7 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
 
 
 def replace_parallel(torch: Any) -> None:  # noqa: ANN401
-    """``DataParallel`` calls its module; ``DistributedDataParallel`` takes ``device_ids=[0]`` and joins CPUs."""
+    """Make ``DataParallel`` call its module, and ``DistributedDataParallel`` take ``device_ids=[0]`` and join CPUs."""
 
     def no_devices() -> None:
         return None
@@ -209,7 +209,7 @@ def replace_parallel(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_generator(torch: Any) -> None:  # noqa: ANN401
-    """Seeds and generators: the device's default generator is the CPU's, others are generators of the CPU."""
+    """Replace seeds and generators: the device's default generator is the CPU's, as are all others."""
     cuda, default = torch.cuda, torch.default_generator
     made_in_c: Any = torch.Generator
     kind_in_c = cast("Any", type(made_in_c))
@@ -266,7 +266,7 @@ def replace_generator(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_autocast(torch: Any) -> None:  # noqa: ANN401
-    """``autocast("cuda")`` is the CPU's with CUDA's dtype, float16 unless one is named."""
+    """Make ``autocast("cuda")`` the CPU's autocast with CUDA's default dtype, float16."""
     autocast = torch.amp.autocast_mode.autocast
     begin = autocast.__init__
     dtypes = {"cuda": torch.float16}
@@ -332,7 +332,7 @@ def replace_autocast(torch: Any) -> None:  # noqa: ANN401
 
 
 def replace_loading(torch: Any) -> None:  # noqa: ANN401
-    """``torch.load``: storages that were saved on a CUDA device, or are mapped to it, stay on the CPU."""
+    """Make ``torch.load`` keep storages on the CPU that were saved on a CUDA device or are mapped to one."""
     serialization = torch.serialization
 
     def restored(storage: Any, location: str) -> Any:  # noqa: ANN401
@@ -341,5 +341,5 @@ def replace_loading(torch: Any) -> None:  # noqa: ANN401
         serialization.validate_cuda_device(location)
         return storage
 
-    # Asked before torch's own entry for CUDA, whose priority is 20.
+    # Before torch's own entry for CUDA, whose priority is 20.
     serialization.register_package(19, lambda storage: None, restored)  # noqa: ARG005  # pyright: ignore[reportUnknownLambdaType]

@@ -1,4 +1,4 @@
-"""Helion's kernels launched by Silo: launchers for ``_launcher=``, compiling or over a bundle, or taking notes.
+"""Launchers for Helion's kernels, for its ``_launcher=``: compiling, from a bundle, or recording calls.
 
 >>> from silo.integrations import helion
 >>> helion.default_cute_launcher(object(), (0,), block=(32, 32))  # an empty grid launches nothing

@@ -1,4 +1,4 @@
-"""Calls of Helion's host functions, noted and not launched: what a bundle is built from, with no GPU at hand."""
+"""Records calls of Helion's host functions without launching them, so that a bundle can be built without a GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CallNotes", "NotedCall"]
 
 @dataclass(frozen=True)
 class NotedCall:
-    """One call of the launcher: the kernel, and what it was called with."""
+    """One recorded call of the launcher: the kernel, grid, block and arguments."""
 
     kernel: object
     grid: Axes
@@ -30,15 +30,16 @@ class NotedCall:
         *,
         rtol: float | None = None,
         atol: float | None = None,
-    ) -> Any:  # noqa: ANN401  # what silo.cute gives
-        """A kernel of Silo with one case, this call: a variable of a module that ``silo build`` reads.
+    ) -> Any:  # noqa: ANN401  # the type that silo.cute returns
+        """Returns a kernel of Silo with this call as its only case, for a module that ``silo build`` reads.
 
-        The case's arrays have the shapes, strides and dtypes of the noted ones, and values of their own. ``expected``
-        says by parameter what a function computes from all arrays, which it gets by name as numpy arrays.
+        The case's arrays have the shapes, strides and dtypes of the recorded arrays, but generated values. ``expected``
+        maps a parameter to a function that takes all arrays by name, as numpy arrays, and returns the parameter's
+        expected values.
 
         Raises:
-            UnsupportedError, ArgumentError, ToolchainError: as a launch.
-            CaseError: ``expected`` names no array.
+            UnsupportedError, ArgumentError, ToolchainError: as for a launch.
+            CaseError: ``expected`` names a parameter that is not an array.
         """
         made = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
         names = made.kernel.source.signature.names[: len(self.arguments)]
@@ -67,7 +68,7 @@ class NotedCall:
 
 
 class CallNotes:
-    """A launcher that launches nothing: ``host_function(x, y, _launcher=notes)`` adds to ``notes.calls``."""
+    """A launcher that only records: ``host_function(x, y, _launcher=notes)`` appends to ``notes.calls``."""
 
     def __init__(self) -> None:
         self.calls: list[NotedCall] = []
@@ -81,13 +82,13 @@ class CallNotes:
         cute_compile_options: str | None = None,
         **options: object,
     ) -> None:
-        """Note a launch. Refuses what :func:`default_cute_launcher` refuses."""
+        """Record a launch. Raises for the same options and arguments as :func:`default_cute_launcher`."""
         check_options(kernel, cute_compile_options, options)
         self.calls.append(NotedCall(kernel, axes("grid", grid), axes("block", block), plain_arguments(kernel, args)))
 
 
 def _made_like(make: Any, array: Any, *, written: bool) -> Any:  # noqa: ANN401  # Make, of any library, a handle
-    """An array of a case with the extents of another."""
+    """Returns an array of a case with the shape, strides and dtype of ``array``."""
     word = str(array.dtype).rpartition(".")[2]
     said = {"dtype": word, "strides": _strides(array)}
     shape = tuple(int(size) for size in array.shape)
@@ -99,7 +100,7 @@ def _made_like(make: Any, array: Any, *, written: bool) -> Any:  # noqa: ANN401 
 
 
 def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """In elements: torch's ``stride()``, or what numpy says in bytes."""
+    """Returns strides in elements, from torch's ``stride()`` or from numpy's ``strides`` in bytes."""
     if callable(getattr(array, "stride", None)):
         return tuple(int(step) for step in array.stride())
     return tuple(int(step) // int(array.itemsize) for step in array.strides)

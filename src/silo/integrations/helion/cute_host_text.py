@@ -1,4 +1,4 @@
-"""The host function of a kernel whose launch says more than block and cluster, written as text for the DSL."""
+"""Text of the DSL host function of a kernel whose launch needs more than a block and a cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from silo.kinds.cute.front.wrapping import function_of_text
 __all__ = ["STREAM", "HostParameter", "host_function", "host_text"]
 
 STREAM = "stream_of_the_call"
-"""The parameter that takes the stream, which no caller passes."""
+"""The parameter for the stream; callers do not pass it."""
 
 _MODULES = {
     "cutlass": "cutlass",
@@ -29,7 +29,7 @@ _MODULES = {
 
 @dataclass(frozen=True)
 class HostParameter:
-    """One argument of a launch: the kernel's name of it, its annotation in the DSL, and how many axes an array has."""
+    """One argument of a launch: the kernel's name for it, its annotation in the DSL, and an array's number of axes."""
 
     name: str
     annotation: str
@@ -37,7 +37,7 @@ class HostParameter:
 
 
 def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMarks, grid: Axes, block: Axes) -> str:
-    """A ``@cute.jit`` function that prepares what the plans ask for and launches ``kernel`` once. Pure.
+    """Returns the text of a ``@cute.jit`` function that makes the plans' TMA atoms and launches ``kernel``. Pure.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.
@@ -66,7 +66,7 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         said.append(f"min_blocks_per_mp={marks.min_blocks}")
     carveout = marks.carveout
     if carveout is None and marks.min_blocks > 1:
-        carveout = -1  # the driver's own choice; left unsaid, the DSL asks the GPU of this machine for its memory
+        carveout = -1  # the driver's own choice; without a value the DSL queries the GPU of this machine for its memory
     if carveout is not None:
         said.append(f"preferred_smem_carveout={carveout}")
     lines.append(f"device_function({', '.join(given)}).launch({', '.join(said)})")
@@ -75,14 +75,14 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
 
 
 def _tensor_layouts() -> Any:  # noqa: ANN401  # an enumeration of the DSL
-    """Where releases of the DSL have it."""
+    """Returns the DSL's enumeration of tensor layouts, whose module depends on the DSL's version."""
     if find_spec("cutlass.tensor_utils") is not None:
         return dsl_module("cutlass.tensor_utils").LayoutEnum
     return dsl_module("cutlass.utils.layout").LayoutEnum
 
 
 def host_function(kernel: object, text: str, parameters: Sequence[HostParameter]) -> Any:  # noqa: ANN401
-    """The function of the DSL that a text of :func:`host_text` with these parameters defines. Raises ToolchainError."""
+    """Returns the DSL function that a text of :func:`host_text` defines. Raises ToolchainError."""
     name = name_of(kernel)
     file = f"<launch of {name}, {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     space: dict[str, Any] = {word: dsl_module(module) for word, module in _MODULES.items()}
@@ -95,6 +95,6 @@ def host_function(kernel: object, text: str, parameters: Sequence[HostParameter]
 
 
 def _annotation(word: str, space: Mapping[str, Any]) -> Any:  # noqa: ANN401  # a class of the DSL
-    """What a word such as ``cutlass.Int64`` names."""
+    """Returns the class of a dotted name such as ``cutlass.Int64``."""
     module, *members = word.split(".")
     return reduce(getattr, members, space[module])

@@ -22,21 +22,21 @@ def default_cute_launcher(
     cute_compile_options: str | None = None,
     **options: object,
 ) -> None:
-    """Launch a kernel that Helion generated for CuTe: what ``_launcher=`` of its host function takes.
+    """Launch a CuTe kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
-    The kernel is compiled when it is first launched with such arguments, and kept by Silo's store. Shapes and strides
-    are folded into the code, unless Helion marked the kernel otherwise. A grid without programs launches nothing.
+    The first launch with arguments of these types compiles the kernel, and Silo's store keeps the code. Shapes and
+    strides are folded into the code, unless Helion marked the kernel otherwise. An empty grid launches nothing.
 
     Args:
-        kernel: the ``@cute.kernel`` function, with what Helion wrote on it (cluster, plans of its operands).
-        grid: blocks on one to three axes.
+        kernel: the ``@cute.kernel`` function, with Helion's attributes (cluster, plans of its operands).
+        grid: blocks along one to three axes.
         *args: the kernel's arguments in its order: arrays on the GPU, numbers.
-        block: threads of a block on one to three axes.
-        cute_compile_options: options of the DSL. Those that change no result and no speed are taken, others refused.
-        **options: none is known.
+        block: threads of a block along one to three axes.
+        cute_compile_options: options of the DSL. Only options that change neither results nor speed are accepted.
+        **options: must be empty.
 
     Raises:
-        GridError: a grid or block that is no tuple of one to three numbers.
+        GridError: the grid or block is not a tuple of one to three numbers.
         UnsupportedError: an option, or a plan that is not of one matmul, by name.
         ArgumentError: an argument that is neither an array nor a number.
     """
@@ -49,10 +49,10 @@ def default_cute_launcher(
 
 
 def bundled_cute_launcher(kernels: Kernels) -> Callable[..., None]:
-    """A launcher that takes its code from a bundle, in a process that need not have the DSL.
+    """Returns a launcher that takes its code from a bundle, for a process that may lack the DSL.
 
-    ``kernels`` is what ``silo.load`` gives. The launcher looks a kernel up by its name and calls nothing of it; the
-    block is that of the bundle.
+    ``kernels`` is the result of ``silo.load``. The launcher finds a kernel by its name and calls nothing of the object;
+    the block size is stored in the bundle.
     """
 
     def launch(

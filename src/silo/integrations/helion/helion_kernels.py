@@ -1,4 +1,4 @@
-"""Silo's kernels behind Helion's: made at a first launch, looked up at the others."""
+"""Silo's kernels for Helion's kernels: made at the first launch, then looked up."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from silo.kernels.kernel import maker
 __all__ = ["KernelsOfHelion", "host_parameters", "silo_kernel", "written_signature"]
 
 _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
-# As Helion types what its host code passes.
+# The types that Helion gives to the numbers its host code passes.
 _SCALARS = {bool: ("i1", "cutlass.Boolean"), int: ("i64", "cutlass.Int64"), float: ("fp32", "cutlass.Float32")}
 _CONSTANT = "constexpr"
 
 
 @frozen
 class _Made:
-    """One kernel that was made, and for which launches: what was written on it, and grid and ranks.
+    """A kernel made for one kernel of Helion: its marks (``said``), and the grid and ranks in its code (``own``).
 
-    ``kernel`` is held, so that no other object gets its id.
+    ``kernel`` is referenced so that its id is not reused.
     """
 
     kernel: object
@@ -38,14 +38,14 @@ class _Made:
 
 
 class KernelsOfHelion:
-    """The kernels that launches have needed so far, the newest last. Threads may ask at once."""
+    """Kernels of Silo by kernel of Helion and argument types, the newest last. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[object, ...], _Made] = {}
         self._lock = Mutex()
 
     def serving(self, kernel: object, arguments: Sequence[object], grid: Axes, block: Axes) -> Any:  # noqa: ANN401
-        """The kernel that serves a launch. Raises UnsupportedError, SourceError."""
+        """Returns the kernel that serves a launch, made if needed. Raises UnsupportedError, SourceError."""
         types: list[object] = []
         empty = False
         for one in arguments:
@@ -71,19 +71,19 @@ class KernelsOfHelion:
 
 
 def _own(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
-    """What a host function that Silo writes has in it: the grid, and ranks."""
+    """Returns the values that Silo's generated host function depends on: the grid, and the ranks of the arguments."""
     return (grid, *map(_rank, arguments))
 
 
 def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: Axes, *, dynamic: bool = False) -> Any:  # noqa: ANN401
-    """A kernel of Silo for one of Helion's, as a call with such arguments launches it; made anew at each call.
+    """Returns a new Silo kernel for a kernel of Helion, for calls with arguments of these types.
 
-    ``dynamic``: shapes and strides are not folded into the code, whatever the kernel is marked with: an array without
-    elements has a size that the DSL folds into no code.
+    ``dynamic``: shapes and strides are not folded into the code, even if the kernel is marked otherwise, because the
+    DSL cannot fold the shape of an array without elements.
 
     Raises:
         UnsupportedError: a plan that Silo does not serve.
-        ArgumentError: more arguments than parameters, or an array of a dtype that Silo has no name for.
+        ArgumentError: more arguments than parameters, or an array of an unknown dtype.
         ToolchainError: the DSL is not installed.
     """
     marks = launch_marks(kernel)
@@ -94,7 +94,7 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
     if marks.plain:
         return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
     parameters, host = host_parameters(signature, arguments), "silo"
-    if shares_loads(name, marks.plans, len(arguments)):  # only the DSL's own host code makes maps for such loads
+    if shares_loads(name, marks.plans, len(arguments)):  # only the DSL makes tensor maps for multicast loads
         parameters, host = [*parameters, HostParameter(STREAM, "CUstream")], "dsl"
     text = host_text(name, parameters, marks, grid, block)
     function = host_function(kernel, text, parameters)
@@ -102,7 +102,7 @@ def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: 
 
 
 def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
-    """The parameters that the host passes, in the kernel's order, as ``silo.cute`` takes them."""
+    """Returns the parameters that the host passes, in the kernel's order, in the form that ``silo.cute`` takes."""
     parameters = inspect.signature(kernel).parameters  # pyright: ignore[reportArgumentType]  # a function of the DSL
     if len(arguments) > len(parameters):
         known = ", ".join(parameters) or "no parameters"
@@ -129,13 +129,13 @@ def _element(kernel: object, place: int, array: Any) -> str:  # noqa: ANN401  # 
 
 
 def _is_constexpr(annotation: object) -> bool:
-    """Whether a parameter is a ``Constexpr``: its annotation may be text."""
+    """Whether a parameter is a ``Constexpr``; its annotation may be a string."""
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
     return text.partition("[")[0].rpartition(".")[2] == "Constexpr"
 
 
 def host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
-    """The same as the parameters of a host function that Silo writes."""
+    """Returns the same parameters for the generated host function."""
     words = dict(_SCALARS.values()) | {_CONSTANT: "cutlass.Constexpr"}
     return [
         HostParameter(name, words.get(str(written), "cute.Tensor"), _rank(argument))
@@ -144,6 +144,6 @@ def host_parameters(signature: Mapping[str, Value], arguments: Sequence[object])
 
 
 def _rank(argument: Any) -> int | None:  # noqa: ANN401
-    """How many axes an array has; None of a number."""
+    """Returns the number of axes of an array; None for a number."""
     shape = getattr(argument, "shape", None)
     return None if shape is None else len(shape)

@@ -1,4 +1,4 @@
-"""Silo's launchers in the place of Helion's own, for every kernel that Helion generates afterwards."""
+"""Replaces Helion's launchers by Silo's, for every kernel that Helion generates afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from silo.launch.resources import cpu_threads
 
 __all__ = ["LAUNCHERS", "install", "installed", "num_sm"]
 
-# By Helion's backend: what generated code imports from helion.runtime, and ours.
+# By Helion's backend: the name that generated code imports from helion.runtime, and Silo's launcher.
 LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
     "triton": ("default_launcher", launcher),
     "cute": ("default_cute_launcher", default_cute_launcher),
@@ -26,14 +26,14 @@ LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def install(*backends: str) -> tuple[str, ...]:
-    """Put Silo's launchers in the place of Helion's, of these backends or of all that Helion has; their names.
+    """Replace Helion's launchers by Silo's, for these backends or for all that Helion has; returns the backends' names.
 
-    Generated code binds its launcher when it is imported, so kernels that were called before keep theirs. With
-    ``triton``, Helion's ``get_num_sm`` answers for CPUs too (:func:`num_sm`); Helion's own raises AssertionError.
+    Generated code binds its launcher when it is imported, so kernels that were already called keep Helion's. With
+    ``triton``, Helion's ``get_num_sm`` also works for CPUs (:func:`num_sm`); Helion's own raises AssertionError.
 
     Raises:
         PackageError: Helion is not installed.
-        UnsupportedError: Silo has no launcher of that name, or this Helion has not.
+        UnsupportedError: Silo or this version of Helion lacks a launcher of that name.
     """
     runtime = _runtime()
     chosen = _chosen(runtime, backends)
@@ -47,7 +47,7 @@ def install(*backends: str) -> tuple[str, ...]:
 
 
 class _NumSM:
-    """Helion's ``get_num_sm`` for every device that it knows, ours for CPUs."""
+    """Helion's ``get_num_sm`` for its own devices, and :func:`num_sm` for CPUs."""
 
     def __init__(self, own: Callable[..., int]) -> None:
         self.own = own
@@ -62,7 +62,7 @@ class _NumSM:
 
 
 def num_sm(*, reserved_sms: int = 0) -> int:
-    """How many programs a persistent kernel has on the CPU: one for each thread that launches use, less the reserved.
+    """Programs of a persistent kernel on the CPU: one for each thread that launches use, minus ``reserved_sms``.
 
     >>> num_sm(reserved_sms=10_000)
     1
@@ -72,7 +72,7 @@ def num_sm(*, reserved_sms: int = 0) -> int:
 
 @contextmanager
 def installed(*backends: str) -> Generator[tuple[str, ...]]:
-    """As :func:`install`, within the block; then Helion's are back. Raises what that raises."""
+    """Apply :func:`install` within the block, and restore Helion's launchers after it. Raises as :func:`install`."""
     runtime = _runtime()
     names = [LAUNCHERS[backend][0] for backend in _chosen(runtime, backends)] + ["get_num_sm"]
     before = [(name, getattr(runtime, name)) for name in names]

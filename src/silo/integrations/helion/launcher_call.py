@@ -1,4 +1,4 @@
-"""What one call of the launcher says: grid, block, compile options, and what Helion wrote on the kernel. Pure."""
+"""Reads one call of a launcher: grid, block, compile options, and Helion's attributes of the kernel. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Axes", "LaunchMarks", "axes", "check_options", "launch_marks", "mark
 
 Axes = tuple[int, int, int]
 
-# The bridge that the DSL's own launch goes through, which Silo's does not need; and lines for profilers.
+# The DSL's own launch uses this bridge, Silo's does not; line tables serve profilers only.
 _WITHOUT_EFFECT = ("--enable-tvm-ffi", "--generate-line-info")
 _ATTRIBUTES = {
     "_helion_cute_cluster_shape": "cluster",
@@ -29,18 +29,18 @@ _NOTHING: Mapping[str, object] = {}
 
 
 def name_of(kernel: object) -> str:
-    """What a kernel is called."""
+    """Returns the kernel's name."""
     return str(getattr(kernel, "__name__", type(kernel).__name__))
 
 
 def axes(word: str, value: object) -> Axes:
-    """A grid or a block of one to three dimensions, with 1 for each that is left out.
+    """Returns a grid or a block as three numbers, with 1 for each missing axis.
 
     >>> axes("grid", (16,))
     (16, 1, 1)
 
     Raises:
-        GridError: neither, as Helion's launcher has it: a tuple with something in it.
+        GridError: ``value`` is not a tuple of one to three numbers.
     """
     if not isinstance(value, tuple) or not 1 <= len(cast("tuple[object, ...]", value)) <= 3:
         raise GridError(
@@ -51,11 +51,11 @@ def axes(word: str, value: object) -> Axes:
 
 
 def check_options(kernel: object, compile_options: object, others: Mapping[str, object]) -> None:
-    """Refuse what changes the code in a way that Silo does not compile it, and keywords that no launcher has.
+    """Raises for compile options that would change the code, and for keywords that the launcher does not have.
 
     Raises:
-        GridError: compile options that are no text.
-        UnsupportedError: each that is not known, by name.
+        GridError: ``compile_options`` is not a string.
+        UnsupportedError: an unknown option or keyword; the message names it.
     """
     if others:
         raise UnsupportedError(
@@ -75,12 +75,11 @@ def check_options(kernel: object, compile_options: object, others: Mapping[str, 
 
 @dataclass(frozen=True)
 class LaunchMarks:
-    """What Helion wrote on a kernel besides its code.
+    """Helion's attributes of a kernel.
 
-    ``dynamic``: shapes and strides are not folded into the code. ``plans`` say what the host prepares for the kernel's
-    last parameters (``silo.integrations.helion.matmul_description``). ``min_blocks`` is how many blocks an SM is to
-    hold,
-    ``carveout`` how much of its memory is to be shared memory, in percent.
+    ``dynamic``: shapes and strides are not folded into the code. ``plans`` describe the values that the host makes for
+    the kernel's last parameters (``silo.integrations.helion.matmul_description``). ``min_blocks`` is the number of
+    blocks that an SM must hold at once, ``carveout`` the percentage of its memory used as shared memory.
     """
 
     cluster: Axes | None = None
@@ -92,17 +91,17 @@ class LaunchMarks:
 
     @property
     def plain(self) -> bool:
-        """Nothing but block and cluster has to be said of the launch."""
+        """Whether the launch needs nothing besides block and cluster."""
         return not (self.plans or self.pdl or self.min_blocks or self.carveout is not None)
 
 
 def marks_said(kernel: object) -> tuple[object, ...]:
-    """Everything that Helion wrote on a kernel, as it is there: cheap enough for every launch."""
+    """Returns the values of all of Helion's attributes, unchecked: cheap enough for every launch."""
     return tuple(map(getattr(kernel, "__dict__", _NOTHING).get, _SAID))
 
 
 def launch_marks(kernel: object) -> LaunchMarks:
-    """The marks of a kernel. Raises UnsupportedError for one that makes no sense."""
+    """Returns the kernel's marks. Raises UnsupportedError for a malformed attribute."""
     found: dict[str, Any] = {
         name: getattr(kernel, attribute) for attribute, name in _ATTRIBUTES.items() if hasattr(kernel, attribute)
     }
@@ -127,20 +126,20 @@ def launch_marks(kernel: object) -> LaunchMarks:
 
 
 def plain_arguments(kernel: object, arguments: Sequence[object]) -> tuple[object, ...]:
-    """The arguments as Silo's calls take them: traced numbers are numbers, an array without axes has a single element.
+    """Returns the arguments for Silo's calls: traced numbers become numbers, an array without axes gets one axis.
 
     Raises:
-        ArgumentError: one that is neither an array nor a number.
+        ArgumentError: an argument is neither an array nor a number.
     """
     return tuple(
         one if type(one) in (int, float, bool) else _plain(kernel, place, one) for place, one in enumerate(arguments)
     )
 
 
-def _plain(kernel: object, place: int, argument: Any) -> object:  # noqa: ANN401  # whatever a caller gives
+def _plain(kernel: object, place: int, argument: Any) -> object:  # noqa: ANN401  # from the caller
     shape = getattr(argument, "shape", None)
     if shape is not None:
-        return argument if len(shape) else argument.reshape(1)  # a view: what is written there reaches the caller
+        return argument if len(shape) else argument.reshape(1)  # a view, so that the caller's array is written
     number = {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(type(argument).__name__)
     if number is not None:
         return number(argument)

@@ -1,7 +1,7 @@
-"""What Helion asks of the host for one matmul on tensor cores of Blackwell: the TMA atoms of its operands. Pure.
+"""Host code for one matmul of Helion on Blackwell's tensor cores: the TMA atoms of its operands. Pure.
 
-Helion writes it on the kernel as a list of plans, dictionaries with a ``kind``. Of these Silo serves the plans of one
-matmul: its two operands, and the store of its result.
+Helion describes it in a list of plans on the kernel, dictionaries with a ``kind``. Silo serves the plans of one matmul:
+its two operands, and the store of its result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DTYPE = re.compile(r"cutlass\.[A-Z][A-Za-z0-9]*")
 
 @dataclass(frozen=True)
 class OperandDescription:
-    """The operands of the matmul. ``tile`` is that of the MMA: M, N and K; ``names`` are the kernel's parameters."""
+    """The operands of a matmul: argument numbers, the MMA ``tile`` (M, N, K), the kernel's parameters ``names``."""
 
     left: int
     right: int
@@ -46,7 +46,7 @@ class OperandDescription:
 
 @dataclass(frozen=True)
 class StoreDescription:
-    """The result, which leaves shared memory by TMA, in boxes of ``box`` where Helion says which."""
+    """The result, which TMA copies from shared memory, in boxes of ``box`` elements if Helion gives a size."""
 
     result: int
     tile: tuple[int, int]
@@ -58,14 +58,14 @@ class StoreDescription:
 
 @dataclass(frozen=True)
 class MatmulDescription:
-    """What the host makes for one matmul; without ``store`` threads write the result themselves."""
+    """The TMA atoms of one matmul; without ``store`` the kernel's threads write the result themselves."""
 
     operands: OperandDescription
     store: StoreDescription | None = None
 
 
 class _Fields:
-    """The members of one plan, each taken once; what is left over is what Silo does not know."""
+    """The members of one plan, each read once; Silo does not support a plan with members left over."""
 
     def __init__(self, kernel: str, plan: Mapping[str, Any]) -> None:
         self.kernel = kernel
@@ -108,10 +108,10 @@ class _Fields:
 
 
 def read_plans(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> MatmulDescription:
-    """The plans of one matmul of a kernel that is called with ``arrays`` arguments.
+    """Returns the matmul that the plans describe, for a kernel that is called with ``arrays`` arguments.
 
     Raises:
-        UnsupportedError: plans of anything else, by name.
+        UnsupportedError: any other plan, by name.
     """
     by_kind: dict[str, Mapping[str, Any]] = {}
     for plan in plans:
@@ -142,7 +142,7 @@ def shares_loads(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -
 def _operands(fields: _Fields) -> OperandDescription:
     tile = (fields.number("bm"), fields.number("bn"), fields.number("bk"))
     cluster = (fields.number("cluster_m", 1), fields.number("cluster_n", 1), 1)
-    for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # told to Helion's own checks
+    for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # for Helion's own checks
         fields.left.pop(name, None)
     made = OperandDescription(
         left=fields.number("lhs_idx", least=0),
@@ -181,9 +181,9 @@ def _store(fields: _Fields) -> StoreDescription:
 
 
 def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[int, tuple[int, ...]]) -> tuple[str, ...]:
-    """Lines of a host function that make what the plan asks for, in variables named like the kernel's parameters.
+    """Returns lines of a host function that make the plan's values, in variables named like the kernel's parameters.
 
-    ``names`` are what the host function calls its arguments; ``shapes`` the rank of each array by its place.
+    ``names`` are the host function's names of its arguments; ``shapes`` maps an array's position to its shape.
     """
     one = plan.operands
     left, right = names[one.left], names[one.right]
@@ -238,6 +238,6 @@ def _major(k_major: bool) -> str:  # noqa: FBT001
 
 
 def _tiles(operand: Literal["a", "b"], plan: OperandDescription, k_major: bool, *, usual: bool) -> str:  # noqa: FBT001
-    """The staged layout of one operand in shared memory. The DSL's own default is ``usual``: it is left unsaid."""
+    """Returns the staged layout of one operand in shared memory. ``usual`` is the DSL's default, which is omitted."""
     said = "" if k_major == usual else f", is_k_major={k_major}"
     return f"blackwell.make_smem_layout_{operand}(mma, {plan.tile}, {plan.dtype}, {plan.stages}{said})"

@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = ("num_warps", "num_stages")
 
 @frozen
 class _Made:
-    kernel: object  # held, so that no other object gets its id
+    kernel: object  # referenced, so that its id is not reused
     made: Any
 
 
@@ -37,21 +37,20 @@ def default_metal_launcher(
     _block_dims: tuple[int, int, int] = (256, 1, 1),
     **options: object,
 ) -> None:
-    """Launch a kernel that Helion generated for Metal: what ``_launcher=`` of its host function takes.
+    """Launch a Metal kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
-    Helion writes the text; it is compiled when it is first launched with arguments of such types, and kept by Silo's
-    store. Tensors on the CPU are computed by the emulator, tensors on a Mac's GPU by Metal. A grid without programs
-    launches nothing.
+    Helion writes the text. The first launch with arguments of these types compiles it, and Silo's store keeps the code.
+    Tensors on the CPU are computed by the emulator, tensors on a Mac's GPU by Metal. An empty grid launches nothing.
 
     Args:
         metal_kernel: the ``@metal_jit`` function.
-        grid: threadgroups on one to three axes.
+        grid: threadgroups along one to three axes.
         *args: the kernel's arguments in its order: tensors, and numbers that Helion folds into the text.
         _block_dims: threads of a threadgroup.
-        **options: ``num_warps`` and ``num_stages``, which change nothing.
+        **options: ``num_warps`` and ``num_stages``, which are ignored.
 
     Raises:
-        GridError: a grid or block that is no tuple of one to three numbers.
+        GridError: the grid or block is not a tuple of one to three numbers.
         UnsupportedError: an option that no Metal launch has, by name.
         ArgumentError: as any call.
     """
@@ -64,7 +63,7 @@ def default_metal_launcher(
     _serving(metal_kernel, args, threads)[blocks](*tensors)
 
 
-def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # noqa: ANN401  # what silo.metal gives
+def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # noqa: ANN401  # silo.metal's result
     types: list[tuple[object, object]] = [
         (one.dtype, len(one.shape)) if hasattr(one, "shape") else (type(one), one)
         for one in cast("tuple[Any, ...]", args)
@@ -83,23 +82,23 @@ def _serving(kernel: object, args: tuple[object, ...], block: Axes) -> Any:  # n
 
 
 def generated_text(kernel: object, args: tuple[object, ...], block: Axes) -> tuple[str, str]:
-    """The text that Helion writes for such arguments, and the kernel's name in it."""
-    own: Any = copy.copy(kernel)  # what Helion remembers of the kernel stays as it is
+    """Returns the text that Helion writes for these arguments, and the kernel's name in it."""
+    own: Any = copy.copy(kernel)  # so that Helion's own cache on the kernel stays unchanged
     own._compiled = {}  # noqa: SLF001
     own.required_threads_per_threadgroup = block
     with _lock, _texts():
         text, name = own(*args)
-    cast("Any", kernel).msl_source = text  # where Helion's own call leaves it
+    cast("Any", kernel).msl_source = text  # as Helion's own call does
     return text, name
 
 
 @contextmanager
 def _texts() -> Generator[None]:
-    """``torch.mps.compile_shader`` gives the text that it is given. Called with the lock held."""
+    """Make ``torch.mps.compile_shader`` return its argument. Called with the lock held."""
     import torch  # noqa: PLC0415  # Helion has imported it
     import torch.mps  # noqa: PLC0415
 
-    native: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # where Helion asks for its name
+    native: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # Helion reads the GPU's name here
     compile_shader, named = torch.mps.compile_shader, hasattr(native, _NAMED)
     torch.mps.compile_shader = lambda source: source  # pyright: ignore[reportAttributeAccessIssue]
     if not named:

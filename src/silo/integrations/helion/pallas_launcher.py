@@ -17,7 +17,7 @@ __all__ = ["default_pallas_launcher", "specs_of"]
 
 _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
 _BlockSpecs = Sequence[tuple[Sequence[int | None], Sequence[Any]] | None]
-# What says more of a compact worklist, which is refused by the first of them.
+# Options that describe a compact worklist; the first of them, _WORKLIST, is refused.
 _OF_WORKLISTS = "_compact_"
 _WIDE = ("int64", "float64", "complex128")
 _WORKLIST = "_compact_build_worklist"
@@ -25,7 +25,7 @@ _WORKLIST = "_compact_build_worklist"
 
 @frozen
 class _Made:
-    kernel: object  # held, so that no other object gets its id
+    kernel: object  # referenced, so that its id is not reused
     made: Any
 
 
@@ -50,34 +50,35 @@ def default_pallas_launcher(
     _use_low_level_scheduler: bool = False,
     **options: object,
 ) -> object:
-    """Launch a kernel that Helion generated for Pallas: what ``_launcher=`` of its host function takes.
+    """Launch a Pallas kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
-    It becomes one of ``silo.pallas``, for the shapes, dtypes and numbers of the call: interpreted where its tensors are
-    on the CPU, compiled where they are on a TPU, kept by Silo's store. Numbers are constants, as Helion has them.
+    It becomes a kernel of ``silo.pallas`` for the shapes, dtypes and numbers of the call: interpreted if its tensors
+    are on the CPU, compiled if they are on a TPU, kept by Silo's store. Numbers are constants, as in Helion.
 
     Args:
         pallas_kernel: the generated function.
-        grid: programs on up to three axes.
-        *args: the kernel's arguments in its order. Outputs that are not read are made here, whatever is passed.
+        grid: programs along up to three axes.
+        *args: the kernel's arguments in its order. An output that is not read is allocated here, and its argument
+            ignored.
         _output_indices: arguments that are written.
-        _inplace_indices: outputs that are read as well; None: all of them.
-        _block_spec_info: for each tensor its block and the axes of the grid; None: all of it.
-        _smem_arg_indices: tensors, counted among tensors, that are read by scalars.
-        _scratch_shapes: shape, dtype and kind of each piece of scratch.
+        _inplace_indices: outputs that are also read; None: all outputs.
+        _block_spec_info: for each tensor its block and the axes of the grid; None: the whole tensor.
+        _smem_arg_indices: tensors, counted among tensors, that are read as scalars.
+        _scratch_shapes: shape, dtype and kind of each scratch buffer.
         _hbm_arg_indices: arguments that the kernel copies itself.
-        _ds_pad_dims: argument, axis, multiple and more, where slices end beyond the array.
-        _pallas_interpret: taken; where the tensors are decides.
-        _scratch_shape_sources: taken; ``_scratch_shapes`` has the sizes.
-        _matmul_dot_general: taken; it names another way to compute the same, which Silo does not go.
-        _use_low_level_scheduler: taken, and without effect.
-        **options: anything else that is not empty is refused.
+        _ds_pad_dims: argument, axis, multiple and further elements of slices that end beyond the array.
+        _pallas_interpret: ignored; the device of the tensors decides.
+        _scratch_shape_sources: ignored; ``_scratch_shapes`` has the sizes.
+        _matmul_dot_general: ignored; it selects another way to compute the same result.
+        _use_low_level_scheduler: ignored.
+        **options: any other option that is not empty is refused.
 
     Returns:
-        What Helion's does: nothing, the output that was made, or several in their order.
+        As Helion's launcher: None, the output that was allocated, or a tuple of them in their order.
 
     Raises:
         UnsupportedError: a compact worklist, remote copies or another option, by name.
-        ArgumentError: as any call; 64-bit tensors among others.
+        ArgumentError: as any call; also for 64-bit tensors.
     """
     del _pallas_interpret, _scratch_shape_sources, _matmul_dot_general, _use_low_level_scheduler
     name = name_of(pallas_kernel)
@@ -122,9 +123,9 @@ def specs_of(
     in_hbm: Sequence[int],
     pads: Sequence[tuple[int, int, int, int]],
 ) -> tuple[ArgSpec | str, ...]:
-    """What each argument is, in Silo's words: the spec of a tensor, or ``constexpr``. Pure.
+    """Returns Silo's spec of each argument, or ``"constexpr"`` for a number. Pure.
 
-    ``blocks`` and ``scalars`` count tensors alone, the others all arguments: that is Helion's way.
+    As in Helion, ``blocks`` and ``scalars`` count tensors only, the other sequences count all arguments.
     """
     found: list[ArgSpec | str] = []
     tensors = 0
@@ -162,7 +163,7 @@ def _padded(shape: tuple[int, ...], pads: Sequence[tuple[int, int, int]]) -> tup
 
 
 def _block(block: Sequence[int | None], shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    """No axis of a block is longer than the array's, and none is empty."""
+    """Returns the block with None for axes that are at least as long as the array's; empty axes become 1."""
     return tuple(
         None if one is None or one >= size else max(int(one), 1) for one, size in zip(block, shape, strict=True)
     )
@@ -200,8 +201,8 @@ def _serving(
     scratch: tuple[Scratch, ...],
     *,
     in_hbm: bool,
-) -> Any:  # noqa: ANN401  # what silo.pallas gives
-    # By identity: to Python, 1 and True are one key, and they are two kernels.
+) -> Any:  # noqa: ANN401  # the type that silo.pallas returns
+    # By identity: as keys 1 and True are equal, but they make two kernels.
     constants = tuple(
         (cast("object", type(one)), identity_of(one))
         for one, spec in zip(args, specs, strict=True)
@@ -232,7 +233,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 
 def _tensor(array: Any) -> Any:  # noqa: ANN401
-    """A result that was made where the call has no tensor to be like."""
+    """Returns a result as a tensor, also if the call has no tensor whose library it could follow."""
     if hasattr(array, "data_ptr"):
         return array
     import torch  # noqa: PLC0415  # Helion has imported it

@@ -1,4 +1,4 @@
-"""Launchers with the signature of Helion's for Triton kernels: over Triton's own compiles, and over Silo's."""
+"""Launchers with the signature of Helion's for Triton kernels: with Triton's compiles, and with Silo's."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["default_launcher", "launcher"]
 
 _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
 
-# What Helion's launcher does besides launching: memory that other processes see, and state between launches. Each is
-# said with a value that asks for nothing in the code of most kernels.
+# Work of Helion's launcher besides launching: memory shared with other processes, and state between launches. The
+# generated code of most kernels passes these options with an empty value.
 _HOST_WORK = (
     "_remote_copy_signal_dst",
     "_remote_copy_signal_slots_per_program",
@@ -32,12 +32,12 @@ _HOST_WORK = (
     "_minimum_resident_programs",
 )
 
-# Triton's words for shapes that do not go together, which Helion gives an error of its own.
+# Triton's message for incompatible shapes; Helion has an error of its own for it.
 _SHAPES = "Cannot make_shape_compatible: incompatible dimensions"
 
-_run: list[Any] = []  # Triton's run by Silo, once it was asked for
+_run: list[Any] = []  # Triton's run replaced by Silo's, after the first launch
 _notices = Notices()
-_made: dict[int, tuple[object, Any]] = {}  # by id, with the kernel itself: no other object gets its id
+_made: dict[int, tuple[object, Any]] = {}  # by id; the kernel is referenced, so that its id is not reused
 _lock = Mutex()
 
 
@@ -51,28 +51,28 @@ def launcher(
     launch_cooperative_grid: bool = False,
     **options: Any,  # noqa: ANN401
 ) -> object:
-    """Launch a kernel that Helion generated for Triton, as Helion's own launcher does: Triton compiles, Silo launches.
+    """Launch a Triton kernel that Helion generated: Triton compiles, Silo launches.
 
-    The whole contract of Helion's: Triton's cache, hooks and errors, a changed global that raises, what a launch
-    returns. It takes every keyword; where one of them is work on the host at each launch (symmetric memory, state
-    between launches), Helion's own launcher does that, and one line of the log says so.
+    Keeps the contract of Helion's own launcher: Triton's cache, hooks and errors, the error for a changed global, the
+    returned value. It takes every keyword; for work on the host at each launch (symmetric memory, state between
+    launches), Helion's own launcher runs instead, and one line of the log reports it.
 
     Args:
         triton_kernel: the ``@triton.jit`` function.
-        grid: programs on one to three axes.
+        grid: programs along one to three axes.
         *args: the kernel's arguments in its order.
-        num_warps: as Triton has it.
-        num_stages: as Triton has it.
+        num_warps: as in Triton.
+        num_stages: as in Triton.
         ptx_options: options of NVIDIA's assembler.
-        launch_cooperative_grid: the kernel waits for all of its programs.
+        launch_cooperative_grid: the kernel synchronizes all of its programs.
         **options: of Triton's compiler, and work on the host, by name.
 
     Returns:
         Triton's ``CompiledKernel``.
 
     Raises:
-        ToolchainError: a Triton whose launches Silo does not know.
-        PackageError: work on the host is asked for, and Helion is not installed.
+        ToolchainError: Silo does not support the launches of this Triton version.
+        PackageError: an option requests work on the host, and Helion is not installed.
     """
     if ptx_options is not None:
         options["ptx_options"] = ptx_options
@@ -103,7 +103,7 @@ def launcher(
 
 
 def _helions(name: str, asked: list[str]) -> Any:  # noqa: ANN401  # a function
-    """Helion's own launcher for a kernel that asks it for work."""
+    """Returns Helion's own launcher, for a kernel with work on the host; logs it once for each kernel."""
     try:
         own: Any = import_module("helion.runtime.triton.launcher").default_launcher
     except ImportError as error:
@@ -129,25 +129,25 @@ def default_launcher(
     launch_cooperative_grid: bool = False,
     **options: object,
 ) -> None:
-    """Launch a kernel that Helion generated for Triton: what ``_launcher=`` of its host function takes.
+    """Launch a Triton kernel that Helion generated; pass this as ``_launcher=`` of its host function.
 
-    The kernel is compiled when it is first launched with such arguments, for the device of its arrays, which may be the
-    CPU, and kept by Silo's store. A grid without programs launches nothing. Helion's gives what Triton's launch gives;
-    this one gives None.
+    The first launch with arguments of these types compiles the kernel for the device of its arrays, which may be the
+    CPU; Silo's store keeps the code. An empty grid launches nothing. Helion's launcher returns the result of Triton's
+    launch; this one returns None.
 
     Args:
         kernel: the ``@triton.jit`` function.
-        grid: programs on one to three axes.
+        grid: programs along one to three axes.
         *args: the kernel's arguments in its order.
-        num_warps: as Triton has it.
-        num_stages: as Triton has it.
-        ptx_options: options of NVIDIA's assembler, with which Silo compiles nothing.
-        launch_cooperative_grid: the kernel waits for all of its programs.
+        num_warps: as in Triton.
+        num_stages: as in Triton.
+        ptx_options: options of NVIDIA's assembler, which Silo refuses.
+        launch_cooperative_grid: the kernel synchronizes all of its programs.
         **options: of Triton's compiler, by name.
 
     Raises:
-        GridError: a grid that is no tuple of one to three numbers.
-        UnsupportedError: an option that Silo does not have, or work that Helion's launcher does on the host, by name.
+        GridError: the grid is not a tuple of one to three numbers.
+        UnsupportedError: an option that Silo does not have, or work of Helion's launcher on the host, by name.
         ArgumentError: as any call.
     """
     blocks = axes("grid", grid)
@@ -166,7 +166,7 @@ def default_launcher(
 
 
 def _compile_options(kernel: object, options: Mapping[str, object]) -> dict[str, object]:
-    """Those of the keywords that are options of Triton's compiler."""
+    """Returns the keywords that are options of Triton's compiler. Raises UnsupportedError for work on the host."""
     asked = [name for name in _HOST_WORK if options.get(name)]
     if asked:
         raise UnsupportedError(
@@ -176,7 +176,7 @@ def _compile_options(kernel: object, options: Mapping[str, object]) -> dict[str,
     return {name: value for name, value in options.items() if name not in _HOST_WORK}
 
 
-def _serving(kernel: object) -> Any:  # noqa: ANN401  # what silo.kernel gives
+def _serving(kernel: object) -> Any:  # noqa: ANN401  # the type that silo.kernel returns
     found = _made.get(id(kernel))
     if found is not None:
         return found[1]

@@ -1,4 +1,4 @@
-"""``torch.compile`` for CPU tensors through Triton and Silo, in the place of Inductor's C++ backend.
+"""``torch.compile`` for CPU tensors through Triton and Silo, instead of Inductor's C++ backend.
 
 >>> from silo.integrations import inductor
 >>> with inductor.enable() as enabled:  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Blocks of Inductor's generated kernels on a CPU, from what Inductor says of each. Pure."""
+"""Chooses block sizes of Inductor's generated kernels on a CPU from Inductor's description of each. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["GeneratedKernel", "blocks_for"]
 
 @frozen
 class GeneratedKernel:
-    """What Inductor says of one kernel that it generated.
+    """Inductor's description of one kernel that it generated.
 
-    ``sizes`` are elements by dimension, as powers of two; ``given`` the blocks of the configs that Inductor made.
+    ``sizes`` maps a dimension to its elements, a power of two; ``given`` has the block sizes of Inductor's configs.
     """
 
     kind: str  # POINTWISE, REDUCTION, PERSISTENT_REDUCTION, ...
@@ -24,22 +24,22 @@ class GeneratedKernel:
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The names of its blocks."""
+        """The names of the kernel's block sizes."""
         return tuple(sorted({name for config in self.given for name in config}))
 
     @property
     def is_outer(self) -> bool:
-        """Whether rows lie side by side: a long block of them is read in order, and not a long piece of one."""
+        """Whether neighbours in memory belong to different rows: then a block covers many rows and little of each."""
         scores: Mapping[str, float] = self.meta.get("tiling_scores") or {}
         return scores.get("x", 0) > scores.get("r0_", 0)
 
 
-# Elements of a block that is read and written once: long enough for loops, short enough for a near cache.
+# Elements of a block that is read and written once: enough for vector loops, few enough for a near cache.
 _SPAN = 2048
-# Elements of a row that a reduction takes at once.
+# Elements of a row that a reduction reads at once.
 _PIECE = 1024
-# Elements of a tile that is read along one axis and written along the other, and of its rows: a line of the cache is
-# read, or written, whole.
+# Elements of a tile that is read along one axis and written along the other, and of its short axis: whole cache lines
+# are read, or written.
 _TILE = 4096
 _LINE = 16
 # Rows side by side that an outer reduction adds up at once.
@@ -48,7 +48,7 @@ _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R
 
 
 def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
-    """Blocks to try, best guess first; none where Inductor's own are kept."""
+    """Returns block sizes to try, best guess first; empty: Inductor's own are kept."""
     choose = _KINDS.get(kernel.kind)
     if choose is None or not kernel.given or kernel.meta.get("tma_min_block_sizes") or kernel.meta.get("RSPLIT_SIZE"):
         return ()
@@ -56,7 +56,7 @@ def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
 
 
 def _keeps(kernel: GeneratedKernel, blocks: Mapping[str, int]) -> bool:
-    """Whether blocks are the kernel's own, and none is longer than Inductor's masks allow for."""
+    """Whether ``blocks`` sets exactly the kernel's block sizes, to powers of two that Inductor's masks allow."""
     return tuple(sorted(blocks)) == kernel.blocks and all(
         0 < value <= _LIMITS.get(name, 0) and not value & (value - 1) for name, value in blocks.items()
     )
@@ -72,7 +72,7 @@ def _pointwise(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
 
 
 def _tile(x: int, y: int) -> Mapping[str, int]:
-    """Blocks of a kernel that goes along one axis here and along the other there, such as one that transposes."""
+    """Returns block sizes of a kernel that reads along one axis and writes along the other, as a transpose does."""
     short = min(_LINE, y)
     long = min(_TILE // short, x)
     return {"XBLOCK": long, "YBLOCK": min(_TILE // long, y, _LIMITS["YBLOCK"])}

@@ -1,4 +1,4 @@
-"""Inductor's generated kernels for the CPU: Silo's configs and native launchers in the place of a GPU's."""
+"""Replacements in Inductor for its generated CPU kernels: Silo's configs and native launchers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger("silo")
 
 
 def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
-    """``cached_autotune``, which is given a generated kernel's configs, with configs for a CPU where it is for one."""
+    """Wraps ``cached_autotune``, which receives a generated kernel's configs: CPU kernels get Silo's configs."""
 
     @wraps(plain)
     def cached_autotune(
@@ -57,7 +57,7 @@ def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., 
 
 
 def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """``AsyncCompile.triton``: kernels for the CPU are not sent to torch's processes, which know nothing of Silo."""
+    """Wraps ``AsyncCompile.triton``: kernels for the CPU stay in this process, because torch's workers lack Silo."""
 
     @wraps(plain)
     def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
@@ -72,17 +72,17 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
     return triton
 
 
-# Kernels whose blocks Inductor is free to choose, down to one element: no element needs to be read before another is
-# written. A kernel for which that does not hold has a barrier, which the compiler heeds.
+# Kernels that allow any block size, down to one element: no element needs to be read before another is written. A
+# kernel without this property has a barrier, which the compiler keeps.
 _ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
 
 
 def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """``CachingAutotuner._create_compile_options`` with what holds for the memory of generated kernels for the CPU.
+    """Wraps ``CachingAutotuner._create_compile_options``: adds options that hold for generated kernels for the CPU.
 
-    What Inductor generates adds to results of its own, which no other launch reaches before the call has ended; its C++
-    for one thread counts on that as well. Elements are computed in any order there, and by its Triton kernels, whose
-    blocks may have any length. Kernels that users wrote may mean more.
+    Generated code adds to its own results, which no other launch reaches before the call has ended; Inductor's C++ for
+    one thread relies on that as well. There, and in its Triton kernels, elements are computed in any order, and blocks
+    may have any length. Kernels that users wrote may rely on more.
     """
 
     @wraps(plain)
@@ -97,9 +97,9 @@ def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str
 
 
 def never_unwrapped(plain: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
-    """``GraphLowering.is_unspec_arg``: whether a tensor without dimensions is passed to a kernel as a number.
+    """Wraps ``GraphLowering.is_unspec_arg``: whether a tensor without dimensions is passed to a kernel as a number.
 
-    A GPU cannot read it where it lies. A kernel for the CPU can; and where it may write its result there, it has to.
+    A GPU cannot read a tensor in the CPU's memory. A kernel for the CPU can, and it must if it writes its result there.
     """
 
     @wraps(plain)
@@ -113,20 +113,20 @@ def _no_pool() -> bool:
     return False
 
 
-# ---- Launchers of Inductor's compiled kernels for the CPU: Silo's native one in the place of Triton's ----
+# ---- Native launchers of Inductor's compiled kernels for the CPU ----
 
 _notices = Notices()
 
 
 def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[Any], Any]:  # noqa: ANN401
-    """``TritonCompileResult.make_launcher``; code for other devices, and what Silo does not pass, goes torch's way."""
+    """Wraps ``TritonCompileResult.make_launcher``; torch's serves other devices, and unsupported code."""
 
     @wraps(plain)
     def make_launcher(self: Any) -> Any:  # noqa: ANN401  # a TritonCompileResult
         if self.compile_meta.get("device_type") != "cpu":
             return plain(self)
-        heuristics.triton_helpers.set_driver_to_cpu()  # a kernel for a GPU may have set another meanwhile
-        made = plain(self)  # has what torch asks of a launcher
+        heuristics.triton_helpers.set_driver_to_cpu()  # a kernel for a GPU may have set another driver meanwhile
+        made = plain(self)  # has the attributes that torch reads from a launcher
         try:
             ours = _generated(heuristics, self, _native_launcher(self.kernel))
         except SiloError as error:
@@ -141,7 +141,7 @@ def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[A
 
 
 def _native_launcher(compiled: Any) -> Launcher:  # noqa: ANN401  # Triton's CompiledKernel
-    """The launcher of what Triton compiled, without a guard: Inductor's wrapper holds to what it was compiled for."""
+    """Returns a launcher without a guard for Triton's compiled code: Inductor calls it with fitting types only."""
     blocked = adapter.launch_hooks()
     if blocked:
         raise UnsupportedError(blocked)
@@ -159,7 +159,7 @@ def _native_launcher(compiled: Any) -> Launcher:  # noqa: ANN401  # Triton's Com
 
 
 def _generated(heuristics: Any, result: Any, native: Launcher) -> Any:  # noqa: ANN401
-    """The function that Inductor's code calls: it works the grid out and passes what the kernel takes."""
+    """Returns the function that Inductor's code calls: it computes the grid and passes the kernel's parameters."""
     function = result.kernel.src.fn
     call_args, def_args, _ = result._get_arg_lists(function.arg_names, heuristics.get_constexprs(function))  # noqa: SLF001
     types = result.kernel.src.signature

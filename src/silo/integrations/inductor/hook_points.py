@@ -1,4 +1,4 @@
-"""The places of Inductor where Silo takes hold, and whether this torch has them as Silo knows them."""
+"""The functions of Inductor that Silo replaces, and a check that this torch has them in the expected form."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _GRAPH = "torch._inductor.graph"
 
 @frozen
 class HookPoint:
-    """One function that is replaced: the object that has it, its name, the parameters that Silo counts on."""
+    """One function that is replaced: the class that holds it, its name, and the parameters that Silo relies on."""
 
     holder: str
     name: str
     parameters: tuple[str, ...]
 
 
-# The parameters in order; a torch that has more of them after these still fits.
+# The parameters in order; a torch with further parameters after these still fits.
 _PLACES = (
     HookPoint(
         "", "cached_autotune", ("size_hints", "configs", "triton_meta", "heuristic_type", "filename", "inductor_meta")
@@ -47,7 +47,7 @@ _NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
 
 @frozen
 class InductorHookPoints:
-    """Inductor's modules, and the functions as torch wrote them, by place."""
+    """Inductor's modules, and its original functions by hook point."""
 
     heuristics: Any
     config: Any
@@ -55,7 +55,7 @@ class InductorHookPoints:
 
 
 def find_seams() -> InductorHookPoints | Rejected:
-    """What there is to replace, or what is missing. Imports Inductor, which takes a second or two."""
+    """Returns the functions to replace, or Rejected with those missing. Imports Inductor, which takes 1 to 2 s."""
     heuristics: Any = import_module(_HEURISTICS)
     compiling: Any = import_module(_COMPILING)
     config: Any = import_module(_CONFIG)

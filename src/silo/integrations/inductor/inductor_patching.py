@@ -1,4 +1,4 @@
-"""The switch: Inductor generates Triton kernels for the CPU, and Silo serves them; put on and taken off again."""
+"""Turns Inductor's Triton kernels for the CPU, served by Silo, on and off."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ __all__ = ["Enabled", "enable", "state"]
 
 
 class Enabled(SwitchedOn):
-    """``torch.compile`` of this thread goes through Triton and Silo on the CPU, until :meth:`stop` or the block's end.
+    """``torch.compile`` of this thread uses Triton and Silo on the CPU, until :meth:`stop` or the end of the block.
 
-    False where Silo leaves this torch alone; ``decision`` has the reason. What was compiled meanwhile stays as it is.
+    False if Silo does not patch this torch; ``decision`` has the reason. Code compiled meanwhile stays as it is.
     """
 
     def __init__(self, decision: Decision, undo: Callable[[], None] | None) -> None:
@@ -44,11 +44,12 @@ class Enabled(SwitchedOn):
 
 
 def enable(*, force: bool = False) -> Enabled:
-    """Let ``torch.compile`` make Triton kernels for CPU tensors, which Silo compiles and launches.
+    """Let ``torch.compile`` generate Triton kernels for CPU tensors, which Silo compiles and launches.
 
-    It sets ``torch._inductor.config.cpu_backend`` to ``"triton"``, as torch's settings are: for this thread. May be
-    called more than once; each is undone by itself. Where this torch is not one that Silo knows, torch keeps its C++
-    backend, which the log says once, with the reason. ``force`` tries a version of torch that is not tested.
+    Sets ``torch._inductor.config.cpu_backend`` to ``"triton"``, which like all of torch's settings holds for this
+    thread. May be called more than once; each call is undone separately. If Silo does not support this version of
+    torch, torch keeps its C++ backend, and the log has the reason once. ``force`` tries a version of torch that is not
+    tested.
 
     Raises:
         PackageError: torch is not installed.
@@ -65,15 +66,15 @@ def enable(*, force: bool = False) -> Enabled:
 
 
 def state() -> Decision:
-    """Whether Inductor's kernels for the CPU go through Silo in this process, and why not."""
+    """Whether Silo serves Inductor's kernels for the CPU in this process, with the reason."""
     return _SWITCH.decision
 
 
 def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Decision]:
-    """Inductor's seams where Silo may and can serve it, and the decision."""
+    """Returns Inductor's functions if Silo may and can replace them, else None; and the decision."""
     decision = judge_inductor(version)
     if not decision and not force:
-        return None, decision  # told from its number: nothing of its Inductor has to be imported
+        return None, decision  # decided from the version alone: Inductor is not imported
     if triton_mode() == "off":
         return None, Rejected("SILO_TRITON=off switches Triton kernels on the CPU off")
     try:
@@ -91,22 +92,22 @@ def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Deci
     return seams, decision or Accepted(f"torch {version}, which is not tested")
 
 
-# How often it is on in this context, and the backend before: torch's settings belong to a context, too.
+# How many callers enabled it in this context, and the backend before the first: torch's settings are per context, too.
 _here: ContextVar[tuple[int, str]] = ContextVar("silo_inductor", default=(0, ""))
 
 
 class _Switch:
-    """How many asked for it, and what Inductor had before."""
+    """Counts the callers that enabled it, and keeps Inductor's original functions."""
 
     def __init__(self) -> None:
         self.decision: Decision = Rejected("nobody asked for it: call silo.integrations.inductor.enable()")
         self._lock = Mutex()
         self._wanted = 0
-        self._before: list[tuple[Any, str, Any, Any]] = []  # holder, name, what it had, ours
+        self._before: list[tuple[Any, str, Any, Any]] = []  # holder, name, the original, ours
         self._notices = Notices()
 
     def refuse(self, decision: Decision) -> None:
-        """Say once why it stays off."""
+        """Log once why it stays off."""
         with self._lock:
             if self._wanted == 0:
                 self.decision = decision
@@ -129,7 +130,7 @@ class _Switch:
 
     def _undo(self, seams: InductorHookPoints) -> None:
         count, before = _here.get()
-        if count:  # else it is undone in another thread, whose setting is its own
+        if count:  # else it is undone in another thread, which has its own setting
             _here.set((count - 1, before))
             if count == 1 and seams.config.cpu_backend == "triton":
                 seams.config.cpu_backend = before
@@ -140,7 +141,7 @@ class _Switch:
             self._wanted -= 1
             if self._wanted == 0:
                 for holder, name, before, ours in reversed(self._before):
-                    if getattr(holder, name, None) is ours:  # else somebody put another there, which calls ours
+                    if getattr(holder, name, None) is ours:  # else somebody else replaced ours, and calls it
                         setattr(holder, name, before)
                 self._before.clear()
                 self.decision = Rejected("it was switched off")

@@ -1,4 +1,4 @@
-"""``silo.jax_call``: a call of a kernel as a part of a program of jax."""
+"""``silo.jax_call``: calls a kernel within a program of jax."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from silo.integrations.jax.jax_programs import connected, device_of
 
 __all__ = ["jax_call"]
 
-OutSpec: TypeAlias = Any  # the name of an argument, what has a shape and a dtype, or a function that gives that
+OutSpec: TypeAlias = Any  # an argument's name, an object with a shape and a dtype, or a function that returns one
 
 _METHODS = ("expand_dims", "broadcast_all", "sequential", "sequential_unrolled")
-_checked: dict[JaxCallForm, None] = {}  # forms whose effects were looked at
+_checked: dict[JaxCallForm, None] = {}  # forms whose effects were checked
 _MOST_CHECKED = 4096
 
 
@@ -33,34 +33,34 @@ def jax_call(
     vmap_method: str = "expand_dims",
     **kwargs: Any,  # noqa: ANN401  # as args, and options of the config
 ) -> Any:  # noqa: ANN401  # an array, or a tuple of arrays
-    """Call a kernel within a program of jax: under ``jax.jit``, ``vmap``, ``shard_map``, ``jax.export``, or as it is.
+    """Call a kernel within a program of jax: under ``jax.jit``, ``vmap``, ``shard_map``, ``jax.export``, or directly.
 
-    What the kernel writes to are results: arrays that the call makes (``out``), or new values of arguments that it
-    updates (``aliases``). XLA gives the memory, so no argument of the caller's changes.
+    Every array that the kernel writes to is a result: a new array (``out``), or the new value of an argument that it
+    updates (``aliases``). XLA allocates the memory, so the caller's arrays do not change.
 
     Args:
-        kernel: what ``silo.kernel`` gave, or a kernel of a bundle, ``silo.load(file)["add"]``.
+        kernel: the result of ``silo.kernel``, or a kernel of a bundle, ``silo.load(file)["add"]``.
         args: the kernel's arguments in order, without those in ``out``. Arrays, also those without axes, are passed
             as pointers; numbers, bools and None are values that jax must know while it traces.
-        out: for each parameter that the call makes, what it is like: the name of an argument,
-            a ``jax.ShapeDtypeStruct`` (or an array), or a function of the arguments that gives one,
+        out: for each parameter that is a new array, its shape and dtype: the name of an argument that has the same,
+            a ``jax.ShapeDtypeStruct`` (or an array), or a function of the arguments that returns one of these,
             ``lambda a: jax.ShapeDtypeStruct(a.x.shape[:1], a.x.dtype)``.
         grid: a tuple, an integer, or a function of arguments and config; the declared grid by default.
-        aliases: the arguments that the kernel updates in place. XLA copies such an array first where the program
-            still needs the old values.
-        mutates: the arguments and outputs that the kernel writes to, where its code does not tell.
-        vmap_method: what ``jax.vmap`` makes of it: ``expand_dims`` (one call that launches the kernel for each
+        aliases: the arguments that the kernel updates in place. XLA first copies such an array if the program still
+            needs the old values.
+        mutates: the arguments and outputs that the kernel writes to, if its code does not determine them.
+        vmap_method: how ``jax.vmap`` transforms the call: ``expand_dims`` (one call that launches the kernel for each
             example), ``broadcast_all`` (the same, after arrays without the batch were repeated), ``sequential`` or
             ``sequential_unrolled`` (a loop of calls).
         kwargs: arguments by name, values that the config would set (``BLOCK=1024``), options (``num_warps=8``).
 
     Returns:
-        The result; a tuple in the order of the kernel's parameters where there are several.
+        The result; several results are a tuple in the order of the kernel's parameters.
 
     Raises:
         ArgumentError: the arguments, outputs or aliases do not fit the kernel.
-        SourceError: what the kernel writes to is not known, or not all of it is named.
-        PackageError: there is no jax, or one that Silo does not know.
+        SourceError: the kernel's effects are unknown, or it writes to an array that is not a result.
+        PackageError: jax is not installed, or Silo does not support its version.
     """
     jax = connected()
     known = callee_of(kernel)
@@ -105,7 +105,7 @@ def _sorted_out(
     kernel: Callee,
     given: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Arrays (made arrays of jax, in the kernel's order), other values, and options."""
+    """Returns the arrays (converted to arrays of jax, in the kernel's order), other values, and options."""
     signature = kernel.signature
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
@@ -144,7 +144,7 @@ def _sorted_out(
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401
-    """Whether it is a number of numpy, and has no axes of its own."""
+    """Whether ``value`` is a scalar of numpy, not an array."""
     return type(value).__module__ == "numpy" and not hasattr(value, "__array_finalize__") and hasattr(value, "item")
 
 
@@ -159,12 +159,12 @@ def _described(jax: Any, kernel: Callee, name: str, value: Any) -> ArrayForm:  #
 
 
 def _shape(kernel: Callee, name: str, shape: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """The extents of an array. ``SourceError`` where jax does not know them while it traces."""
+    """Returns the extents of an array. Raises SourceError if jax does not know them while it traces."""
     found: list[int] = []
     for extent in shape:
         try:
             found.append(extent.__index__())
-        except Exception as error:  # of jax's own kind, by what stands for the extent
+        except Exception as error:  # jax's error type depends on the kind of symbolic extent
             raise SourceError(
                 f"{kernel.name} ({kernel.location}): the shape of {name} is {tuple(shape)}, of which {extent} is not "
                 "known while jax traces, and a launch is made for one shape: give extents as plain integers (export "
@@ -183,7 +183,7 @@ def _results(
     given: Mapping[str, Any],
     operands: Sequence[ArrayForm],
 ) -> tuple[ArrayForm, ...]:
-    """What the call returns, in the order of the kernel's parameters."""
+    """Returns the forms of the call's results, in the order of the kernel's parameters."""
     names = kernel.signature.names
     places = {one.name: number for number, one in enumerate(operands)}
     for name in made:
@@ -241,7 +241,7 @@ def _made(
 
 
 def _like(jax: Any, kernel: Callee, name: str, spec: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
-    """What an output is like, where ``out=`` says it by a function too."""
+    """Returns the value of ``out=`` for an output; calls it with the arguments if it is a function."""
     if hasattr(spec, "shape") or not callable(spec):
         return spec
     try:
@@ -267,7 +267,7 @@ def _hashable(kernel: Callee, name: str, value: object) -> Scalar:
 
 
 def _plain_grid(kernel: Callee, grid: object) -> object:
-    """A grid as a tuple of three; a function, or None, as it is."""
+    """Returns a grid of integers as a tuple of three; a function, or None, unchanged."""
     if grid is None:
         if kernel.grid is None:
             raise ArgumentError(
@@ -290,7 +290,7 @@ def _plain_grid(kernel: Callee, grid: object) -> object:
 
 
 def _check_effects(jax: Any, form: JaxCallForm) -> None:  # noqa: ANN401
-    """Whether all that the kernel writes to is a result, and nothing made is read before it is written."""
+    """Checks that every array the kernel writes to is a result, and that no new array is read before it is written."""
     if form in _checked:
         return
     kernel = form.kernel
@@ -314,10 +314,10 @@ def _check_effects(jax: Any, form: JaxCallForm) -> None:  # noqa: ANN401
 
 
 def require_results(form: JaxCallForm, effects: Mapping[str, Effect]) -> None:
-    """Nothing, where what is written to is a result.
+    """Checks that exactly the results are written to.
 
     Raises:
-        SourceError: something else is written to, a result is not written, or an output is read first.
+        SourceError: another array is written to, a result is not written, or a new array is read first.
     """
     kernel, results = form.kernel, {one.name: one for one in form.results}
     where = f"{kernel.name} ({kernel.location})"

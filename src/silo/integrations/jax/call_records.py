@@ -1,8 +1,8 @@
-"""Records of calls: what a program names by a digest, and how the launch behind it is made ready. Kept in the store.
+"""Records of calls, which a jax program names by digest, and loading the code of a record. Kept in the store.
 
-A record is everything a launch needs besides the addresses of its arrays: the artifact, the values of the other
-arguments, the grid, and the shape and type that each array must have. Its digest is over all of it, and the
-trust ledger vouches for native code together with the record by which it is called.
+A record has all data of a launch except the addresses of its arrays: the artifact, the values of the other
+arguments, the grid, and the shape and type of each array. Its digest covers all of it. Consent to native code in the
+trust ledger covers the record by which the code is called.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _read_element(data: JSON, what: str) -> str:
 
 @frozen
 class RecordedArray(PersistedRow):
-    """An array of a call: its parameter, type and shape, whether the code wants it at a multiple of 16 bytes."""
+    """An array of a call: its parameter, dtype and shape, and whether its address must be a multiple of 16 bytes."""
 
     title = "an array of a call"
 
@@ -89,7 +89,7 @@ class RecordedArray(PersistedRow):
     alias: int = field(form=INTEGER)
 
     def native(self, names: tuple[str, ...]) -> tuple[str, int, int, int, tuple[int, ...], bool, int]:
-        """As ``xla_keep`` takes it."""
+        """Returns the array as the native function ``xla_keep`` takes it."""
         size = dtype(self.dtype).itemsize
         return self.name, names.index(self.name), _XLA_TYPES[self.dtype], size, self.shape, self.aligned, self.alias
 
@@ -98,8 +98,8 @@ class RecordedArray(PersistedRow):
 class CallRecord:
     """One call, by value. ``parameters`` are kind, DLPack code, bits and value of each parameter of the kernel.
 
-    ``packed`` is what the bundle that the code is from says of its calls; None: the code was compiled here. Native code
-    of a bundle is loaded where somebody vouches for it as the bundle has it called, too.
+    ``packed`` is the bundle's description of the calls of its code; None: the code was compiled here. Native code of a
+    bundle also needs consent for this description.
     """
 
     artifact: Artifact
@@ -111,7 +111,7 @@ class CallRecord:
 
     @property
     def calls(self) -> JSON:
-        """What is said of the call besides the artifact: what consent to native code is about, too."""
+        """The description of the call besides the artifact; consent to native code covers it, too."""
         return {
             "schema": _SCHEMA,
             "parameters": [
@@ -125,17 +125,17 @@ class CallRecord:
         }
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical form."""
         return {"artifact": self.artifact.to_json(), "calls": self.calls}
 
     @property
     def digest(self) -> str:
-        """What a program names it by, in hex."""
+        """The hex digest by which a program names the call."""
         return digest("jax-call/1", self.to_json())
 
     @classmethod
     def from_json(cls, data: JSON) -> CallRecord:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """Returns the record of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
         members = read_object(data, ("artifact", "calls"), "a record of a call")
         names = ("schema", "parameters", "operands", "results", "grid")
         packed = isinstance(members["calls"], dict) and "packed" in members["calls"]
@@ -166,10 +166,10 @@ def _parameter(data: JSON) -> tuple[int, int, int, int | float | bool | None]:
 
 
 def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCode]:
-    """What a call of this form launches on a device, and its code; compiles what it needs.
+    """Returns the record of a call of this form on a device, and its code, compiled if needed.
 
     Raises:
-        SiloError: the kernel does not compile so, or nothing would be launched although something is to be made.
+        SiloError: the kernel does not compile, or the grid is empty although the call has new arrays.
     """
     kernel = form.kernel
     call = form.call(device)
@@ -198,7 +198,7 @@ def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCo
     return record, found
 
 
-def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # what a function of the user's gave
+def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # from a user's function
     axes: Any = grid if type(grid) in (tuple, list) else (grid,)
     try:
         whole = tuple(int(axis.__index__()) for axis in axes)
@@ -211,7 +211,7 @@ def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # w
 
 
 def _value(variant: Variant, argument: CallArgument) -> tuple[int, int, int, int | float | bool | None]:
-    """A parameter as the launcher's word has it, typed as the code was."""
+    """Returns a parameter as the launcher's native form: value kind, DLPack code, bits, value; typed as in the code."""
     kind = argument.kind
     if kind is ValueKind.POINTER:
         assert argument.dtype is not None
@@ -232,7 +232,7 @@ def _recorded(variant: Variant, array: ArrayForm) -> RecordedArray:
 
 
 def save_record(record: CallRecord, found: CalledCode) -> str:
-    """Keep a record that was made here, with the code of a bundle, and vouch for it as a call; its digest."""
+    """Store a record that was made here, with a bundle's code, and note consent to the call; returns its digest."""
     name, store = record.digest, session().store
     if found.code is not None:
         store.blobs.put(found.code.blob)
@@ -245,10 +245,10 @@ def save_record(record: CallRecord, found: CalledCode) -> str:
 
 
 def load_record(name: str) -> CallRecord:
-    """The record of a digest, from the store.
+    """Returns the record of a digest, from the store.
 
     Raises:
-        StoreError: it is not there, or is not what the digest names.
+        StoreError: the record is missing or damaged, or has another digest.
     """
     store = session().store
     for data in store.records.read(f"jax-{name}"):
@@ -267,12 +267,12 @@ def load_record(name: str) -> CallRecord:
 def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode | None = None) -> None:
     """Load the code of a record on a device, with consent, and let programs launch it.
 
-    ``code`` is that of a bundle which this process opened; without it the store has the code.
+    ``code`` is the code from a bundle that this process opened; None: it is read from the store.
 
     Raises:
         DeviceError: the device does not run such code.
-        TrustError: nobody here vouches for native code that is called so.
-        StoreError: its code has left the store.
+        TrustError: consent is missing for this native code with this call.
+        StoreError: the code is missing from the store.
     """
     artifact = record.artifact
     variant, kernel = artifact.variant, artifact.variant.kernel

@@ -1,4 +1,4 @@
-"""What a program of jax calls: a kernel of this process, or one of a bundle. What both say is all that a call needs."""
+"""The kernels that a jax program can call: of this process, or of a bundle, with one interface."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["CalledCode", "Callee", "KernelHere", "PackedKernel", "callee_of"]
 class CalledCode:
     """The code that serves a call.
 
-    ``packed`` is what the bundle that it is from says of its calls, and ``code`` is its bytes; both None: the store of
-    this user has it.
+    ``packed`` is the bundle's description of the code's calls, and ``code`` its bytes; both None: the code is in this
+    user's store.
     """
 
     artifact: Artifact
@@ -50,17 +50,17 @@ class KernelHere:
 
     @property
     def location(self) -> str:
-        """Where it is from, for messages."""
+        """The source location, for messages."""
         return self.kernel.location
 
     @property
     def signature(self) -> Signature:
-        """Its parameters as written."""
+        """The parameters as written."""
         return self.kernel.source.signature
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """Parameters that a call gives."""
+        """The parameters that a call gives."""
         return self.kernel.argument_names
 
     @property
@@ -69,17 +69,17 @@ class KernelHere:
         return self.kernel.grid
 
     def completed(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments with what functions of the author's make of them, which run at each call."""
+        """Returns the arguments with those computed by the author's Python heuristics, which run at each call."""
         launcher = self.kernel.resolver.direct
         return launcher.complete((), given) if isinstance(launcher, HeuristicLauncher) else given
 
     def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
-        """What such a call does to each array. Raises as :func:`silo.integrations.call_effects.effects_of`."""
+        """Returns the call's effect on each array. Raises as :func:`silo.integrations.call_effects.effects_of`."""
         variant, facts = self.kernel.resolver.lowered_on(call, device)
         return effects_of(self.kernel, variant.signature, facts, self.signature.names, mutates)
 
     def code(self, call: SeenCall, device: Device) -> CalledCode:
-        """The code for such a call, compiled if need be."""
+        """Returns the code that serves the call, compiled if needed."""
         return CalledCode(self.kernel.resolver.compiled_on(call, device))
 
 
@@ -96,17 +96,17 @@ class PackedKernel:
 
     @property
     def location(self) -> str:
-        """Where it is from, for messages."""
+        """The bundle's name, for messages."""
         return self.kernel.bundle.name
 
     @property
     def signature(self) -> Signature:
-        """Its parameters as written."""
+        """The parameters as written."""
         return self.kernel.signature
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """Parameters that a call gives."""
+        """The parameters that a call gives."""
         return self.kernel.argument_names
 
     @property
@@ -115,25 +115,25 @@ class PackedKernel:
         return self.kernel.grid
 
     def completed(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as they are: what a bundle computes it computes by expressions."""
+        """Returns the arguments unchanged: a bundle computes values by expressions."""
         return given
 
     def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
-        """What such a call does to each array, as the bundle says of the code that serves it.
+        """Returns the call's effect on each array, as the bundle recorded it for the code that serves the call.
 
         Raises:
             ArgumentError: ``mutates`` names something other than arrays.
             NoVariantError: no code of the bundle serves it.
-            SourceError: that code may write to memory behind none of its arguments, and the caller does not say.
+            SourceError: that code may write to memory behind none of its arguments, and ``mutates`` is None.
         """
         return said_effects(self.name, self.location, self.kernel.choose(call, device).artifact, mutates)
 
     def code(self, call: SeenCall, device: Device) -> CalledCode:
-        """The bundle's code for such a call, with consent.
+        """Returns the bundle's code for the call, with consent.
 
         Raises:
-            NoVariantError: it has none.
-            TrustError: nobody vouches for its native code.
+            NoVariantError: no code of the bundle serves the call.
+            TrustError: consent to its native code is missing.
         """
         one = self.kernel.choose(call, device)
         return CalledCode(one.artifact, self.kernel.variant_calls(one), self.kernel.code(one))
@@ -143,7 +143,7 @@ Callee: TypeAlias = "KernelHere | PackedKernel"
 
 
 def callee_of(value: object) -> Callee | None:
-    """What a call's first argument is; None: no kernel."""
+    """Returns the kernel in the first argument of a call; None if it is not a kernel."""
     if isinstance(value, BundledKernel):
         return PackedKernel(value)
     known = kernel_of(value)

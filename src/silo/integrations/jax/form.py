@@ -1,4 +1,4 @@
-"""The form of one call from a program of jax: all that decides its code and its launch, as a value. No arrays."""
+"""The form of one call from a program of jax: the facts that decide its code and launch, as a value without arrays."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _CUDA_MEMORY = 2  # DLPack's device type
 
 @frozen
 class ArrayForm:
-    """An array of one example: the parameter that takes it, and what it is.
+    """An array of one example: the parameter that takes it, its dtype and shape.
 
-    ``alias`` is of a result: the number of the operand whose memory it is; -1: memory of its own.
+    ``alias``, for a result: the number of the operand whose memory it shares; -1: memory of its own.
     """
 
     name: str
@@ -38,13 +38,13 @@ class ArrayForm:
 
     @property
     def bytes(self) -> int:
-        """Of one example."""
+        """Bytes of one example."""
         return prod(self.shape) * dtype(self.dtype).itemsize
 
 
 @frozen
 class Scalar:
-    """A value that a call gives by itself, told apart by its type too: 1, 1.0 and True are three forms.
+    """A plain value that a call gives, distinguished by type too: 1, 1.0 and True are three forms.
 
     ``key`` is the value's identity (:func:`silo.core.values.identity_of`).
     """
@@ -55,7 +55,7 @@ class Scalar:
 
     @classmethod
     def of(cls, value: object) -> Scalar:
-        """Of a value of the caller's."""
+        """Returns the form of a value that the caller gave."""
         return cls(type(value).__qualname__, identity_of(value), value)
 
     def __eq__(self, other: object) -> bool:
@@ -67,9 +67,9 @@ class Scalar:
 
 @frozen
 class JaxCallForm:
-    """What a call is, but for the values in its arrays.
+    """A call without the values in its arrays.
 
-    ``scalars`` and ``options`` are by name; ``grid`` is what the call gives, None: the declared one. ``batch`` has the
+    ``scalars`` and ``options`` are by name; ``grid`` is the call's own grid, None: the declared grid. ``batch`` has the
     extents of the axes that ``vmap`` put before each array's own.
     """
 
@@ -84,12 +84,12 @@ class JaxCallForm:
     batch: tuple[int, ...] = ()
 
     def batched(self, size: int) -> JaxCallForm:
-        """The same for so many examples."""
+        """Returns the same form with a further batch axis of ``size`` examples."""
         return replace(self, batch=(size, *self.batch))
 
     @property
     def arrays(self) -> dict[str, ArrayForm]:
-        """Every array by its parameter; one that is updated in place once."""
+        """Every array by its parameter; an array that is updated in place appears once."""
         return {one.name: one for one in (*self.operands, *self.results)}
 
     @property
@@ -98,11 +98,15 @@ class JaxCallForm:
         return {one.alias: number for number, one in enumerate(self.results) if one.alias >= 0}
 
     def is_aligned(self, array: ArrayForm) -> bool:
-        """Whether its memory begins at a multiple of 16 bytes: XLA's does, and each example of a batch if it fits."""
+        """Whether the array's address is a multiple of 16 bytes.
+
+        XLA aligns arrays to at least 16 bytes. The examples of a batch follow each other, so their size must be a
+        multiple of 16 bytes, too.
+        """
         return not self.batch or array.bytes % 16 == 0
 
     def call(self, device: Device) -> SeenCall:
-        """What the launcher's guard would say of it on a device.
+        """Returns the call on a device as the launcher's guard would describe it.
 
         Raises:
             ArgumentError: an argument is missing.
@@ -157,7 +161,7 @@ class JaxCallForm:
 
 
 def _smallest(value: int) -> str:
-    """The dtype of an integer that no annotation types, as Triton and the launcher choose it."""
+    """Returns the dtype of an integer without an annotation, as Triton and the launcher choose it."""
     if -(1 << 31) <= value < 1 << 31:
         return "int32"
     return "int64" if value < 1 << 63 else "uint64"
@@ -176,7 +180,7 @@ def element_of(kernel: str, name: str, given: Any) -> DType:  # noqa: ANN401  # 
     """The dtype of an array of jax.
 
     Raises:
-        ArgumentError: no kernel knows it.
+        ArgumentError: kernels do not support the dtype.
     """
     try:
         return dtype(str(given))
@@ -188,10 +192,10 @@ def element_of(kernel: str, name: str, given: Any) -> DType:  # noqa: ANN401  # 
 
 
 def named(kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], made: Sequence[str]) -> dict[str, Any]:
-    """The arguments of a call by name: those in order are the kernel's arguments without the outputs that are made.
+    """Returns the arguments of a call by name. ``args`` are the kernel's arguments without the outputs in ``made``.
 
     Raises:
-        ArgumentError: too many, one twice, or one that nothing takes.
+        ArgumentError: too many arguments, an argument given twice, or an unknown name.
     """
     names = [name for name in kernel.argument_names if name not in made]
     if len(args) > len(names):

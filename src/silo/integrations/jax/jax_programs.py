@@ -1,4 +1,4 @@
-"""Joining Silo and jax: the handlers that XLA calls, and the calls that programs name by digest."""
+"""Connects Silo to jax: the handlers that XLA calls, and the calls that programs name by digest."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 __all__ = ["TARGET", "connect", "connected", "device_of", "record_of"]
 
 TARGET: Final = "silo_launch"
-# Handlers are registered under XLA's own name of a platform, which for NVIDIA GPUs is in capitals: under any other jax
-# keeps them for a platform that may come, without a word.
+# Handlers are registered under XLA's own name of a platform, which for NVIDIA GPUs is in capitals. For any other name
+# jax silently keeps the handlers for a platform that may be registered later.
 _PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 
-# By digest: what this process made, or was asked for; with the code, where that is of a bundle which it opened.
+# Records that this process made or loaded, by digest; with the code if it comes from a bundle opened here.
 _records: dict[str, tuple[CallRecord, VouchedCode | None]] = {}
 _made: dict[tuple[JaxCallForm, str], str] = {}  # digests by form and target
 _lock = Mutex()
 
 
 def connect() -> None:
-    """Let programs of jax in this process launch kernels: those that were exported elsewhere, too.
+    """Let programs of jax in this process launch kernels, including programs that were exported elsewhere.
 
-    ``silo.jax_call`` does it by itself. A program that only loads exported ones calls this first.
+    ``silo.jax_call`` does this itself. A program that only loads exported programs calls this first.
 
     Raises:
-        PackageError: there is no jax, or one that Silo does not know.
+        PackageError: jax is not installed, or Silo does not support its version.
     """
     connected()
 
 
 @functools.cache
 def connected() -> Any:  # noqa: ANN401  # the module jax
-    """The module jax, whose XLA knows the handlers."""
+    """Returns the module jax after registering the handlers with XLA."""
     jax, minor = load_jax()
     native.xla_connect(_resolve, minor)
     for platform, of_xla in _PLATFORMS.items():
@@ -52,11 +52,11 @@ def connected() -> Any:  # noqa: ANN401  # the module jax
 
 
 def device_of(platform: str, kernel: str, index: int = 0) -> Device:
-    """The device that programs for a platform of jax run on.
+    """Returns the device that programs for a platform of jax run on.
 
     Raises:
-        DeviceError: there is none here.
-        UnsupportedError: no kernel is called from programs on that platform.
+        DeviceError: this machine has no such device.
+        UnsupportedError: programs on that platform cannot call kernels.
     """
     kind = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}.get(platform)
     if kind is None:
@@ -76,7 +76,7 @@ def device_of(platform: str, kernel: str, index: int = 0) -> Device:
 
 
 def record_of(form: JaxCallForm, device: Device) -> str:
-    """The digest by which a program names a call; what it names is kept in the store."""
+    """Returns the digest by which a program names a call; the store keeps its record and code."""
     key = (form, str(device.target))
     with _lock:
         name = _made.get(key)
@@ -88,7 +88,7 @@ def record_of(form: JaxCallForm, device: Device) -> str:
 
 
 def _resolve(name: str, platform: str, index: int) -> None:
-    """Asked by a handler that does not know a call: have it launch, or raise, which the program reports."""
+    """Called by a handler for an unknown call: loads it so that it can launch. The program reports an error raised."""
     with _lock:
         known = _records.get(name)
         record, code = known or (load_record(name), None)

@@ -1,4 +1,4 @@
-"""The primitive of jax that a call is: its types, its lowering on each platform, its batches."""
+"""The jax primitive of a call: its types, its lowering on each platform, its batching."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from silo.integrations.jax.jax_programs import TARGET, connected, device_of, rec
 __all__ = ["bind"]
 
 _MOST_AXES = 8  # of a batch: native/python/xla_call.h
-_MOST_EAGER = 1024  # programs of calls outside of jax.jit
+_MOST_EAGER = 1024  # cached programs of calls outside of jax.jit
 
 
 def bind(form: JaxCallForm, arrays: Sequence[Any]) -> list[Any]:
-    """The results of a call on arrays of jax, traced or not."""
+    """Returns the results of a call on arrays of jax, traced or not."""
     return _primitive().bind(*arrays, form=form)
 
 
@@ -50,7 +50,7 @@ def _program(form: JaxCallForm) -> Callable[..., Any]:
 
 
 def _run(*arrays: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
-    """A call outside of every transformation: a program of its own."""
+    """Runs a call outside of every transformation as a program of its own."""
     with connected().disable_jit(disable=False):  # else the program would be this call again
         return _program(form)(*arrays)
 
@@ -84,7 +84,7 @@ def _jax_dtype(name: str) -> Any:  # noqa: ANN401
 
 
 def _lower(platform: str, context: Any, *operands: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
-    """A call of the one target, with the digest of what it launches."""
+    """Lowers to a call of the handler with the digest of the call's record."""
     ffi: Any = import_module("jax.ffi")
     digest = record_of(form, device_of(platform, form.kernel.name))
     return ffi.ffi_lowering(TARGET, operand_output_aliases=form.aliased)(context, *operands, digest=digest)
@@ -108,7 +108,7 @@ def _refuse_gradient(primals: Any, tangents: Any, *, form: JaxCallForm) -> Any: 
 
 
 def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form: JaxCallForm) -> Any:  # noqa: ANN401
-    """``vmap``: one call whose launches go through the examples, or a loop of calls."""
+    """Applies ``vmap``: one call that launches once for each example, or a loop of calls."""
     jax = connected()
     mapped = [place is not None for place in places]
     size = next(one.shape[place] for one, place in zip(arrays, places, strict=True) if place is not None)
@@ -133,7 +133,7 @@ def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form
 
 
 def _looped(jax: Any, primitive: Any, arrays: Sequence[Any], mapped: Sequence[bool], form: JaxCallForm) -> Any:  # noqa: ANN401
-    """A loop of calls, one an example."""
+    """Returns the results of a loop of calls, one call for each example."""
 
     def one_example(carry: None, examples: Sequence[Any]) -> tuple[None, Any]:
         rest = iter(examples)

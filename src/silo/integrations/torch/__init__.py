@@ -1,6 +1,6 @@
-"""Silo's kernels as citizens of torch: operators under ``torch.compile``, ``torch.export`` and autograd.
+"""Silo's kernels as operators of torch, under ``torch.compile``, ``torch.export`` and autograd.
 
-Names are resolved on first use: ``silo.kernel`` imports a part of this package, and most programs nothing else of it.
+Names are resolved on first use: ``silo.kernel`` imports a small part of this package, and most programs need no more.
 
 >>> from silo.integrations import torch as seam
 >>> seam.tested_versions()

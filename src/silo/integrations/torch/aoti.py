@@ -1,10 +1,10 @@
-"""The seam in AOTInductor: kernels that Silo compiled for the CPU go into a package with a launcher in torch's ABI.
+"""Hook points in AOTInductor: Silo's compiled CPU kernels go into a package with a launcher in torch's ABI.
 
 Two methods of torch are replaced. ``CachingAutotuner.save_cpu_kernel`` stores a kernel for the package: the replacement
-adds the launcher, and the grid of the config that was chosen. ``DeferredCpuTritonCallWrapper._generate_launch`` writes
-the C++ call: torch's own takes the launcher's extra arguments for the grid, which they are only for a kernel with one
-config (``FixedGrid``). For an autotuned kernel (``PrecomputedGrid``) they are the sizes that the grid is computed from,
-so the replacement passes the expressions of the stored grid.
+adds the launcher, and the grid of the chosen config. ``DeferredCpuTritonCallWrapper._generate_launch`` writes the C++
+call: torch's own passes the launcher's extra arguments as the grid, which is right only for a kernel with one config
+(``FixedGrid``). For an autotuned kernel (``PrecomputedGrid``) they are the sizes from which the grid is computed, so
+the replacement passes the expressions of the stored grid.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _call = Seam(
 
 
 def state() -> Decision:
-    """Whether AOTInductor packs kernels that Silo compiled for the CPU, and why not."""
+    """Whether AOTInductor packs kernels that Silo compiled for the CPU, with the reason."""
     return _seam.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.triton_heuristics
-    """Replace the method that keeps a kernel for a package."""
+    """Replace the method that stores a kernel for a package."""
     _seam.connect(module, _with_launcher)
 
 
@@ -68,7 +68,7 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
     def save_cpu_kernel(self: Any, launcher: Any) -> None:  # noqa: ANN401
         compiled = launcher.bin
         ours = getattr(compiled.run, "ahead_of_time", None)
-        if ours is None:  # another backend's
+        if ours is None:  # compiled by another backend
             plain(self, launcher)
             return
         kept: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
@@ -94,10 +94,10 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def _grid_of(name: str, meta: dict[str, Any], config: Any) -> _Grid | None:  # noqa: ANN401  # triton.Config
-    """The grid of ``config``, or None if the launcher's extra arguments are the grid.
+    """Returns the grid of ``config``, or None if the launcher's extra arguments are the grid.
 
     Raises:
-        UnsupportedError: torch writes no correct call of such a kernel, and Silo cannot either.
+        UnsupportedError: torch cannot write a correct call of this kernel, and neither can Silo.
     """
     kind = meta.get("grid_type")
     if kind == "FixedGrid":
@@ -117,7 +117,7 @@ def _grid_of(name: str, meta: dict[str, Any], config: Any) -> _Grid | None:  # n
         made: Any = import_module("torch._inductor.runtime.triton_heuristics").GridExpr.from_meta(
             meta, config, mode="cpp"
         )
-    except (AssertionError, AttributeError, KeyError, TypeError) as error:  # what another torch may raise
+    except (AssertionError, AttributeError, KeyError, TypeError) as error:  # another version of torch may raise these
         raise UnsupportedError(
             f"{name}: torch has no grid in C++ for the chosen config {config}: give the kernel one config"
         ) from error

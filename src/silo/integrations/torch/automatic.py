@@ -1,4 +1,4 @@
-"""Operators that nobody named: a kernel called while torch traces becomes an operator, one for each form of call."""
+"""Operators without a name of the user's: a kernel called in a trace of torch becomes one for each form of call."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["NAMESPACE", "named_arguments", "operator_for"]
 
 NAMESPACE = "silo"
 
-# The kernel is kept by the operator, so that its identity is not given to another.
+# The operator references its kernel, so that the kernel's id is not reused.
 _made: dict[tuple[int, str], TorchOp] = {}
 _lock = Mutex()
 
 
 def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, in the kernel's order, without what the config sets.
+    """Returns the arguments of a call by name, in the kernel's order, without those that the config sets.
 
     Raises:
-        ArgumentError: one is missing or unknown; or the call gives an option, which no operator takes.
+        ArgumentError: an argument is missing or unknown; or the call gives an option, which operators do not take.
     """
     names = kernel.source.signature.names
     if len(args) > len(names):
@@ -58,16 +58,19 @@ def operator_for(
     form: TorchCallForm | None = None,
     sharing: Sequence[frozenset[str]] = (),
 ) -> TorchOp:
-    """The operator of calls like an example, in which dtypes stand for tensors. Raises as :func:`silo.torch_op`.
+    """Returns the operator of calls with the types of an example, in which a dtype represents a tensor.
 
-    Its name is the same in every process: the kernel's, and a digest of its source, its declaration and the example.
+    Raises as :func:`silo.torch_op`.
+
+    The operator's name is the same in every process: the kernel's name, and a digest of its source, declaration and
+    example.
 
     Args:
         kernel: the kernel.
-        example: the arguments by name. Without a ``form`` those that are left out have their defaults.
-        form: of a call with a grid.
-        sharing: groups of tensors that have memory in common. Where one of a group is written, the operator counts
-            all of it as written: torch then keeps them in common memory, whatever it does to the program around.
+        example: the arguments by name. Without a ``form``, missing arguments have their defaults.
+        form: the grid, constexprs and options of a call with a grid.
+        sharing: groups of tensors that have memory in common. If one tensor of a group is written, the operator marks
+            all of them as written: then torch keeps them in common memory when it transforms the surrounding program.
     """
     filled = dict(example)
     if form is None:
@@ -93,7 +96,7 @@ def operator_for(
 
 
 def _form_text(kernel: Kernel, form: TorchCallForm | None) -> str:
-    """What tells the operators of calls with a grid apart, besides their arguments."""
+    """Returns the part of an operator's key for a call with a grid, besides its arguments."""
     if form is None:
         return ""
     fixed = {name: value_to_json(kernel.source.constant(value)) for name, value in form.fixed.items()}
@@ -101,7 +104,7 @@ def _form_text(kernel: Kernel, form: TorchCallForm | None) -> str:
 
 
 def _form(kernel: Kernel, example: Mapping[str, object]) -> str:
-    """What tells operators of a kernel apart: what arguments are, and values that are part of the code."""
+    """Returns an operator's key: the type of each argument, and the values that are part of the code."""
     signature = kernel.source.signature
     parts = [
         f"{name}={value!r}"
@@ -126,4 +129,4 @@ def _short(kernel: Kernel, form: str) -> str:
         made = f"{word}_{key[:12]}"
         if not any(one.name == f"{NAMESPACE}::{made}" for one in _made.values()):
             return made
-        number += 1  # another object of the same declaration, which has a launcher of its own
+        number += 1  # another kernel object with the same declaration needs a launcher of its own

@@ -1,4 +1,4 @@
-"""What a kernel does to the arguments of a call: read from its lowered code, or said by its author."""
+"""The effects of a kernel on the arguments of a call, from its lowered code or from its author."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CallFacts:
     effects: Mapping[str, Effect]
 
     def with_shared(self, sharing: Iterable[frozenset[str]]) -> CallFacts:
-        """The same with every tensor read and written that has memory in common with a written one.
+        """Returns the facts with ``BOTH`` for every tensor that has memory in common with a written tensor.
 
         >>> facts = CallFacts({}, {"x": Effect.READ, "y": Effect.WRITE, "z": Effect.READ})
         >>> facts.with_shared([frozenset({"x", "y"})]).effects["x"]
@@ -39,10 +39,10 @@ class CallFacts:
 
 
 def example_of(kernel: Kernel, example: object) -> dict[str, object]:
-    """The arguments of an example call by name: given as in a call or by name, else the kernel's first case.
+    """Returns the arguments of an example call by name; without an example, those of the kernel's first case.
 
     Raises:
-        ArgumentError: there is none, or it does not fit the kernel.
+        ArgumentError: the kernel has no case, or the example does not fit the kernel.
     """
     names = kernel.argument_names
     if isinstance(example, Mapping):
@@ -85,7 +85,7 @@ def _first_case(kernel: Kernel) -> dict[str, object]:
         )
     function = kernel.case_functions[0]
     recipe = function.outline(next(iter(function.combinations())), Make(lambda _recipe: None))
-    from importlib import import_module  # noqa: PLC0415  # torch has been imported by who makes an operator
+    from importlib import import_module  # noqa: PLC0415  # the caller has imported torch
 
     torch: Any = import_module("torch")
     given: dict[str, object] = {}
@@ -108,13 +108,15 @@ def facts_of_call(
     mutates: Collection[str] | None,
     options: Mapping[str, object] | None = None,
 ) -> CallFacts:
-    """Kinds and effects of a call's arguments; ``mutates`` are the arguments written to, where the caller says so.
+    """Returns the kinds and effects of a call's arguments.
+
+    ``mutates`` names the arguments that are written to, if the caller declares them; None: the lowered code decides.
 
     ``options`` are compile options that the call gives.
 
     Raises:
-        SourceError: the code does not say what it does, and neither does the caller.
-        SiloError: the kernel does not compile for such arguments.
+        SourceError: neither the code nor the caller determines the effects.
+        SiloError: the kernel does not compile for these arguments.
     """
     try:
         variant, facts = kernel.resolver.lowered_call((), {**example, **(options or {})})

@@ -1,4 +1,4 @@
-"""Calls with a grid as operators: a grid of integers that torch may trace, constexprs and options that are fixed."""
+"""Calls with a grid as operators: the grid is an argument of integers, constexprs and options are fixed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ T = TypeVar("T")
 GridLike: TypeAlias = "tuple[int, ...] | Callable[[Mapping[str, object]], tuple[int, ...]]"
 
 _AXES = 3
-# A function of the config is evaluated for each config while torch traces, some milliseconds each.
+# A grid function is evaluated for each config while torch traces, some milliseconds each.
 _MOST_CONFIGS = 256
 
 
 @frozen
 class GridForm:
-    """How the integers of an operator's grid argument become the grid of a launch.
+    """Converts the integers of an operator's grid argument to the grid of a launch.
 
-    ``ranks`` are the numbers of axes of the grids that the integers hold, one grid after the other. With several grids,
-    ``names`` are the values of a config that decide between them, and ``choices`` maps those values, as texts, to the
-    number of a grid.
+    ``ranks`` has the number of axes of each grid; the integers hold the grids one after the other. With several grids,
+    ``names`` are the config's values that select a grid, and ``choices`` maps these values, as strings, to the index of
+    a grid.
     """
 
     ranks: tuple[int, ...]
@@ -35,7 +35,7 @@ class GridForm:
     choices: tuple[tuple[tuple[str, ...], int], ...] = ()
 
     def grid(self, kernel: str, numbers: Sequence[int]) -> GridLike:
-        """The grid for a launch: a tuple, or a function of what the chosen config sets.
+        """Returns the grid of a launch: a tuple, or a function of the chosen config's values.
 
         >>> GridForm((2,)).grid("add", [4, 1])
         (4, 1)
@@ -44,7 +44,7 @@ class GridForm:
         (8,)
 
         Raises:
-            LaunchError: when the function is called, with a config that was not there when torch traced the call.
+            LaunchError: raised by the function, for a config that did not exist when torch traced the call.
         """
         if len(self.ranks) == 1:
             return tuple(numbers)
@@ -70,7 +70,7 @@ class GridForm:
 
 @frozen
 class TorchCallForm:
-    """What a call of a kernel has besides the arguments of its operator: fixed constexprs, options, and a grid."""
+    """The parts of a call besides the arguments of its operator: fixed constexprs, options, and a grid."""
 
     constants: tuple[tuple[str, object], ...]
     options: tuple[tuple[str, object], ...]
@@ -85,7 +85,7 @@ class TorchCallForm:
 def call_parts(
     kernel: Kernel, args: Sequence[T], kwargs: Mapping[str, T]
 ) -> tuple[dict[str, T], dict[str, T], dict[str, T]]:
-    """The parts of a call with a grid: its arguments, its constexprs, its options; each by name, in the kernel's order.
+    """Returns the arguments, constexprs and options of a call with a grid; each by name, in the kernel's order.
 
     Raises:
         ArgumentError: an argument is missing, unknown, or given twice.
@@ -123,7 +123,7 @@ def call_parts(
 
 
 def grid_argument(names: Collection[str]) -> str:
-    """The name of an operator's grid argument, which none of the kernel's parameters has.
+    """Returns a name for an operator's grid argument that differs from all of the kernel's parameters.
 
     >>> grid_argument(["x", "grid"])
     'grid_'
@@ -142,17 +142,17 @@ def traced_grids(
     *,
     depends: bool,
 ) -> tuple[GridForm, list[T]]:
-    """The grids of a call for every config that may serve it, and their numbers one after the other.
+    """Returns the form of a call's grids for every config that may serve it, and the grids' integers in sequence.
 
     Args:
         kernel: the kernel.
-        given: what the call itself gives, which configs then do not set.
-        evaluate: returns the axes of the grid for what a config sets.
+        given: names that the call itself gives, so that configs do not set them.
+        evaluate: returns the axes of the grid for a config's values.
         word: a text for one axis; equal texts are equal axes.
-        depends: whether the grid is a function of the config. Otherwise it is evaluated once.
+        depends: whether the grid is a function of the config; otherwise it is evaluated once.
 
     Raises:
-        ArgumentError: a grid has no axis or more than three; its configs are not known before the call, or are more
+        ArgumentError: a grid does not have one to three axes; its configs are unknown before the call, or are more
             than 256.
     """
     configs: list[dict[str, Any]] = _configs(kernel, given) if depends else [{}]
@@ -178,7 +178,7 @@ def traced_grids(
 
 
 def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
-    """What each config sets besides ``given``, without repetitions."""
+    """Returns the distinct values that configs set besides ``given``."""
     advice = (
         f"declare grid= and call {kernel.name}(...) without a grid, or pass the values in the call, or a grid that is "
         "no function"
@@ -202,7 +202,7 @@ def _configs(kernel: Kernel, given: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _deciding(rows: Sequence[tuple[dict[str, str], int]]) -> tuple[str, ...]:
-    """The fewest names, as found by leaving out one after the other, whose values decide between the grids."""
+    """Returns a minimal set of names whose values select the grid, found by removing one name after the other."""
     names = sorted({name for row, _ in rows for name in row}, key=lambda name: (not is_option(name), name))
     for name in tuple(names):
         fewer = [one for one in names if one != name]

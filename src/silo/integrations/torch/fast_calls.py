@@ -1,4 +1,4 @@
-"""Calls of an operator for which torch's dispatcher has nothing to do: no trace, no mode, no transform, no gradient."""
+"""Calls of an operator that skip torch's dispatcher: without a trace, mode, transform or gradient."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ _CLASSES: dict[OperatorKind, tuple[type, ...]] = {
 
 
 class QuietCalls:
-    """What tells calls that may go straight to a launcher.
+    """Decides which calls may go straight to a launcher.
 
-    The classes of their arguments are learnt from calls that torch took. Each question is one C function of torch; the
-    native module asks them; where this torch lacks one, no call is quiet.
+    The classes of their arguments are learnt from calls that torch accepted. The native module checks torch's state
+    with one C function of torch per condition; if this torch lacks one of these functions, every call goes to the
+    dispatcher.
     """
 
     def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
         self._count = len(arguments)
         self.tensors = tuple(index for index, one in enumerate(arguments) if one.kind is OperatorKind.TENSOR)
         self.written = tuple(index for index in self.tensors if arguments[index].writes)
-        # The places of tensors of which a gradient is torch's business: where some are written, these alone.
+        # Positions of tensors whose gradient concerns torch: the written tensors if there are any, else all.
         self._watched = self.written or self.tensors
-        # Of other classes torch makes what the schema says: of an integer a float, of a bool an integer.
+        # torch converts values of other classes by the schema: an integer to a float, a bool to an integer.
         self._plain = tuple(
             {*_CLASSES.get(one.kind, (torch.Tensor, torch.nn.Parameter)), *((type(None),) if one.optional else ())}
             for one in arguments
@@ -46,7 +47,7 @@ class QuietCalls:
         self.grad_enabled: Callable[[], bool] = torch.is_grad_enabled
         self.requires_grad: Callable[..., bool] = _any_requires_grad
         try:
-            known = torch._C  # noqa: SLF001  # the dispatcher's state is nowhere else
+            known = torch._C  # noqa: SLF001  # no public API has the dispatcher's state
             transform = known._functorch.peek_interpreter_stack  # noqa: SLF001
             self._questions = (
                 known._len_torch_dispatch_stack,  # noqa: SLF001
@@ -70,13 +71,15 @@ class QuietCalls:
         like: int = -1,
         places: tuple[int, ...] = (),
     ) -> Callable[..., Any]:
-        """What takes calls: it launches those that are quiet, and gives the others to ``otherwise``.
+        """Returns a function that launches quiet calls and passes all others to ``otherwise``.
 
         Args:
-            launch: takes the arguments, and returns what the operator does.
+            launch: takes the arguments, and returns the operator's result.
             otherwise: takes a tuple and a dict.
-            like: with ``places``, the argument that the one output is like, which ``launch`` takes too then.
-            places: which argument ``launch`` takes in each place; their number stands for the output.
+            like: with ``places``, the index of the argument that the only output is like; ``launch`` takes this output
+                too.
+            places: the index of the argument for each position of ``launch``; the number of arguments is the output's
+                index.
         """
         if not self._questions:
             return lambda *args, **kwargs: otherwise(args, kwargs)
@@ -100,29 +103,29 @@ class QuietCalls:
         return made
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
-        """Whether torch has nothing to do with a call but to run it."""
+        """Whether torch only has to run the call: no trace, mode, transform or gradient is active."""
         return bool(self._natives) and self._natives[0].asks(args)
 
     def is_transformed(self) -> bool:
-        """Whether a transform of ``torch.func`` is at work that looks into autograd functions."""
+        """Whether a transform of ``torch.func`` that needs autograd functions is active."""
         found = self._transform() if self._questions else None
         return found is not None and found.key() != self._functionalize
 
     def learn(self, args: tuple[Any, ...]) -> None:
-        """Torch took a call with such arguments: they fit the schema, as they are where each is of a plain class."""
-        whole = len(args) == self._count  # a call that leaves out a default is not a launch as it stands
+        """Learn the argument classes of a call that torch accepted, if it has every argument and plain classes."""
+        whole = len(args) == self._count  # a call that omits a default cannot be launched directly
         if whole and all(type(one) in plain for one, plain in zip(args, self._plain, strict=True)):
             for one in self._natives:
                 one.learn(args)
 
     def count_some(self, written: Sequence[Any]) -> None:
-        """Count the writes to tensors that have a count."""
+        """Count the writes to tensors, except inference tensors, which have no version count."""
         self.count_writes([one for one in written if one is not None and not one.is_inference()])
 
 
 def tracks_gradient(torch: Any, tensor: Any) -> bool:  # noqa: ANN401
-    """Whether a gradient of a tensor is wanted, by autograd or by a transform of ``torch.func`` at any level."""
-    functorch = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
+    """Whether a gradient of a tensor is required, by autograd or by a transform of ``torch.func`` at any level."""
+    functorch = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     while not tensor.requires_grad and functorch.is_functorch_wrapped_tensor(tensor):
         tensor = functorch.get_unwrapped(tensor)
     return bool(tensor.requires_grad)

@@ -1,7 +1,7 @@
-"""The seam in the keys of Inductor's cache: compiled graphs depend on more than torch looks at.
+"""Hook point in the keys of Inductor's cache: compiled graphs depend on more than torch's key contains.
 
-A graph on disk was compiled by the rules of its process: with or without :mod:`silo.integrations.torch.kept_copies`,
-and by the schemas that operators had then, which tell written arguments. torch's key has the names of operators alone.
+A graph on disk was compiled with the rules of its process: with or without :mod:`silo.integrations.torch.kept_copies`,
+and with the operators' schemas of that time, which mark written arguments. torch's key has only the operators' names.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _seam = Seam(
 
 
 def state() -> Decision:
-    """Whether the keys of Inductor's cache tell such graphs apart, and why not."""
+    """Whether the keys of Inductor's cache contain operators' schemas, with the reason."""
     return _seam.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.codecache
-    """Replace the function that gathers what a key depends on."""
+    """Replace the function that collects the values for a key."""
     _seam.connect(module, _with_schemas)
 
 
@@ -46,7 +46,7 @@ def _with_schemas(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def _schemas(module: Any) -> Iterator[str]:  # noqa: ANN401  # a GraphModule or None
-    """The schemas of the operators in a graph that are not torch's own."""
+    """Yields the schemas of the operators in a graph that are not torch's own."""
     for part in () if module is None else module.modules():
         for node in getattr(getattr(part, "graph", None), "nodes", ()):
             for value in (node.target, *node.args):  # auto_functionalized has its operator as an argument

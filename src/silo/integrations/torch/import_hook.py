@@ -1,4 +1,4 @@
-"""Connecting ``torch.compile`` when a program loads it, and never before: it takes seconds to import.
+"""Connects Silo to ``torch.compile`` when a program loads it, without importing it, which takes seconds.
 
 ``silo.kernel`` calls :func:`watch` the first time. Kernels are often defined before torch is imported.
 """
@@ -21,35 +21,35 @@ from silo.settings import checks_wanted
 __all__ = ["watch", "watch_extensions", "watch_memory"]
 
 _HERE = __name__.rpartition(".")[0]
-# Modules of torch that are connected, by the module here that does it: where calls of Triton kernels become nodes of a
-# graph, where compiled ones are kept for a package, where copies are taken out of a graph, and where it gets its key.
+# Modules of torch, and the module here that connects each: tracing calls of Triton kernels into a graph, storing
+# compiled kernels for a package, removing copies from a graph, and making a graph's cache key.
 _SEAMS = {
     "torch._higher_order_ops.triton_kernel_wrap": f"{_HERE}.dynamo",
     "torch._inductor.runtime.triton_heuristics": f"{_HERE}.aoti",
     "torch._inductor.fx_passes.post_grad": f"{_HERE}.kept_copies",
     "torch._inductor.codecache": f"{_HERE}.graph_keys",
 }
-# Connected for checks alone: the allocator of the CPU.
+# Connected only for checks: the allocator of the CPU.
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}
 # Connected if cuda is the CPU: the builder of extensions in CUDA.
 _EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.refusals"}
 
 
 def watch() -> None:
-    """Connect what is loaded of torch's compiler now, and the rest when it is."""
+    """Connect the modules of torch's compiler that are loaded now, and each other module when it is loaded."""
     set_tracer(_serve)
     _await(_SEAMS)
     watch_memory()
 
 
 def watch_memory() -> None:
-    """With ``SILO_CHECK=1``: have torch fill new memory, from now on or from when it is loaded."""
+    """With ``SILO_CHECK=1``: make torch fill new memory, from now on or from when torch is loaded."""
     if checks_wanted():
         _await(_MEMORY)
 
 
 def watch_extensions() -> None:
-    """Have torch refuse extensions in CUDA, from now on or from when it loads the module that builds them."""
+    """Make torch refuse extensions in CUDA, from now on or from when it loads the module that builds them."""
     _await(_EXTENSIONS)
 
 
@@ -70,10 +70,10 @@ def _await(seams: Iterable[str]) -> None:
 
 
 def _connect(module: ModuleType) -> None:
-    """The boundary: whatever fails in Silo, torch must load."""
+    """Connect a module; an error in Silo is logged, because torch must load in any case."""
     try:
         import_module({**_SEAMS, **_MEMORY, **_EXTENSIONS}[module.__name__]).connect(module)
-    except Exception as error:  # noqa: BLE001  # see above
+    except Exception as error:  # noqa: BLE001  # torch must load
         logging.getLogger("silo").warning(
             "%s is not connected, so torch takes kernels of Silo there as any others: %s: %s",
             module.__name__,
@@ -89,13 +89,13 @@ def _serve(kernel: Any, arguments: tuple[object, ...], options: dict[str, object
 
 
 class _Finder(MetaPathFinder):
-    """Finds a few modules as everybody does, and connects each once it is loaded."""
+    """Finds the awaited modules by the other finders, and connects each after it is loaded."""
 
     def __init__(self, waiting: set[str]) -> None:
         self._waiting = waiting
 
     def add(self, names: set[str]) -> None:
-        """Wait for these too."""
+        """Wait for these modules too."""
         self._waiting |= names
 
     def find_spec(
@@ -104,7 +104,7 @@ class _Finder(MetaPathFinder):
         del path, target
         if fullname not in self._waiting:
             return None
-        self._waiting.discard(fullname)  # so that the next line does not come here
+        self._waiting.discard(fullname)  # so that the find_spec() below does not call this finder again
         if not self._waiting:
             sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
         spec = find_spec(fullname)
@@ -114,20 +114,20 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Loads by another loader, and connects."""
+    """Loads a module by another loader, then connects it."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # what else a loader of files has
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # other attributes of a file loader
         return getattr(self._loader, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """As the other loader."""
+        """Delegates to the other loader."""
         return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        """As the other loader; then the module's loader is that one, and the module is connected."""
+        """Load by the other loader, make it the module's loader, and connect the module."""
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader

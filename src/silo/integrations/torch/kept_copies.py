@@ -1,13 +1,13 @@
-"""The seam in Inductor that keeps values beside a tensor which an operator writes in place.
+"""Hook points in Inductor that keep values beside a tensor that an operator writes in place.
 
-Two faults of torch 2.13 make a program read memory that it has overwritten, and both are avoided here by keeping the
-tensor from being written in place, so that torch makes a copy. It holds for every operator of a graph, of Silo or not.
+Two faults of torch 2.13 make a program read memory that it has overwritten. Both are avoided here by marking the
+tensor as read later, so that torch makes a copy. This holds for every operator of a graph, of Silo or not.
 
-- ``y = x.clone(); op(y, x)``: Inductor takes copies out of a graph that are only read (``clone``, ``x + zeros``, equal
-  expressions). Later it writes in place if nothing *after* the operator reads the memory, and forgets that the operator
-  itself reads the copy. The tensors that an operator is given in common memory are recorded before copies are taken
-  out; a pair that is in common memory only afterwards was a copy.
-- ``y = 3 * x; op(y, x); use(y)``: an operator that asks for the strides of its arguments is given a value of its own,
+- ``y = x.clone(); op(y, x)``: Inductor removes copies from a graph that are only read (``clone``, ``x + zeros``, equal
+  expressions). Later it writes in place if nothing *after* the operator reads the memory, and ignores that the operator
+  itself reads the copy. The tensors in common memory among an operator's arguments are recorded before copies are
+  removed; a pair that is in common memory only afterwards was a copy.
+- ``y = 3 * x; op(y, x); use(y)``: an operator that requires strides of its arguments is given a value of its own,
   and ``use`` computes ``3 * x`` again, from memory that was written.
 """
 
@@ -49,12 +49,12 @@ _MARK = "silo_common_memory"  # in a node's meta, which torch copies with the no
 
 
 def state() -> Decision:
-    """Whether values beside written tensors are kept, and why not."""
+    """Whether values beside written tensors are kept, with the reason."""
     return _kept.state if _recorded.state else _recorded.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.fx_passes.post_grad
-    """Replace the functions that take copies out of a graph, and that write in place."""
+    """Replace the functions that remove copies from a graph, and that write in place."""
     _recorded.connect(module, _recording)
     _kept.connect(module, _keeping)
 
@@ -76,7 +76,7 @@ def _keeping(plain: Callable[..., None]) -> Callable[..., None]:
         uses: list[Any] = []
         for node in order:
             for operand in _overwritten(node, order):
-                # A read after the operator: torch writes to nothing in place that is read later.
+                # A read after the operator: torch does not write in place to memory that is read later.
                 with graph.inserting_after(node):
                     uses.append(graph.call_function(clone, (operand,)))
         plain(fake_tensor_updater, graph)
@@ -87,7 +87,7 @@ def _keeping(plain: Callable[..., None]) -> Callable[..., None]:
 
 
 def _overwritten(node: Any, order: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401
-    """The operands of an operator that must not be written in place, or that lie in such memory."""
+    """Yields the operands of an operator that must not be written in place, or that lie in the same memory."""
     operands = _operands(node)
     named = dict(operands)
     before = node.meta.get(_MARK, frozenset())
@@ -101,7 +101,7 @@ def _overwritten(node: Any, order: Mapping[Any, int]) -> Iterator[Any]:  # noqa:
 
 
 def _computed_from(node: Any, storage: Callable[[Any], int | None]) -> set[int | None]:  # noqa: ANN401
-    """The memory of all tensors that a value is computed from again where it is used, its own memory left out."""
+    """Returns the memory of all tensors from which a value is recomputed where it is used, without its own."""
     found: set[int | None] = set()
     seen: set[Any] = set()
     waiting = [node]
@@ -117,12 +117,12 @@ def _computed_from(node: Any, storage: Callable[[Any], int | None]) -> set[int |
 
 
 def _namespace(target: Any) -> str:  # noqa: ANN401
-    """Of an operator, for values of other operators than torch's own are always kept; "" of a Python function."""
+    """Returns an operator's namespace, "" for a Python function: only torch's own operators are recomputed."""
     return str(getattr(target, "namespace", ""))
 
 
 def _pairs(operands: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The pairs of operands in common memory of which the operator writes to one at least."""
+    """Yields the pairs of operands in common memory of which the operator writes to at least one."""
     storage: Any = import_module("torch._inductor.fx_utils").get_node_storage
     for (name, one), (other_name, other) in combinations(operands, 2):
         if not name.startswith(_WRITTEN) and not other_name.startswith(_WRITTEN):
@@ -136,7 +136,7 @@ _WRITTEN = "written "
 
 
 def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-    """The tensors of a call of an operator that writes, by names that tell the written ones; empty for other nodes."""
+    """Returns the tensors of an operator's call with their names, which mark written tensors; empty for other nodes."""
     if node.op != "call_function":
         return []
     torch: Any = import_module("torch")

@@ -30,18 +30,19 @@ _UNTESTED_TOLD: set[str] = set()
 class TorchOp:
     """An operator of torch over one kernel. Made by :func:`torch_op`; called like the operator.
 
-    A call where torch does nothing but run the operator (no trace, no mode, no transform, no gradient) goes straight to
-    the kernel's launcher, in C; every other one through torch's dispatcher. Copies of it are itself; a pickle holds its
-    name. Within the dispatcher, a call through ``torch.ops`` that needs nothing more is launched in C too.
+    A call for which torch only has to run the operator (no trace, mode, transform or gradient is active) goes straight
+    to the kernel's launcher, in C; every other call goes through torch's dispatcher. Copies are the operator itself; a
+    pickle holds its name. In the dispatcher, a call through ``torch.ops`` under the same conditions is launched in C
+    too.
 
     Attributes:
         name: ``namespace::name``.
-        schema: as torch has it.
-        overload: what torch calls: ``torch.ops.namespace.name.default``.
+        schema: in torch's syntax.
+        overload: the operator in torch: ``torch.ops.namespace.name.default``.
         kernel: the :class:`silo.Kernel`.
         mutates: the arguments that it writes to.
-        outputs: the kernel's parameters that it makes and returns.
-        strided: the tensors that ``torch.vmap`` passes as views of the batch, with their strides there.
+        outputs: the kernel's parameters that it allocates and returns.
+        strided: the tensors that ``torch.vmap`` passes as views of the batch, with the batch's strides.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class TorchOp:
         self.outputs = outputs.names
         self.module = module
         self.strided = strided_names(name, kernel, arguments, strided)
-        self._form = form  # its grid's integers are the first argument then
+        self._form = form  # with it, the grid's integers are the first argument
         self._fixed = {} if form is None else form.fixed
         self._torch = torch
         self._outputs = outputs
@@ -74,8 +75,8 @@ class TorchOp:
         self._launch = self._launcher()
         given = arguments if form is None else arguments[1:]
         self._order = _Order.of(kernel, (*(one.name for one in given), *outputs.names))
-        # In this order: what torch asks of an operator is answered by the methods below.
-        self.differentiable: Any = None  # a torch.autograd.Function, of an operator that writes to no argument
+        # From here on the order matters: registering calls the methods below.
+        self.differentiable: Any = None  # a torch.autograd.Function, if the operator writes to no argument
         self.library: Any = torch.library.Library(namespace, "FRAGMENT")
         try:
             self.library.define(self.schema)
@@ -86,20 +87,20 @@ class TorchOp:
         self._quiet = QuietCalls(torch, arguments)
         self._call = self._quiet_call(self._dispatched) or self._quiet.call(self.run, self._dispatched)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # what the operator takes and gives
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # the operator's arguments and result
         """Run the operator.
 
         Raises:
             ArgumentError: the arguments do not fit the schema, or the kernel.
         """
-        if self._is_tracing():  # of torch.compile, which reads this very code
+        if self._is_tracing():  # under torch.compile, which traces this code
             return self.overload(*args, **kwargs)
         if kwargs:
             return self._call(*args, **kwargs)
-        return self._call(*args)  # without making one more dict
+        return self._call(*args)  # avoids a dict
 
     def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """A call that torch has something to do with, or the first of its form."""
+        """Run a call that needs torch's dispatcher, or the first call of its form."""
         if self.differentiable is not None and self._quiet.is_transformed():
             return self.differentiable.apply(*fill(self.arguments, args, kwargs))
         if self.mutates and self._quiet.is_transformed():
@@ -111,7 +112,7 @@ class TorchOp:
         return result
 
     def _with_own_sign(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments without views whose memory has the other sign, which torch itself resolves only elsewhere."""
+        """Returns the arguments with negative views resolved, which torch's dispatcher does only in other places."""
         for place in self._quiet.written:
             if place < len(args) and args[place] is not None and args[place].is_neg():
                 raise ArgumentError(
@@ -122,12 +123,12 @@ class TorchOp:
         return tuple(one.resolve_neg() if isinstance(one, self._torch.Tensor) else one for one in args)
 
     def _quiet_call(self, otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any] | None:
-        """C code that launches where torch has nothing else to do, with no Python frame.
+        """Returns a C function that launches quiet calls without a Python frame.
 
         None for an operator with several outputs, or outputs that a function makes.
         """
         order, like = self._order, self._outputs.only_like
-        if self._form is not None:  # which has no outputs
+        if self._form is not None:  # an operator with a form has no outputs
             return self._quiet.call(self._start_with_grid, otherwise)
         if order.places is not None and like is not None:
             return self._quiet.call(self._launch, otherwise, like, order.places)
@@ -143,7 +144,7 @@ class TorchOp:
         launch(**dict(zip(self._order.names, values, strict=True)), **self._fixed)
 
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """The function to register with torch's dispatcher for ``rule``: calls that need nothing more skip it."""
+        """Returns the function to register with torch's dispatcher for ``rule``: quiet calls skip the rule."""
 
         def otherwise(args: tuple[Any, ...], _none: dict[str, Any]) -> Any:  # noqa: ANN401
             result = rule(*args)
@@ -153,7 +154,7 @@ class TorchOp:
         return self._quiet_call(otherwise) or rule
 
     def run(self, *values: Any) -> Any:  # noqa: ANN401
-        """Launch the kernel on tensors that have memory; what the operator returns."""
+        """Launch the kernel on tensors that have memory; returns the operator's result."""
         if not self.outputs:
             return self._start(values)
         made = self._outputs.make(values)
@@ -161,10 +162,10 @@ class TorchOp:
         return made[0] if len(made) == 1 else made
 
     def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
-        """As :meth:`run`, for calls of torch's dispatcher: outputs are looked at, gradients of what is written to.
+        """As :meth:`run`, for calls of torch's dispatcher: also checks outputs, and gradients of written tensors.
 
         Raises:
-            ArgumentError: an output shares memory with an argument, or what is written to requires a gradient.
+            ArgumentError: an output shares memory with an argument, or a written tensor requires a gradient.
         """
         values = self.filled(values)
         if self.mutates:
@@ -177,10 +178,10 @@ class TorchOp:
         return made[0] if len(made) == 1 else made
 
     def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The values that torch's dispatcher gives, with defaults: it leaves out values that equal them.
+        """Returns the values from torch's dispatcher with defaults: it omits values that equal their default.
 
         Raises:
-            ArgumentError: None is in the place of a tensor, which torch lets pass.
+            ArgumentError: None was passed for a tensor, which torch does not check.
         """
         whole = values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
         for one, value in zip(self.arguments, whole, strict=True):
@@ -200,14 +201,14 @@ class TorchOp:
             self._launch(**dict(zip(order.names, values, strict=True)))
 
     def _count_writes(self, values: tuple[Any, ...]) -> None:
-        """Tell autograd of the writes, so that it refuses values that it saved before; refuse them where it looks."""
+        """Count the writes for autograd, which then refuses changed saved values; raise if a gradient is required."""
         quiet = self._quiet
         written = [values[place] for place in quiet.written if values[place] is not None]
         if quiet.grad_enabled() and quiet.requires_grad(*written):
             self._refuse_gradients(values)
         try:
             quiet.count_writes(written)
-        except RuntimeError:  # a tensor of inference mode has no count
+        except RuntimeError:  # an inference tensor has no version count
             quiet.count_some(written)
 
     def _refuse_gradients(self, values: tuple[Any, ...]) -> None:
@@ -220,15 +221,15 @@ class TorchOp:
                 )
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
-        """Whether torch has nothing to do with a call but to run it."""
+        """Whether torch only has to run the call: no trace, mode, transform or gradient is active."""
         return self._quiet.is_quiet(args)
 
     def fake(self, *values: Any) -> Any:  # noqa: ANN401
-        """The operator's outputs without values, for tensors that have no memory.
+        """Returns the operator's outputs without values, for tensors without memory.
 
         Raises:
-            ArgumentError: some tensors have memory, and others have none.
-            SourceError: a constexpr, or the shape of an output, is not known while torch traces.
+            ArgumentError: some tensors have memory, and others do not.
+            SourceError: a constexpr, or the shape of an output, is unknown while torch traces.
         """
         values = self.filled(values)
         self._refuse_mixed(values)
@@ -243,7 +244,7 @@ class TorchOp:
         return made[0] if len(made) == 1 else made
 
     def _refuse_mixed(self, values: tuple[Any, ...]) -> None:
-        """Refuse meta tensors beside tensors with memory: nothing would run, and results would be what lay there."""
+        """Refuse meta tensors beside tensors with memory: nothing would run, and results would be uninitialized."""
         plain = (self._torch.Tensor, self._torch.nn.Parameter)
         tensors = {one.name: value for one, value in zip(self.arguments, values, strict=True) if type(value) in plain}
         without = [name for name, value in tensors.items() if value.is_meta]
@@ -258,7 +259,7 @@ class TorchOp:
         return self.kernel.launcher if self.kernel.checking else self.kernel.resolver.launcher_accepting(self._accept)
 
     def _accept(self, artifact: Artifact) -> None:
-        """Refuse code that does more than the schema says: another config, or another type, may lead to such."""
+        """Refuse code with effects beyond the schema, which another config or dtype may have."""
         if self._trusted:
             return
         filled = self._outputs.unfilled
@@ -308,25 +309,26 @@ def torch_op(
     kernel's own code: an argument that the kernel writes to is marked as mutated in the schema.
 
     Args:
-        kernel: what ``silo.kernel`` gave, with a declared grid.
+        kernel: the result of ``silo.kernel``, with a declared grid.
         name: ``namespace::name``; ``torch.ops.namespace.name`` is the operator then.
-        out: parameters that the operator makes and returns, in the kernel's order: the name of an argument that the
-            output is like, or a function of the operator's arguments (``lambda a: a.x.new_empty(a.n)``), which also
-            runs on fake tensors. With all that is written to in ``out`` the operator is functional.
-        backward: ``backward(ctx, *gradients)`` gives the gradient of each argument, None for those without one, as
+        out: parameters that the operator allocates and returns, in the kernel's order: the name of an argument with the
+            same shape and dtype, or a function of the operator's arguments (``lambda a: a.x.new_empty(a.n)``), which
+            also runs on fake tensors. An operator with all written parameters in ``out`` is functional.
+        backward: ``backward(ctx, *gradients)`` returns the gradient of each argument, None for those without one, as
             with ``torch.library.register_autograd``.
         setup_context: ``setup_context(ctx, inputs, output)`` keeps what ``backward`` needs.
-        example: the arguments of a call of the kernel (with outputs), in order or by name; a dtype stands for a tensor.
+        example: the arguments of a call of the kernel (with outputs), in order or by name; a dtype represents a tensor.
             The first of the kernel's cases by default.
-        mutates: names of the tensors that the kernel writes to, where its code does not say. The caller is believed.
-        strided: names of the tensors whose strides the kernel is given, so that it takes any layout: ``vmap`` passes
-            views of the batch for these, and contiguous examples for all others. Without it: every tensor of a kernel
-            that has a parameter with "stride" in its name, else none.
+        mutates: names of the tensors that the kernel writes to, if its code does not determine them. They are not
+            checked.
+        strided: names of the tensors whose strides the kernel takes, so that any layout is right: ``vmap`` passes views
+            of the batch for these, and contiguous examples for all others. By default: every tensor of a kernel that
+            has a parameter with "stride" in its name, else none.
 
     Raises:
         PackageError: torch is not installed, or too old.
-        ArgumentError: the name is taken or malformed; ``out`` or ``example`` do not fit the kernel; there is a
-            ``backward`` for arguments that are written to.
+        ArgumentError: the name is taken or malformed; ``out`` or ``example`` do not fit the kernel; ``backward`` is
+            given for an operator that writes to arguments.
         SourceError: the kernel has no declared grid, or its effects are unknown.
     """
     torch = load_torch()
@@ -344,7 +346,7 @@ def torch_op(
             f"{known.name} ({known.location}) has no declared grid, which its operator launches with: give silo.kernel "
             "a grid=, a function of the arguments"
         )
-    module = str(sys._getframe(1).f_globals.get("__name__", "__main__"))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # where a pickle looks for it
+    module = str(sys._getframe(1).f_globals.get("__name__", "__main__"))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # a pickle imports it
     given = example_of(known, example)
     written = None if mutates is None else {*mutates, *(out or ())}
     facts = facts_of_call(known, given, written)
@@ -378,7 +380,7 @@ def make_operator(
     strided: Collection[str] | None = None,
     form: TorchCallForm | None = None,
 ) -> TorchOp:
-    """Define and register an operator whose types and effects are known. Raises as :func:`torch_op`.
+    """Define and register an operator with known types and effects. Raises as :func:`torch_op`.
 
     With a ``form`` it launches with a grid, whose integers are the operator's first argument.
     """
@@ -418,7 +420,7 @@ def make_operator(
 
 
 def bind_call(operator: TorchOp, args: Sequence[object], kwargs: Mapping[str, object]) -> tuple[object, ...]:
-    """The arguments of a call in the operator's order. Raises ArgumentError."""
+    """Returns the arguments of a call in the operator's order. Raises ArgumentError."""
     try:
         return fill(operator.arguments, args, kwargs)
     except ArgumentError as error:
@@ -434,9 +436,9 @@ def _tell_version(version: str) -> None:
 
 @frozen
 class _Order:
-    """How a call of the kernel takes an operator's arguments and outputs, which come one after the other as ``names``.
+    """How a call of the kernel takes an operator's arguments and outputs, which are ``names`` in this order.
 
-    ``places`` has, of each parameter of the kernel from the first on, which of them it takes; None: by name.
+    ``places`` has the index in ``names`` of each of the kernel's first parameters; None: they are passed by name.
     """
 
     names: tuple[str, ...]
@@ -444,19 +446,19 @@ class _Order:
 
     @classmethod
     def of(cls, kernel: Kernel, names: tuple[str, ...]) -> _Order:
-        """Of a kernel with arguments and outputs of these names."""
+        """Returns the order for a kernel with arguments and outputs of these names."""
         first = kernel.source.signature.names[: len(names)]
         fits = set(first) == set(names)
         return cls(names, tuple(map(names.index, first)) if fits else None)
 
     @property
     def is_given(self) -> bool:
-        """Whether the kernel takes them as they come."""
+        """Whether the kernel takes them in the operator's order."""
         return self.places == tuple(range(len(self.names)))
 
 
 def _settled(operator: str, kernel: Kernel, name: str, value: Any) -> None:  # noqa: ANN401
-    """Let torch settle the value of a traced number, for code is made for each; a guard keeps it."""
+    """Make torch settle the value of a traced number, because each value has its own code; torch guards it."""
     try:
         int(value)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The operators of this process by name: names that are taken, and what a pickled operator is found by."""
+"""The operators of this process by name: reserves names, and finds the operator of a pickle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DefinedOperator", "defining", "operator_named", "operators"]
 
 
 class DefinedOperator(Protocol):
-    """What the registry needs of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+    """The members of an operator that the registry uses; see :class:`silo.integrations.torch.TorchOp`."""
 
     name: str
     kernel: Kernel
@@ -30,9 +30,9 @@ _lock = Mutex()
 
 @contextmanager
 def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[DefinedOperator], None]]:  # noqa: ANN401
-    """Hold a name while an operator is defined under it; give the operator to what this yields.
+    """Reserve a name while an operator is defined under it; pass the operator to the function that this yields.
 
-    A definition that is run once more (a cell of a notebook, a module that is loaded again) replaces the one before.
+    A definition that runs again (a cell of a notebook, a reloaded module) replaces the earlier operator.
 
     Raises:
         ArgumentError: the name is taken by another operator.
@@ -42,7 +42,7 @@ def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[Defin
         if before is not None and (before.kernel.name, _file(before.kernel)) == (kernel.name, _file(kernel)):
             before.library._destroy()  # noqa: SLF001  # as torch's own custom_op does with a second definition
             del _operators[name]
-        elif torch._C._jit_get_schemas_for_operator(name):  # noqa: SLF001  # the public way raises for what is not there
+        elif torch._C._jit_get_schemas_for_operator(name):  # noqa: SLF001  # the public function raises if missing
             owner = (
                 "torch, or another library" if before is None else f"{before.kernel.name} ({before.kernel.location})"
             )
@@ -60,12 +60,12 @@ def _file(kernel: Kernel) -> str:
 
 
 def operators() -> tuple[DefinedOperator, ...]:
-    """Every operator that Silo defined in this process."""
+    """Returns every operator that Silo defined in this process."""
     return tuple(_operators.values())
 
 
 def operator_named(name: str, module: str) -> DefinedOperator:
-    """The operator of a pickle. ``SourceError`` where importing its module does not define it."""
+    """Returns the operator of a pickle. Raises SourceError if importing its module does not define it."""
     if name not in _operators:
         try:
             import_module(module)

@@ -1,4 +1,4 @@
-"""What torch asks of an operator besides running it: a fake form, gradients, batches, the tensors it makes."""
+"""The operator's rules in torch: its fake form, gradients, batches, and the tensors it allocates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["BatchedOperator", "OutputSpec", "Outputs", "RuledOperator", "batch_r
 
 
 class BatchedOperator(Protocol):
-    """What the rule needs of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+    """The members of an operator that the batch rule uses; see :class:`silo.integrations.torch.TorchOp`."""
 
     name: str
     arguments: tuple[OpArgument, ...]
@@ -26,17 +26,17 @@ class BatchedOperator(Protocol):
     overload: Any
 
     def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The values that torch's dispatcher gives, with defaults."""
+        """Returns the values from torch's dispatcher, with defaults."""
         ...
 
 
 def strided_names(
     operator: str, kernel: Kernel, arguments: Sequence[OpArgument], strided: Collection[str] | None
 ) -> frozenset[str]:
-    """The tensors that the kernel reads by strides that calls pass, so that any layout is right for them.
+    """Returns the tensors that the kernel reads by strides which calls pass, so that any layout is right for them.
 
-    ``strided`` is what the author declares. With None it is every tensor of a kernel that has a parameter with "stride"
-    in its name, and no tensor of any other kernel.
+    ``strided`` is the author's declaration. None: every tensor of a kernel that has a parameter with "stride" in its
+    name, and no tensor of any other kernel.
 
     Raises:
         ArgumentError: ``strided`` names something other than tensors, or a tensor that the kernel declares contiguous.
@@ -55,18 +55,18 @@ def strided_names(
 
 
 def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any, Any]]:  # noqa: ANN401  # the module
-    """The rule for ``torch.library.register_vmap``.
+    """Returns the rule for ``torch.library.register_vmap``.
 
-    Each example is a tensor of its own layout, dense rows in order, because a kernel that takes no strides assumes
-    them; a view of the batch with another layout is copied, and copied back if the kernel writes to it. Tensors that
-    the operator declares strided are passed as views of the batch with the strides that they have there.
+    Each example is passed as a contiguous tensor, because a kernel that takes no strides assumes this layout; a view of
+    the batch with another layout is copied, and copied back if the kernel writes to it. Tensors that the operator
+    declares strided are passed as views of the batch, with the batch's strides.
     """
     dense = [one.kind is OperatorKind.TENSOR and one.name not in operator.strided for one in operator.arguments]
 
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            place if one.kind is OperatorKind.TENSOR else None  # of a grid it is a list
+            place if one.kind is OperatorKind.TENSOR else None  # for a grid, torch gives a list
             for one, place in zip_longest(operator.arguments, given_dims)
         ]
         for one, place in zip(operator.arguments, in_dims, strict=True):
@@ -78,7 +78,7 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
                 )
         for index, (value, place) in enumerate(zip(args, in_dims, strict=True)):
             if dense[index] and place is None and value is not None:
-                args[index] = value.contiguous()  # copied once, if at all, for the whole batch
+                args[index] = value.contiguous()  # copied at most once for the whole batch
         made = [_run_one(operator, dense, args, in_dims, number) for number in range(info.batch_size)]
         if not operator.outputs:
             return None, None
@@ -91,7 +91,7 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
 
 def _run_one(
     operator: BatchedOperator, dense: Sequence[bool], args: Sequence[Any], in_dims: Sequence[int | None], number: int
-) -> Any:  # noqa: ANN401  # what the operator returns
+) -> Any:  # noqa: ANN401  # the operator's result
     """Run the operator on example ``number`` of the batch."""
     values: list[Any] = []
     copied: list[tuple[Any, Any]] = []
@@ -110,11 +110,11 @@ def _run_one(
     return made
 
 
-# ---- The tensors that an operator makes for its kernel to write to, instead of being given them ----
+# ---- The tensors that an operator allocates for its kernel to write to ----
 
 OutputSpec: TypeAlias = "str | Callable[[Any], object]"
 
-# What torch raises where a fake tensor is asked for its values.
+# Errors that torch raises if a function reads the values of a fake tensor.
 _DATA_DEPENDENT = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
 
 
@@ -129,10 +129,10 @@ class _Arguments:
 
 
 class Outputs:
-    """How each output of an operator is made: like an argument, or by a function of the arguments.
+    """Makes each output of an operator: like an argument, or by a function of the arguments.
 
     Raises:
-        ArgumentError: an output is not a tensor that the kernel writes to, or is like something unknown.
+        ArgumentError: an output is not a tensor that the kernel writes to, or names an unknown argument.
     """
 
     def __init__(
@@ -150,10 +150,10 @@ class Outputs:
         for name, spec in specs.items():
             self._check(name, spec, effects)
         like = [self._arguments.index(spec) for spec in map(specs.get, self.names) if isinstance(spec, str)]
-        # Made with nothing in them, so that the kernel must not read them first.
+        # Allocated without values, so the kernel must not read them first.
         self.unfilled = frozenset(name for name in self.names if isinstance(specs[name], str))
         self._specs = tuple((name, specs[name]) for name in self.names)
-        # The usual one: the place of the argument that a single output is like.
+        # The most common form: the index of the argument that a single output is like.
         self.only_like = like[0] if len(like) == len(self.names) == 1 else None
 
     def _check(self, name: str, spec: OutputSpec, effects: Mapping[str, Effect]) -> None:
@@ -179,7 +179,7 @@ class Outputs:
             raise ArgumentError(f"{where}{name} is an argument's name or a function of the arguments, and not {spec!r}")
 
     def make(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The outputs of a call with these arguments, whatever kind of tensors they are."""
+        """Returns the outputs of a call with these arguments, whatever kind of tensors they are."""
         if self.only_like is not None:
             return (self._torch.empty_like(values[self.only_like]),)
         return tuple(self._made(name, spec, values) for name, spec in self._specs)
@@ -205,7 +205,7 @@ class Outputs:
         return cast("Any", made)
 
     def refuse_aliases(self, made: Sequence[Any], values: Sequence[Any]) -> None:
-        """Nothing, where no output shares memory with an argument or another output. ArgumentError names both."""
+        """Raises ArgumentError, which names both, if an output shares memory with an argument or another output."""
         seen = {
             _storage(value): name
             for name, value in zip(self._arguments, values, strict=True)
@@ -213,7 +213,7 @@ class Outputs:
         }
         for name, tensor in zip(self.names, made, strict=True):
             key = _storage(tensor)
-            if key in seen and key and tensor.numel():  # 0: it has no memory, which the launcher says
+            if key in seen and key and tensor.numel():  # 0: without memory, for which the launcher raises
                 raise ArgumentError(
                     f"{self._operator}: the output {name} lies in the memory of {seen[key]}, and an operator's outputs "
                     f"are new tensors: make a copy in out= (torch.empty_like, clone), or leave {name} an argument, "
@@ -226,18 +226,18 @@ def _storage(tensor: Any) -> int:  # noqa: ANN401
     return int(tensor.untyped_storage().data_ptr())
 
 
-# ---- What torch asks of an operator besides running it: a fake form, gradients, batches ----
+# ---- Registration of an operator's rules: its run, fake form, gradients, batches ----
 
 
 class RuledOperator(BatchedOperator, Protocol):
-    """What the rules need of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+    """The members of an operator that the rules use; see :class:`silo.integrations.torch.TorchOp`."""
 
     library: Any
     mutates: tuple[str, ...]
     differentiable: Any
 
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        """The function to register with torch's dispatcher for ``rule``."""
+        """Returns the function to register with torch's dispatcher for ``rule``."""
         ...
 
     def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
@@ -245,11 +245,11 @@ class RuledOperator(BatchedOperator, Protocol):
         ...
 
     def fake(self, *values: Any) -> Any:  # noqa: ANN401
-        """The outputs without values."""
+        """Returns the outputs without values."""
         ...
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
-        """Whether torch has nothing to do with a call but to run it."""
+        """Whether torch only has to run the call: no trace, mode, transform or gradient is active."""
         ...
 
 
@@ -259,13 +259,13 @@ def register_rules(
     backward: Callable[..., object] | None,
     setup_context: Callable[..., object] | None,
 ) -> None:
-    """Register every rule of an operator that was defined, in its own library."""
+    """Register every rule of a defined operator, in its own library."""
     short = operator.name.partition("::")[2]
     library = operator.library
     library.impl(short, operator.within_dispatcher(operator.checked_run), "CompositeExplicitAutograd")
     torch.library.register_fake(operator.name, operator.fake, lib=library)
     torch.library.register_vmap(operator.name, batch_rule(torch, operator), lib=library)
-    if operator.mutates:  # its run looks at gradients and counts writes
+    if operator.mutates:  # checked_run checks gradients and counts writes
         library.impl(short, torch.library.fallthrough_kernel, "Autograd")
         library.impl(short, torch.library.fallthrough_kernel, "ADInplaceOrView")
     else:
@@ -279,9 +279,9 @@ def _gradient_rule(
     backward: Callable[..., object] | None,
     setup_context: Callable[..., object] | None,
 ) -> tuple[Any, Callable[..., Any]]:
-    """The ``torch.autograd.Function`` of an operator, and what runs under autograd.
+    """Returns the ``torch.autograd.Function`` of an operator, and its rule under autograd.
 
-    In the form that ``torch.func`` takes too, which ``torch.library.register_autograd`` does not make.
+    The function also works under ``torch.func``; ``torch.library.register_autograd`` does not make such a function.
     """
     native = torch._C  # noqa: SLF001  # as torch.library's own rule does
     overload = operator.overload
@@ -314,7 +314,7 @@ def _gradient_rule(
         args = operator.filled(given)
         if not (native.is_grad_enabled() and native._any_requires_grad(*args)):  # noqa: SLF001
             return operator.checked_run(*args) if operator.is_quiet(args) else forward(*args)
-        if native._are_functorch_transforms_active():  # noqa: SLF001  # too late for it, within the dispatcher
+        if native._are_functorch_transforms_active():  # noqa: SLF001  # too late in the dispatcher
             raise UnsupportedError(
                 f"{operator.name} was called through torch.ops inside a transform of torch.func (grad, vjp, jacrev): "
                 "call the object that silo.torch_op gave, which takes transforms"

@@ -1,4 +1,4 @@
-"""The schema of an operator, from what its kernel is called with and what it does to memory. Pure."""
+"""The schema of an operator, from the arguments of its kernel and their effects. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from silo.frozen import frozen
 __all__ = ["OpArgument", "OperatorKind", "argument_of", "parse_name", "schema_text"]
 
 _NAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)")
-# Words that a schema's own grammar has: torch refuses arguments of such names.
+# Words of the schema grammar: torch refuses arguments with these names.
 _RESERVED = frozenset({"self_", "Tensor", "int", "float", "bool", "str", "SymInt", "Scalar"})
 
 
 class OperatorKind(Enum):
-    """What an operator's argument is, by the word that a schema has for it."""
+    """The type of an operator's argument; the value is the word for it in a schema."""
 
     TENSOR = "Tensor"
     INTEGER = "SymInt"
@@ -39,7 +39,7 @@ _PYTHON: dict[type, OperatorKind] = {
 
 @frozen
 class OpArgument:
-    """One argument of an operator; ``constant``: it is part of the kernel's code, so each value is compiled for."""
+    """One argument of an operator. ``constant``: it is part of the kernel's code, which is compiled for each value."""
 
     name: str
     kind: OperatorKind
@@ -50,13 +50,13 @@ class OpArgument:
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Namespace and name of an operator.
+    """Returns the namespace and the name of an operator.
 
     >>> parse_name("mine::add")
     ('mine', 'add')
 
     Raises:
-        ArgumentError: it is not of the form ``namespace::name``.
+        ArgumentError: the text is not of the form ``namespace::name``.
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -74,13 +74,13 @@ def argument_of(
     writes: bool,
     default: object = NO_DEFAULT,
 ) -> OpArgument:
-    """The argument of an operator for a parameter that a call gives ``example``.
+    """Returns the argument of an operator for a parameter that a call gives ``example``.
 
     >>> argument_of("add", "n", 16, is_tensor=False, constant=False, writes=False).kind
     <OperatorKind.INTEGER: 'SymInt'>
 
     Raises:
-        ArgumentError: operators take no such value.
+        ArgumentError: operators do not take values of this type.
     """
     if is_tensor or (example is None and not constant):
         optional = example is None or default is None
@@ -100,7 +100,7 @@ def argument_of(
 
 
 def schema_text(operator: str, arguments: Sequence[OpArgument], outputs: int) -> str:
-    """The schema as torch reads it.
+    """Returns the schema in torch's syntax.
 
     >>> x = OpArgument("x", OperatorKind.TENSOR)
     >>> y = OpArgument("y", OperatorKind.TENSOR, writes=True)
@@ -108,7 +108,7 @@ def schema_text(operator: str, arguments: Sequence[OpArgument], outputs: int) ->
     'axpy(Tensor x, Tensor(a0!) y, float a=1.0) -> ()'
 
     Raises:
-        SourceError: a parameter has a name that schemas reserve, or one without a default comes after one with.
+        SourceError: a parameter has a name that schemas reserve, or has no default after a parameter with a default.
     """
     _check(operator, arguments)
     written = iter(range(len(arguments)))
@@ -148,10 +148,10 @@ def _default_text(value: object) -> str:
 
 
 def fill(arguments: Sequence[OpArgument], given: Sequence[object], named: Mapping[str, object]) -> tuple[object, ...]:
-    """The values of a call in the order of the arguments, with defaults where it leaves some out.
+    """Returns the values of a call in the order of the arguments; omitted arguments have their defaults.
 
     Raises:
-        ArgumentError: one is missing, unknown, or given twice.
+        ArgumentError: an argument is missing, unknown, or given twice.
     """
     names = [one.name for one in arguments]
     if len(given) > len(names):

@@ -1,4 +1,4 @@
-"""A method or function of torch that Silo replaces: once in a process, and only in the form that Silo knows."""
+"""A method or function of torch that Silo replaces: once per process, and only if it has the expected parameters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Seam"]
 
 
 class Seam:
-    """Where Silo takes part in torch: a method of a class or a function of a module, and what is told of it.
+    """A place where Silo replaces a method of a class, or a function of a module, in torch.
 
     Args:
         path: the class and the method, such as ``"CachingAutotuner.save_cpu_kernel"``, or a function's name.
-        parameters: the names of the method's parameters; with others, torch keeps its own.
-        unused: why Silo takes no part as long as torch did not load the module.
-        connected: what Silo does there.
-        changed: what is different in a torch with another form of the method, and the cure; said after its version.
+        parameters: the names of the method's parameters; a method with other parameters is not replaced.
+        unused: the reason in ``state`` until torch loads the module.
+        connected: the reason in ``state`` after the replacement.
+        changed: the difference and the cure for a torch with other parameters; logged after torch's version.
         level: of :mod:`logging`, for ``changed``.
     """
 
@@ -36,7 +36,7 @@ class Seam:
         self.state: Decision = Rejected(unused)
 
     def connect(self, module: Any, replacing: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:  # noqa: ANN401
-        """Put ``replacing(method)`` in the place of the method, unless it is there already; else say why not."""
+        """Replace the method by ``replacing(method)``, once; if its parameters differ, log the reason instead."""
         owner: Any = getattr(module, self._owner, None) if self._owner else module
         found: Any = getattr(owner, self._method, None)
         if getattr(found, "of_silo", False):
@@ -47,6 +47,6 @@ class Seam:
             logging.getLogger("silo").log(self._level, "%s", self.state.reason)
             return
         replaced: Any = replacing(found)
-        replaced.of_silo = True  # how it is known the next time
+        replaced.of_silo = True  # recognised at the next call
         setattr(owner, self._method, replaced)
         self.state = Accepted(self._connected)

@@ -1,4 +1,4 @@
-"""Calls of kernels with tensors that stand for others: fake, functional, batched. They go to torch as operators."""
+"""Calls of kernels with traced tensors (fake, functional, batched): they go to torch as operators."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["refuse_written_twice", "serve", "sharing_of", "stand_in"]
 
 
 def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, object], grid: object) -> bool:  # noqa: ANN401
-    """Whether a call was one that torch traces, and torch took it.
+    """Give a call to torch if torch traces its tensors; returns whether torch took it.
 
-    It becomes an operator. In a program that is exported a call with a grid becomes what torch makes of any Triton
-    kernel (``wrap_triton``).
+    The call becomes an operator. In a program that is exported, a call with a grid becomes torch's own operator for
+    Triton kernels (``wrap_triton``).
     """
     torch: Any = import_module("torch")
     if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, one) for one in arguments):
         return False
     if kernel.extents is not None or _mixed(torch, arguments):
-        return False  # operators know no shapes; the launcher's own error names the tensor that has no memory
-    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
+        return False  # operators take no shapes; the launcher's own error names the tensor without memory
+    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     wrapped = [one for one in arguments if isinstance(one, torch.Tensor) and native.is_functorch_wrapped_tensor(one)]
     if any(tracks_gradient(torch, one) or torch._is_functional_tensor(one) for one in wrapped):  # noqa: SLF001  # as above
-        return False  # the launcher's own error says what to do
+        return False  # the launcher's own error has the cure
     refuse_zeroing(kernel, "an operator of torch")
     names = kernel.source.signature.names
     given = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
@@ -43,7 +43,7 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
         _serve_with_grid(torch, kernel, given, options, grid)
         return True
     if kernel.grid is None:
-        return False  # the launcher's own error says so
+        return False  # the launcher's own error names the missing grid
     if options:
         raise ArgumentError(
             f"{kernel.name} is called with {', '.join(options)} while torch traces, and operators take no options: set "
@@ -65,7 +65,7 @@ def _serve_in_export(
     *,
     batched: bool,
 ) -> bool:
-    """Whether torch's own operator takes the call, so that a package holds the kernel."""
+    """Give the call to torch's own operator, so that a package holds the kernel; returns whether torch took it."""
     function = getattr(kernel.source, "function", None)
     traced = any(type(one).__module__.startswith("torch._subclasses.") for one in given.values())
     if function is None or batched or not traced or not hasattr(torch.library, "wrap_triton"):
@@ -105,9 +105,9 @@ def _serve_with_grid(
 
 
 def _sharing(torch: Any, call: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401  # the module
-    """The groups of tensors of a call in common memory; none where a transform of ``torch.func`` hides it."""
+    """Returns the groups of tensors in common memory; empty if a transform of ``torch.func`` hides the memory."""
     tensors = {name: value for name, value in call.items() if isinstance(value, torch.Tensor)}
-    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
+    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     if any(native.is_functorch_wrapped_tensor(value) for value in tensors.values()):
         return ()
     return sharing_of(torch, tensors)
@@ -119,8 +119,8 @@ def refuse_written_twice(
     """Refuse a call that torch's own operator for Triton kernels computes wrong: it copies each written argument.
 
     Raises:
-        ArgumentError: the kernel writes to two arguments that lie in common memory.
-        SourceError: nothing says what the kernel writes to.
+        ArgumentError: the kernel writes to two arguments that share memory.
+        SourceError: the kernel's effects are unknown.
     """
     effects = facts_of_call(kernel, example, None, options).effects
     for group in sharing:
@@ -134,7 +134,7 @@ def refuse_written_twice(
 
 
 def sharing_of(torch: Any, tensors: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401  # the module
-    """The groups of tensors, by name, that lie in one storage; each has two names or more."""
+    """Returns the groups of two or more tensors, by name, that lie in one storage."""
     groups: dict[int, set[str]] = {}
     for name, tensor in tensors.items():
         if tensor.layout is torch.strided:
@@ -143,12 +143,12 @@ def sharing_of(torch: Any, tensors: Mapping[str, Any]) -> tuple[frozenset[str], 
 
 
 def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: bool = False) -> object:  # noqa: ANN401
-    """What describes an argument without its values: the dtype of a tensor; a number for one that is traced.
+    """Returns a value that describes an argument: a tensor's dtype; an example number for a traced number.
 
-    A ``constant`` is part of the code or an option, so that a traced number is settled to the value that it has.
+    A ``constant`` is part of the code or an option, so a traced number is settled to its value.
 
     Raises:
-        ArgumentError: a constexpr is a number that torch traces and does not know.
+        ArgumentError: a constexpr is a traced number whose value torch does not know.
     """
     if isinstance(value, torch.Tensor):
         return value.dtype
@@ -169,12 +169,12 @@ def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: boo
 
 
 def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
-    """Whether fake tensors stand beside real ones, which torch takes only where their mode says so, or meta tensors."""
+    """Whether fake and real tensors are mixed without leave of their mode, or meta tensors with real ones."""
     tensors: list[Any] = [one for one in arguments if isinstance(one, torch.Tensor)]
     if any(not isinstance(one, torch.Tensor) and hasattr(one, "__dlpack__") for one in arguments):
         return True  # operators of torch take no arrays of other libraries
     if len({bool(one.is_meta) for one in tensors if type(one) in (torch.Tensor, torch.nn.Parameter)}) > 1:
-        return True  # nothing would run, and the real ones keep what they hold
+        return True  # nothing would run, and the real tensors would keep their values
     modes: list[Any] = [getattr(one, "fake_mode", None) for one in tensors]
     modes = [mode for mode in modes if mode is not None]
     return 0 < len(modes) < len(tensors) and not modes[0].allow_non_fake_inputs
@@ -189,5 +189,5 @@ def _stands_for_another(torch: Any, value: object) -> bool:  # noqa: ANN401
     kind: Any = tensor.__class__
     if kind not in (torch.Tensor, torch.nn.Parameter):
         return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
-    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
+    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public function for it
     return bool(tensor.is_meta or native.is_functorch_wrapped_tensor(tensor))

@@ -1,4 +1,4 @@
-"""The seam in torch's allocator of host memory, for checks: new memory holds a pattern that a check recognises."""
+"""Hook point in torch's allocator of host memory, for checks: new memory holds a pattern that checks recognise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["connect"]
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch
-    """Have torch fill the memory of the CPU that it allocates; a torch that cannot is named in the log."""
+    """Make torch fill the memory that it allocates on the CPU; the log has the reason if this torch cannot."""
     filled = fill_new_memory(module)
     if not filled:
         logging.getLogger("silo").info(

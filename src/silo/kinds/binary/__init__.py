@@ -1,1 +1,1 @@
-"""Kernels compiled by other tools: their signatures as authors write them, and their code as it is."""
+"""Kernels compiled by other tools: their signatures as authors write them, and their binaries."""

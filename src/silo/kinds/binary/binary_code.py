@@ -1,4 +1,4 @@
-"""The binaries of one kernel: bytes, target, assumptions, launch info; and the choice among them for a call."""
+"""The binaries of one kernel: bytes, target, assumptions, launch info; and the choice between them for a call."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ __all__ = ["BinaryCode", "choose_code", "preference"]
 class BinaryCode:
     """One binary of a kernel.
 
-    ``label`` stands for it in messages (its file's name); ``kind`` is ``cubin``, ``hsaco`` or ``ptx``; ``target`` what
-    it was built for; ``assumes`` what must hold of the arguments, constexprs folded into it among that.
+    ``label`` names it in messages (the file's name); ``kind`` is ``cubin``, ``hsaco`` or ``ptx``; ``target`` is the
+    target it was built for; ``assumes`` are the facts that must hold for the arguments, and the constexprs folded into
+    it.
     """
 
     label: str
@@ -38,11 +39,11 @@ class BinaryCode:
 
     @cached_property
     def sha256(self) -> str:
-        """Of the bytes, in hex."""
+        """The SHA-256 of the bytes, in hex."""
         return hashlib.sha256(self.data).hexdigest()
 
     def to_json(self) -> JSON:
-        """Everything but the label, the bytes by their hash."""
+        """Returns all fields but the label; the bytes as their hash."""
         return [self.sha256, self.kind, str(self.target), self.assumes.to_json(), self.launch.to_json()]
 
     def __str__(self) -> str:
@@ -52,13 +53,13 @@ class BinaryCode:
         return f"{self.label} ({self.kind} for {self.target}{assumes})"
 
 
-# ---- The choice among a kernel's binaries for a call on a device. Pure ----
+# ---- The choice between a kernel's binaries for a call on a device. Pure ----
 
 
 def choose_code(
     codes: Sequence[BinaryCode], target: Target, given: Specialization
 ) -> tuple[BinaryCode | None, tuple[tuple[BinaryCode, Decision], ...]]:
-    """The best binary for a device and the facts of a call, and the decision on each in the order given."""
+    """Returns the best binary for a device and the facts of a call, and the decision on each in the order given."""
     decisions: list[tuple[BinaryCode, Decision]] = []
     for code in codes:
         runs = runs_on(code.target, target, code.kind)
@@ -68,9 +69,9 @@ def choose_code(
 
 
 def preference(code: BinaryCode) -> tuple[int, bool, int]:
-    """What is preferred among binaries that fit: more assumptions, then machine code, then the newer architecture.
+    """Returns the sort key of binaries that fit: more assumptions, then machine code, then the newer architecture.
 
-    The first one of equals is taken.
+    The first of equal binaries is chosen.
     """
     number = re.search(r"[0-9]+", code.target.arch)
     newer = int(number.group()) if number and code.target.kind == "cuda" else 0

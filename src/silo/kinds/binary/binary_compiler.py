@@ -1,4 +1,4 @@
-"""The compiler plug-in of compiled kernels, which checks them and passes them on."""
+"""The compiler plug-in of compiled kernels, which checks their bytes and returns them."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ __all__ = ["BinaryCompiler"]
 
 
 class BinaryCompiler:
-    """The plug-in ``binary``: source kind ``binary``, any target: on which of them a binary runs, it says itself."""
+    """The plug-in ``binary``: source kind ``binary``, any target; each binary names the targets that it runs on."""
 
     declaration = BINARY
 
     def identity(self, target: Target) -> str:
-        """Silo's own code, which reads and checks: the bytes are the source's."""
+        """Returns the digest of Silo's code that reads and checks binaries; their bytes belong to the source."""
         del target
         return f"binary code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Binary sources."""
+        """Accepts binary sources."""
         taken = self.declaration.takes(source_kind, target)
         return Accepted("compiled already") if taken else taken
 
     def artifact_target(self, target: Target) -> Target:
-        """The target itself."""
+        """Returns ``target`` itself."""
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The binary that serves the variant's target and facts, as a job.
+        """Returns a job with the binary that serves the variant's target and facts.
 
         Raises:
             SourceError: not a binary source.
-            NoVariantError: none of its binaries fits; lists each with the reason.
+            NoVariantError: no binary fits; lists each with the reason.
         """
         if not isinstance(source, BinarySource):
             raise SourceError(f"{source.name} is not a binary source")
-        # A variant of a bundle names one binary by its fingerprint; one of a call, the kernel with all of them.
+        # A variant of a bundle has the fingerprint of one binary; a variant of a call has the kernel's, with all
+        # binaries.
         own = tuple(code for code in source.codes if source.fingerprint_of(code) == variant.source)
         code, decisions = choose_code(own or source.codes, variant.target, variant.specialization)
         if code is None:
@@ -64,10 +65,10 @@ class BinaryCompiler:
         return Lowered(CompileJob(self.declaration.name, source.name, code.target, text, parameters))
 
     def compile(self, job: CompileJob) -> Compiled:
-        """The job's own bytes, after checking that they are what it says.
+        """Returns the job's bytes after checking them against the job's kind and layout.
 
         Raises:
-            CompileError: they are not.
+            CompileError: they differ.
         """
         try:
             parameters = cast("dict[str, Any]", job.parameters)

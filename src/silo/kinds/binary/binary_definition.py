@@ -34,37 +34,37 @@ def binary(
     scratch_bytes: int = 0,
     scratch_align: int = 16,
     release_gil: bool = True,
-) -> Any:  # noqa: ANN401  # what silo.binary gives: a kernel, whose call takes what the signature says
+) -> Any:  # noqa: ANN401  # a kernel, called as the signature declares
     """Make a Silo kernel of a compiled one: a cubin, an hsaco, or PTX.
 
     Args:
-        code: the path of a file, its bytes, or PTX text; or several of them, each perhaps a :class:`Binary` with what
-            is its own (target, facts, entry). A call gets the one that runs on its device and assumes most of what
-            holds.
+        code: the path of a file, its bytes, or PTX text; or several of them, each perhaps a :class:`Binary` with fields
+            of its own (target, facts, entry). Of the binaries that run on its device, a call gets the one with the most
+            assumptions that hold.
         signature: the parameters in the binary's order, ``"x: in *fp32, y: out *fp32, n: i32"`` or a mapping: arrays
-            with what the kernel does with them (``in``, ``out``, ``inout``), scalars, ``null`` for pointers that are
-            always null, ``scratch``, and constexprs for values folded into the code.
+            with their effect (``in``, ``out``, ``inout``), scalars, ``null`` for pointers that are always null,
+            ``scratch``, and constexprs for values folded into the code.
         grid: as for :func:`silo.kernel`; with clusters it counts clusters.
-        name: what the kernel is called; its entry by default.
-        entry: the symbol to launch, where the binary has several.
-        threads: of a block: 256, or (16, 16) or (8, 8, 4) for blocks of two or three dimensions; needed where the
+        name: the kernel's name; its entry by default.
+        entry: the symbol to launch, if the binary has several.
+        threads: threads of a block: 256, or (16, 16) or (8, 8, 4) for blocks of two or three dimensions; needed if the
             binary does not fix them.
         shared_bytes: dynamic shared memory of a block, in bytes.
-        cluster: blocks of a cluster on each axis; what the binary says by default.
+        cluster: blocks of a cluster along each axis; read from the binary by default.
         cooperative: launch cooperatively, so that blocks may wait for each other.
         pdl: programmatic dependent launch (NVIDIA).
-        target: what the binary was built for, such as ``cuda:sm_100a``; read from it by default. A cubin does not say
-            whether it is of an ``a`` form, so say it here.
-        facts: what the binary assumes: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call where that does
+        target: the target that the binary was built for, such as ``cuda:sm_100a``; read from it by default. A cubin
+            does not record whether it is for an ``a`` architecture, so name the target for one.
+        facts: the binary's assumptions: ``{"x": "aligned16", "n": "divisible16", "k": 4096}``. A call for which they do
             not hold is an error.
-        scratch_bytes: memory that a ``scratch`` parameter points at, for each program.
-        scratch_align: its alignment.
+        scratch_bytes: bytes of memory for each program, passed as the ``scratch`` parameter.
+        scratch_align: alignment of this memory in bytes.
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: no such file, not device code, or the binary takes other parameters than the signature says.
-        TargetError: a target that does not parse, or is another than the binary's.
-        TraceError: the grid cannot become an expression.
+        SourceError: the file is missing, is not device code, or its parameters differ from the signature.
+        TargetError: the target does not parse, or differs from the binary's.
+        TraceError: the grid cannot be traced to an expression.
     """
     everything = Binary(
         code=b"",
@@ -94,7 +94,7 @@ def binary(
 
 
 def _caller() -> str:
-    """``file:line`` of the call of ``silo.binary``."""
+    """Returns ``file:line`` of the call of ``silo.binary``."""
     frame = sys._getframe()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # documented; cheaper than a stack
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "silo":
         frame = frame.f_back

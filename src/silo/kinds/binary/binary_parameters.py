@@ -26,26 +26,26 @@ _SCALARS = "bool, i8 to i64, u8 to u64, fp16, bf16, fp32, fp64"
 
 @dataclass(frozen=True, slots=True)
 class DeclaredParameters:
-    """What callers pass, and the parameters of the binary in its order: those that nobody passes are among them."""
+    """The parameters that callers pass, and the binary's parameters in its order, hidden ones included."""
 
     signature: Signature
     layout: tuple[LayoutSlot, ...]
 
 
 def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> DeclaredParameters:
-    """Read ``"x: in *fp32, n: i32"`` or ``{"x": "in *fp32", "n": "i32"}``.
+    """Reads ``"x: in *fp32, n: i32"`` or ``{"x": "in *fp32", "n": "i32"}``.
 
-    A type is a dtype for a scalar and ``*dtype`` for an array, with ``in``, ``out`` or ``inout`` (the default) before
-    it for what the kernel does with the memory. ``null`` is a pointer that is always null and ``scratch`` one to
-    scratch memory; callers pass neither. ``constexpr`` is not a parameter of the binary but a value folded into it, and
-    a value that is not text is a constexpr with that default.
+    A type is a dtype for a scalar and ``*dtype`` for an array, with the effect ``in``, ``out`` or ``inout`` (the
+    default) before it. ``null`` is a pointer that is always null and ``scratch`` a pointer to scratch memory; callers
+    pass neither. ``constexpr`` is not a parameter of the binary but a value folded into it, and a value that is not
+    text is a constexpr with that default.
 
     >>> declared = parse_signature("axpy", "x: in *fp32, n: i32, scratch: null, BLOCK: constexpr")
     >>> declared.signature.names, [slot.type.value for slot in declared.layout]
     (('x', 'n', 'BLOCK'), ['ptr', 'i32', 'profile'])
 
     Raises:
-        SourceError: a type is unknown, or a name is twice there or no name.
+        SourceError: a type is unknown, or a name appears twice or is invalid.
     """
     parameters: list[Parameter] = []
     layout: list[LayoutSlot] = []
@@ -94,7 +94,7 @@ def _parameter(kernel: str, name: str, written: Value) -> Parameter:
 def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
-    assert parameter.dtype is not None  # every scalar was given one
+    assert parameter.dtype is not None  # every scalar has one
     return AbiType(parameter.dtype.short)
 
 
@@ -115,14 +115,14 @@ _EXACT_KINDS = (ParameterKind.BOOL, ParameterKind.INTEGER)
 
 
 def parse_assumptions(kernel: str, facts: Mapping[str, Value], signature: Signature) -> Specialization:
-    """Read ``{"x": "aligned16", "n": "divisible16", "k": 4096}``; a tuple of them for several facts of one parameter.
+    """Reads ``{"x": "aligned16", "n": "divisible16", "k": 4096}``; several facts of one parameter are a tuple.
 
     ``aligned16``: the array begins at a multiple of 16 bytes. ``range32``: its memory has less than 2 GiB, which is
-    known of ROCm arrays only. ``divisible16``: the integer is a multiple of 16. A value: the integer, bool or constexpr
-    is exactly that.
+    known for ROCm arrays only. ``divisible16``: the integer is a multiple of 16. A value: the integer, bool or
+    constexpr equals it.
 
     Raises:
-        SourceError: an unknown parameter, a fact that cannot be had of it, or a constexpr without a value.
+        SourceError: an unknown parameter, a fact that its kind cannot have, or a constexpr without a value.
     """
     found: list[tuple[str, Fact]] = []
     constants: dict[str, Value] = {
@@ -176,7 +176,7 @@ def _exact(kernel: str, parameter: Parameter, value: Value) -> Value:
 
 
 def holds(assumed: Specialization, given: Specialization) -> Decision:
-    """Whether everything assumed is given; the reason names the first thing that is not."""
+    """Whether all assumptions are given; the reason names the first that is not."""
     values = given.constant_values
     for name, fact in assumed.facts:
         if fact not in given.facts_of(name):

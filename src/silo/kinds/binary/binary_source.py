@@ -27,7 +27,7 @@ __all__ = ["BinarySource"]
 
 @dataclass(frozen=True, eq=False)
 class BinarySource:
-    """A compiled kernel: its signature, typed, and one or more binaries of it in order of preference.
+    """A compiled kernel: its typed signature, and one or more binaries in order of preference.
 
     Implements :class:`silo.sources.kernel_source.KernelSource`.
     """
@@ -47,14 +47,14 @@ class BinarySource:
 
     @property
     def own_targets(self) -> tuple[Target, ...]:
-        """What its binaries were built for, without repetition."""
+        """The targets of its binaries, without repetition."""
         return tuple(dict.fromkeys(code.target for code in self.codes))
 
     def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
-        """Every binary that runs on one of the targets, the preferred first.
+        """Returns every binary that runs on one of the targets, in order of preference.
 
         Raises:
-            NoVariantError: none does; lists each with the reason.
+            NoVariantError: no binary runs on any of them; lists each with the reason.
         """
         found: dict[Variant, GivenCode] = {}
         reasons: list[str] = []
@@ -72,7 +72,7 @@ class BinarySource:
         return tuple(found.values())
 
     def explain(self, target: Target, specialization: Specialization) -> tuple[str, ...]:
-        """Which binary serves a call on a device, and why not the others."""
+        """Returns a line for each binary: whether it is chosen for a call on a device, with the reason."""
         chosen, decisions = choose_code(self.codes, target, specialization)
         words = ("chosen" if code is chosen else "accepted" if decision else "rejected" for code, decision in decisions)
         return tuple(
@@ -80,7 +80,7 @@ class BinarySource:
         )
 
     def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
-        """PTX as it is, machine code disassembled."""
+        """Returns PTX unchanged, machine code disassembled."""
         from silo.artifacts.disassembly import DISASSEMBLED, disassemble  # noqa: PLC0415  # few programs look at it
 
         for code in self.codes:
@@ -94,12 +94,12 @@ class BinarySource:
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """None: a binary's constants are known."""
+        """Empty: a binary's constants are known."""
         return {}
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the signature and over every binary, what it assumes and how it is launched; free of paths."""
+        """SHA-256 of the signature and of every binary with its assumptions and launch info; contains no paths."""
         return self._fingerprint
 
     @cached_property
@@ -107,12 +107,12 @@ class BinarySource:
         return digest("binary-source/1", [self.name, self.signature.to_json(), [code.to_json() for code in self.codes]])
 
     def fingerprint_of(self, code: BinaryCode) -> str:
-        """The fingerprint of this kernel with one of its binaries only, as the variants of a bundle have it."""
+        """Returns the fingerprint of this kernel with only one of its binaries, for the variants of a bundle."""
         return digest("binary-source/1", [self.name, self.signature.to_json(), [code.to_json()]])
 
     @property
     def exact(self) -> frozenset[str]:
-        """Scalars of which a binary assumes the very value."""
+        """Scalars for which a binary assumes an exact value."""
         return frozenset(
             name
             for code in self.codes
@@ -130,7 +130,7 @@ class BinarySource:
         return frozenset(fact for code in self.codes for fact in code.assumes.facts)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The signature, and those facts of one call that any of the binaries asks for.
+        """Returns the signature, and the facts of one call that a binary may require.
 
         Raises:
             ArgumentError: an argument is missing, unknown, or None.
@@ -166,7 +166,7 @@ class BinarySource:
         return self.signature, Specialization(tuple(fact for fact in facts if fact in self._assumed), tuple(constants))
 
     def _asked(self, name: str, value: int) -> bool:
-        """Whether a binary assumes exactly this value: others are not part of which code serves a call."""
+        """Whether a binary assumes exactly this value; other values do not affect the choice."""
         return any(
             owner == name and type(assumed) is type(value) and assumed == value
             for code in self.codes
@@ -178,12 +178,12 @@ class BinarySource:
         return ", ".join(self.signature.names) or "nothing"
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """None: a binary's constants are known."""
+        """Returns an empty mapping: a binary's constants are known."""
         del config, specialization
         return {}
 
     def constant(self, value: object) -> Value:
-        """A constexpr argument as it is. ``SourceError`` for what is not a plain value."""
+        """Returns a constexpr argument unchanged. Raises SourceError for a value that is not plain."""
         if value is None or isinstance(value, bool | int | float | str | DType | FunctionValue):
             return value
         if isinstance(value, tuple):

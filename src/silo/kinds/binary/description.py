@@ -27,10 +27,10 @@ Code = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Binary:
-    """One of several binaries of a kernel, and how it differs from what :func:`binary` is told of all of them.
+    """One of several binaries of a kernel, with the fields that differ from the call of :func:`binary`.
 
-    ``code`` is a file's path, its bytes, or PTX text. What is None is taken from the call of :func:`binary`; ``facts``
-    are added to those given there.
+    ``code`` is a file's path, its bytes, or PTX text. A field that is None is taken from the call of :func:`binary`;
+    ``facts`` are added to those given there.
     """
 
     code: Code
@@ -47,7 +47,7 @@ class Binary:
 
 
 def completed(one: Code | Binary, everything: Binary) -> Binary:
-    """One binary with what was said of all of them put in where it says nothing itself."""
+    """Returns ``one`` with its missing fields taken from ``everything``."""
     own = one if isinstance(one, Binary) else Binary(one)
     return replace(
         everything,
@@ -71,9 +71,9 @@ _INHERITED = (
 
 
 def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
-    """The signature in which the parameters that a binary assumes something of are specialised on, and no others.
+    """Returns the signature specialised on the parameters about which a binary assumes a fact, and on no others.
 
-    A constexpr that is the same in every binary need not be given by callers.
+    Callers may omit a constexpr that is the same in every binary.
     """
     assumed = {name for code in codes for name, _ in code.assumes.facts}
     parameters: list[Parameter] = []
@@ -89,7 +89,7 @@ def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
 
 
 def binary_code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...]) -> BinaryCode:
-    """Read one binary and hold it against what is said of it. Raises SourceError, TargetError."""
+    """Reads one binary and checks it against its declaration. Raises SourceError, TargetError."""
     data, label = _read(one.code)
     found = read_device_code(data, label)
     kernel = found.kernel(one.entry, label)
@@ -107,7 +107,7 @@ def binary_code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...
 def _read(code: Code) -> tuple[bytes, str]:
     if isinstance(code, bytes | bytearray | memoryview):
         return bytes(code), f"a binary of {len(code)} bytes"
-    if not isinstance(code, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]  # whatever a user gave
+    if not isinstance(code, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]  # from users
         raise SourceError(f"silo.binary takes paths, bytes and PTX text, not {code!r}")
     if isinstance(code, str) and "\n" in code:
         return code.encode(), "PTX text"
@@ -175,7 +175,7 @@ def _power_of_two(value: int, what: str, label: str) -> int:
 
 
 def _block(given: int | Sequence[int] | None, kind: str, kernel: Inspected, label: str) -> tuple[int, int, int]:
-    """Threads of a block along x, y and z, as said and as the binary takes them."""
+    """Returns threads of a block along x, y and z, as given and as the binary requires."""
     required = kernel.required_block
     if given is None:
         if required is None:

@@ -1,4 +1,4 @@
-"""The DSL's back end, and what it leaves: a module with the host function and the device code."""
+"""The DSL's back end and its result: a module with the host function and the device code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLAG_COMPRESSED = 0x2000
 
 
 def read_artifact(data: bytes, modules: DslBindings) -> Any:  # noqa: ANN401  # the DSL's precompiled artifact
-    """The artifact that the front end made, from its bytes. Raises CompileError: it is none."""
+    """Returns the front end's artifact from its bytes. Raises CompileError if they are damaged."""
     try:
         return modules.compiler.deserialize_compilation_artifact(data)
     except (RuntimeError, ValueError, TypeError, MemoryError) as error:
@@ -40,11 +40,11 @@ def back_end(artifact: Any, arch: str, modules: DslBindings) -> Any:  # noqa: AN
 
 
 def read_module(compiled: Any, modules: DslBindings) -> tuple[LaunchCall, bytes]:  # noqa: ANN401
-    """The launch that the module's host function makes, and the cubin.
+    """Returns the launch that the module's host function makes, and the cubin.
 
     Raises:
-        UnsupportedError: not one launch of one kernel.
-        CompileError: a form that is not known here.
+        UnsupportedError: the host function does not make exactly one launch of one kernel.
+        CompileError: the module has an unknown form.
     """
     ir = modules.ir
     with modules.context():
@@ -62,7 +62,7 @@ def read_module(compiled: Any, modules: DslBindings) -> tuple[LaunchCall, bytes]
 
 
 def device_codes(compiled: Any, modules: DslBindings) -> tuple[bytes, ...]:  # noqa: ANN401
-    """The cubins of a module whose host function nobody reads. Raises CompileError."""
+    """Returns the cubins of a module without reading its host function. Raises CompileError."""
     with modules.context():
         module = modules.ir.Module.parse(compiled.get_bitcode())
         return tuple(device_code(one) for one in _containers(module, modules.ir))
@@ -78,7 +78,7 @@ def _containers(module: Any, ir: Any) -> list[bytes]:  # noqa: ANN401
 
 
 def _host_function(functions: dict[str, Any]) -> str:
-    """The one that has a C interface: a function of the same name with a prefix calls it."""
+    """Returns the function with a C interface: another function calls it, named with a prefix."""
     found = [name for name in functions if f"_mlir_ciface_{name}" in functions]
     if len(found) != 1:
         raise CompileError(f"the DSL made {len(found)} host functions, and Silo takes one")
@@ -90,9 +90,9 @@ def _is_container(data: bytes) -> bool:
 
 
 def device_code(container: bytes) -> bytes:
-    """The one cubin in a fat binary. Raises CompileError.
+    """Returns the one cubin in a fat binary. Raises CompileError.
 
-    A header of 16 bytes (magic, version, its size, the size of all that follows), then for each piece of code a header
+    A header of 16 bytes (magic, version, its size, the size of all that follows), then for each cubin or PTX a header
     (kind, version, its size, the size of the code, flags at byte 40) and the code.
     """
     try:

@@ -1,4 +1,4 @@
-"""CuTe DSL kernels for NVIDIA GPUs: the DSL's front end here, its back end in a worker, complete launch info."""
+"""CuTe DSL kernels for NVIDIA GPUs: the DSL's front end here, its back end in a worker; returns launch info."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ class _HasWrapper(Protocol):
 
 
 class CuteCompiler:
-    """The plug-in ``cute``: source kind ``cute``, targets ``cuda:*``. Needs no GPU, no driver and no toolkit."""
+    """The plug-in ``cute``: source kind ``cute``, targets ``cuda:*``. Needs no GPU, driver or toolkit."""
 
     declaration = CUTE
 
     def __init__(self) -> None:
-        self._traced: dict[str, CuteJob] = {}  # of kernels that do not ask for the arch; under the front end's lock
+        self._traced: dict[str, CuteJob] = {}  # of kernels that do not read the arch; under the front end's lock
 
     def identity(self, target: Target) -> str:
-        """The DSL with the CUDA toolkit inside it, and Silo's code round it. Imports nothing of the DSL.
+        """Returns the DSL's version with its CUDA toolkit, and the digest of Silo's code. Does not import the DSL.
 
         Raises:
-            ToolchainError: no usable DSL.
+            ToolchainError: the DSL is missing or too old.
         """
         del target
         return f"{dsl_identity()} code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """CuTe sources, for an arch that the DSL knows, where it is installed."""
+        """Accepts CuTe sources for an arch that the DSL supports, if the DSL is installed."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         if not target.is_concrete:
@@ -67,9 +67,9 @@ class CuteCompiler:
         return usable()
 
     def artifact_target(self, target: Target) -> Target:
-        """What the code made for ``target`` is really for: from sm_90 on the ``a`` form, as the DSL takes for a device.
+        """Returns the target of the code made for ``target``: from sm_90 on the ``a`` form, as in the DSL itself.
 
-        A device is ``sm_90``, and kernels that use the tensor cores of Hopper compile for ``sm_90a`` alone.
+        A device's target is ``sm_90``, but kernels that use Hopper's tensor cores compile only for ``sm_90a``.
 
         >>> str(CuteCompiler().artifact_target(Target.parse("cuda:sm_90")))
         'cuda:sm_90a'
@@ -77,11 +77,11 @@ class CuteCompiler:
         return specific_form(target)
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The DSL's front end: traces the wrapper of the source under the front end's lock.
+        """Traces the source's wrapper with the DSL's front end, under the front end's lock.
 
         Raises:
-            ToolchainError: no usable DSL.
-            SourceError: not a CuTe source, or its author's mistake.
+            ToolchainError: the DSL is missing or too old.
+            SourceError: not a CuTe source, or an error of its author.
             CompileError: the front end refused the kernel.
         """
         if not hasattr(source, "wrapper"):
@@ -112,21 +112,21 @@ class CuteCompiler:
         return Lowered(job.to_job(variant.kernel, target))
 
     def _keep(self, key: str, job: CuteJob) -> None:
-        """Remember what serves every arch; the oldest is forgotten."""
+        """Keeps a job that serves every arch, and drops the oldest beyond ``_MOST_TRACED``."""
         self._traced[key] = job
         if len(self._traced) > _MOST_TRACED:
             del self._traced[next(iter(self._traced))]
 
     def warm_up(self) -> None:
-        """Import the DSL. Raises ToolchainError: no usable DSL."""
+        """Imports the DSL. Raises ToolchainError if it is missing or too old."""
         bindings()
 
     def compile(self, job: CompileJob) -> Compiled:
-        """The DSL's back end; no source of the user's is read or imported.
+        """Compiles a job with the DSL's back end; reads and imports no source of the user.
 
         Raises:
-            ToolchainError: no usable DSL, or another than the job was made with.
-            CompileError: the back end refused the kernel, or Silo cannot launch what came of it.
+            ToolchainError: the DSL is missing, too old, or of another version than the job's.
+            CompileError: the back end refused the kernel, or Silo cannot launch the result.
         """
         cute = CuteJob.from_job(job)
         here = (require_dsl(), toolkit_version())

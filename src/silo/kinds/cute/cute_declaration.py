@@ -13,7 +13,7 @@ CUTE = CompilerDeclaration(
     targets=("cuda",),
     options=(),  # block, cluster, shared memory and every constexpr belong to the source, which a config may set
     blobs=(BlobKind("cubin"), BlobKind("cuteobj", host_code=True)),
-    # What makes the job, what it is made from, and what reads the launch info off the binary.
+    # Modules that make the job, that define its inputs, and that read launch info from the binary.
     code=("silo.kinds.cute", "silo.artifacts"),
 )
 

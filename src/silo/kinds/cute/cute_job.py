@@ -1,4 +1,4 @@
-"""A compile job of the CuTe DSL: the bytes of its precompiled artifact, and what those do not say."""
+"""A compile job of the CuTe DSL: the bytes of its precompiled artifact, and the facts missing from them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ AXES = ("x", "y", "z")
 
 
 class CuteArgumentRole(Enum):
-    """What one argument of the host function is to a launch."""
+    """The value that a launch passes for one argument of the host function."""
 
     POINTER = "pointer"  # an array: its address
     TENSOR = "tensor"  # an array of a dynamic layout: its address and the leaves
     SCALAR = "scalar"  # a number
-    GRID = "grid"  # an axis of the grid, which the launch gives: the name is x, y or z
-    STREAM = "stream"  # the launch gives it; no name
+    GRID = "grid"  # an axis of the launch's grid: the name is x, y or z
+    STREAM = "stream"  # the launch's stream; no name
 
 
 _ABI_TYPE = enumerated(AbiType)
@@ -57,10 +57,10 @@ def _read_leaf(data: JSON, what: str) -> tuple[AbiType, str]:
 
 @frozen
 class HostArgument(PersistedRow):
-    """One argument of the host function that was traced, in its order: whose value the launch puts there.
+    """One argument of the traced host function: the value that the launch passes there.
 
-    ``name`` is the kernel parameter's, ``leaves`` are the scalars that it is in the host function's own arguments, as
-    :class:`silo.core.launch_info.LayoutSlot` has them: an ABI type and a part (``shape.0``).
+    ``name`` is the kernel parameter's; ``leaves`` are the scalars that represent it in the host function's own
+    arguments, each an ABI type and a part (``shape.0``), as in :class:`silo.core.launch_info.LayoutSlot`.
     """
 
     title = "an argument of the host function"
@@ -73,7 +73,7 @@ class HostArgument(PersistedRow):
 
 
 def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
-    """What the arguments are that a wrapper is traced with, in its order."""
+    """Returns the arguments with which a wrapper is traced, in its order."""
     found: list[HostArgument] = []
     for one in wrapper.parameters:
         role = CuteArgumentRole(one.form.value)
@@ -81,7 +81,7 @@ def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
         if role is CuteArgumentRole.POINTER:
             leaves = [(AbiType.POINTER, "")]
         elif role is CuteArgumentRole.SCALAR:
-            # A bool is one byte to the DSL's kernels.
+            # The DSL's kernels take a bool as one byte.
             leaves = [(AbiType.U8 if one.dtype.short == "i1" else AbiType(one.dtype.short), "")]
         found.append(HostArgument(role, one.name, tuple(leaves)))
     if wrapper.written:
@@ -93,16 +93,16 @@ def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
 
 @frozen
 class CuteJob:
-    """What a worker needs to make a cubin and its launch info.
+    """The inputs of a worker for a cubin and its launch info.
 
-    ``artifact`` is what ``cute.compile.to_precompiled_mlir`` gave, serialized, without source locations; it is the
-    job's text, in base64. All else is in the job's parameters: ``dsl`` and ``toolkit`` are the versions of the DSL that
-    made it and of its CUDA toolkit, which have to be the worker's; ``arguments`` say what the host function's arguments
-    are; ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are what the author said, None where the
-    artifact decides: one that is a constant there has to agree, and one that is none there is taken from here.
-    ``grid`` is the grid that the variant is for, None where it is for any; ``maps`` are the tensor maps that the host
-    function makes. ``host`` is who launches: ``silo``, or ``dsl`` for the DSL's own host function; ``parameters``, the
-    names of all that the kernel has, and ``linker``, the version of what links, are for the latter alone.
+    ``artifact`` is the result of ``cute.compile.to_precompiled_mlir``, serialized, without source locations; it is the
+    job's text, in base64. The other fields are the job's parameters: ``dsl`` and ``toolkit`` are the versions of the
+    DSL that made it and of the DSL's CUDA toolkit, and the worker's must be the same; ``arguments`` describe the host
+    function's arguments. ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are the author's values,
+    None if the artifact decides: a constant in the artifact must equal the author's value, and the author's value
+    replaces a dynamic value. ``grid`` is the grid that the variant is for, None for any grid; ``maps`` are the tensor
+    maps that the host function makes. ``host`` is ``silo``, or ``dsl`` if the DSL's own host function launches; only
+    then are ``parameters``, the names of all kernel parameters, and ``linker``, the linker's version, set.
     """
 
     artifact: bytes
@@ -119,7 +119,7 @@ class CuteJob:
     linker: str = ""
 
     def to_job(self, kernel: str, target: Target) -> CompileJob:
-        """What travels to a worker."""
+        """Returns the job for a worker."""
 
         def sizes(given: tuple[int, ...] | None) -> JSON:
             return None if given is None else list(given)
@@ -141,7 +141,7 @@ class CuteJob:
 
     @classmethod
     def from_job(cls, job: CompileJob) -> CuteJob:
-        """The inverse of :meth:`to_job`. Raises CompileError: the job is another compiler's, or damaged."""
+        """Returns the :class:`CuteJob` of a job. Raises CompileError: the job is another compiler's, or damaged."""
 
         def sizes(name: str) -> tuple[int, ...] | None:
             return None if data[name] is None else read_integers(data[name], f"the {name} of a job")

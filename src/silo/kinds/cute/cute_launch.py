@@ -1,4 +1,4 @@
-"""Launch info of a cubin: from the launch that the host function makes, the author's words, the cubin's own table."""
+"""Launch info of a cubin: from the host function's launch, the author's options, and the cubin's own table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _FIRST_KEPT = 90
 _KEPT_BYTES = 1024
 _MOST_THREADS = 1024
 _FIRST_WITH_CLUSTERS = 90
-_MOST_BLOCKS = 16  # of a cluster, where the driver is asked for more than 8
+_MOST_BLOCKS = 16  # of a cluster, if the driver is asked to allow more than 8
 
 
 def launch_info(
@@ -51,11 +51,13 @@ def launch_info(
     target: Target,
     maps: Mapping[int, ArrayMap] = NO_MAPS,
 ) -> LaunchInfo:
-    """What a driver needs to launch the cubin as the host function would; ``maps`` are its tensor maps, by parameter.
+    """Returns the launch info for launching the cubin as the host function would; ``maps`` are its tensor maps.
+
+    ``maps`` are by the index of the kernel's parameter.
 
     Raises:
-        UnsupportedError: the launcher cannot; says why, and what the author can do.
-        CompileError: the author's words, the module and the cubin contradict each other, or the arch cannot.
+        UnsupportedError: the launcher cannot do so; the message has the reason and a cure for the author.
+        CompileError: the author's options, the module and the cubin contradict each other, or the arch is unsuitable.
     """
     kernel = _kernel(call, kernels)
     arguments = placed_arguments(job.arguments, call)
@@ -101,10 +103,10 @@ def _kernel(call: LaunchCall, kernels: Sequence[BinaryKernel]) -> BinaryKernel:
 
 
 def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> None:
-    """The cubin's own table: as many parameters, as large, each as far from the one before as its alignment says."""
+    """Raises unless the cubin's table has as many parameters, of the same sizes."""
     sizes = [one.size for one in passed]
     stated = [size for _, size in kernel.parameters]
-    # C has no struct without members: to the assembler one has a byte.
+    # An empty struct has no bytes in MLIR and one byte in the assembler's table.
     if [size or 1 for size in sizes] != stated:
         raise CompileError(f"the host function passes parameters of {sizes} bytes, and {kernel.entry} takes {stated}")
 
@@ -112,7 +114,7 @@ def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> N
 def _sizes(
     what: str, found: Sequence[HostValue], said: tuple[int, ...] | None, arguments: Sequence[HostArgument]
 ) -> tuple[int, int, int]:
-    """Three dimensions: the module's where they are constants, else what the author said; both have to agree."""
+    """Returns three dimensions: the module's if they are constants, else the author's; both must agree."""
     given = None if said is None else (*said, 1, 1, 1)[:3]
     made: list[int] = []
     for axis, value in enumerate(found):
@@ -165,7 +167,7 @@ def _flag(
 def _shared(
     call: LaunchCall, job: CuteJob, kernel: BinaryKernel, target: Target, arguments: Sequence[HostArgument]
 ) -> int:
-    """Bytes of dynamic shared memory."""
+    """Returns bytes of dynamic shared memory."""
     if isinstance(call.smem, int):
         made = call.smem
     elif job.smem is not None:
@@ -183,7 +185,7 @@ def _shared(
         made = job.smem
     number = capability(target)
     limit = SHARED_BYTES.get(str(number))
-    # From sm_90 on the assembler counts a block of memory that the driver keeps, beside what a block may take.
+    # From sm_90 on the assembler's count includes memory reserved by the driver, which is not part of a block's limit.
     fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes
     if made < 0 or (limit is not None and made + fixed > limit):
         raise CompileError(
@@ -194,7 +196,7 @@ def _shared(
 
 
 def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument]) -> None:
-    """A wrapper of ours takes the grid from the launch; an author's own may have it as constants."""
+    """Checks the grid: Silo's wrapper takes it from the launch; an author's host function may have constants."""
     if any(one.role is CuteArgumentRole.GRID for one in arguments):
         for axis, value in enumerate(call.grid):
             owner = arguments[value.argument] if isinstance(value, LaunchValue) else None

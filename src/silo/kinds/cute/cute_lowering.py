@@ -20,15 +20,15 @@ from silo.kinds.cute.tensor_maps import HostMaps, read_maps
 
 __all__ = ["TracedFunction", "trace"]
 
-# The DSL asks itself for the arch in these functions of its own, whatever the kernel does.
+# These functions of the DSL always read the arch, whatever the kernel does.
 _ASKS_ANYWAY = frozenset({"generate_launch_op", "_is_supported_arch"})
 
 
 @dataclass(frozen=True, slots=True)
 class TracedFunction:
-    """What the front end made: the artifact's bytes, and the tensor maps that its host function makes.
+    """The result of the front end: the artifact's bytes, and the tensor maps that its host function makes.
 
-    ``asked_for_arch``: the kernel asked what arch it is for.
+    ``asked_for_arch``: the kernel's code read the arch.
     """
 
     artifact: bytes
@@ -37,17 +37,17 @@ class TracedFunction:
 
 
 def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
-    """Run the front end; ``name`` is the kernel's, for messages. The caller holds the front end's lock.
+    """Runs the front end; ``name`` is the kernel's, for messages. The caller holds the front end's lock.
 
     Raises:
-        CompileError: the front end refused the kernel; has its diagnosis.
-        ToolchainError: no usable DSL.
+        CompileError: the front end refused the kernel; has the DSL's diagnosis.
+        ToolchainError: the DSL is missing or too old.
     """
     modules = bindings()
     cute = dsl_module("cutlass.cute")
     clean = _Cleaner(modules)
     hooks = {"trace_finalize_hooks": clean} if _calls_hooks() else {}
-    with _questions() as asked, seldom_collected():  # tracing makes little else than what lives to its end
+    with _questions() as asked, seldom_collected():  # most objects live until the trace ends
         try:
             artifact = cute.compile.to_precompiled_mlir(
                 wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}", **hooks
@@ -69,29 +69,29 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
 
 
 def _place(error: BaseException) -> str:
-    """Where in the author's own code it was raised, for the end of a message; "" where the DSL says it itself."""
+    """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in it."""
     folder = str(Path(dsl_module("cutlass").__file__).parent)
     frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
     if not own or own[0][0] in str(error):
         return ""
-    file = own[0][0]  # that of the kernel; what follows may be a library that the DSL calls
+    file = own[0][0]  # the kernel's file; later frames may be of a library that the DSL calls
     return f" ({file}:{[line for name, line in own if name == file][-1]})"
 
 
 def _dsl() -> Any:  # noqa: ANN401
-    """The DSL's own object, as kernels get it."""
+    """Returns the DSL's own object, as kernels get it."""
     return dsl_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()  # noqa: SLF001
 
 
 def _calls_hooks() -> bool:
-    """From 4.8 on the DSL calls a hook between tracing and writing, which spares a module's second reading."""
+    """Whether the DSL calls a hook between tracing and writing (from 4.8 on), which saves reading the module again."""
     return hasattr(_dsl(), "trace_finalize_hooks")
 
 
 @contextmanager
 def _questions() -> Generator[list[str]]:
-    """Who asks the DSL for the arch within the block, besides the DSL's own front end."""
+    """Collects the names of functions that read the arch from the DSL within the block, besides its front end's."""
     dsl = _dsl()
     answer = dsl.get_arch_enum
     asked: list[str] = []
@@ -110,10 +110,10 @@ def _questions() -> Generator[list[str]]:
 
 
 class _Cleaner:
-    """Takes out of a traced module what is not of the kernel: locations in the source, host code that only prints.
+    """Removes everything that is not part of the kernel from a traced module: source locations, and prints of the host.
 
-    Before each launch the front end adds a print, which says that the shared memory is more than the arch has; its
-    number and its words would make the bytes differ by the arch. Silo checks that itself.
+    Before each launch the front end adds a print for shared memory beyond the arch's limit; its number and text would
+    make the bytes differ by the arch. Silo checks the limit itself.
     """
 
     def __init__(self, modules: DslBindings) -> None:
@@ -121,7 +121,7 @@ class _Cleaner:
         self.module: Any = None
 
     def __call__(self, _owner: object, module: Any, _function: str) -> None:  # noqa: ANN401
-        """The form of a hook that the DSL calls when it has traced a module, before it writes it."""
+        """Called by the DSL as a hook after it has traced a module and before it writes it."""
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 for block in operation.regions[0].blocks:
@@ -131,7 +131,7 @@ class _Cleaner:
 
 
 def _cleaned(artifact: Any, clean: _Cleaner, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
-    """The artifact of a DSL without hooks, cleaned: its module is read and written once more."""
+    """Returns the cleaned artifact of a DSL without hooks: its module is read and written again."""
     with modules.context():
         module = modules.ir.Module.parse(artifact.get_bitcode())
         clean(None, module, "")
@@ -163,7 +163,7 @@ def _only_prints(operation: Any) -> bool:  # noqa: ANN401
 
 
 def _drop_unused(owners: list[Any]) -> None:
-    """Comparisons and constants that nothing uses any more."""
+    """Erases comparisons and constants without uses."""
     while owners:
         owner = owners.pop()
         if getattr(owner, "name", "") not in ("arith.cmpi", "arith.constant"):

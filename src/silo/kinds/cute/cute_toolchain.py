@@ -1,4 +1,4 @@
-"""The DSL that is installed, as the compiler needs it: what identifies it, its modules, its words for what is wrong."""
+"""The installed DSL for the compiler: its identity, its modules, and its diagnoses of errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WITHOUT_EFFECT = ("LOG", "PRINT", "CACHE", "NO_CACHE", "DUMP", "KEEP", "ARCH", 
 
 
 def usable() -> Decision:
-    """Whether the DSL that is installed can compile here, without importing it."""
+    """Whether the installed DSL can compile here; does not import it."""
     version = dsl_version()
     if version is None:
         return Rejected(f"{PACKAGE} is not installed; {INSTALL}")
@@ -43,7 +43,7 @@ def usable() -> Decision:
 
 
 def require_dsl() -> str:
-    """The version of a DSL that can be used. Raises ToolchainError."""
+    """Returns the version of a usable DSL. Raises ToolchainError."""
     decision = usable()
     if isinstance(decision, Rejected):
         raise ToolchainError(decision.reason)
@@ -51,10 +51,10 @@ def require_dsl() -> str:
 
 
 def dsl_identity() -> str:
-    """One line that changes with the code that the DSL makes: its version, its flavour, the digest of its files.
+    """Returns a line that changes with the code that the DSL makes: its version, its flavour, the digest of its files.
 
-    The flavour is the CUDA major whose toolkit is built into it (``cu13``). The DSL itself takes the newest that is
-    installed and that the driver, where there is one, supports. Raises ToolchainError.
+    The flavour is the CUDA major version whose toolkit is built into it (``cu13``). The DSL itself takes the newest
+    that is installed and that the driver, if any, supports. Raises ToolchainError.
     """
     version = require_dsl()
     line = f"cute-dsl {version} {_flavour()} files {_installed_files()}"
@@ -67,13 +67,13 @@ def dsl_identity() -> str:
 
 
 def toolkit_version() -> str:
-    """The version of the CUDA toolkit inside the DSL, such as ``13.4``. Imports the DSL. Raises ToolchainError."""
+    """Returns the version of the CUDA toolkit in the DSL, such as ``13.4``. Imports the DSL. Raises ToolchainError."""
     version = dsl_module("cutlass").CUDA_VERSION
     return f"{version.major}.{version.minor}"
 
 
 class DslBindings(NamedTuple):
-    """Modules of the DSL that compile an artifact and read what came of it."""
+    """Modules of the DSL that compile an artifact and read the result."""
 
     compiler: Any
     ir: Any
@@ -81,14 +81,14 @@ class DslBindings(NamedTuple):
     llvm: Any
 
     def context(self) -> Any:  # noqa: ANN401  # a context of MLIR
-        """A new context without threads of its own: what is read in one is small."""
+        """Returns a new context without threads of its own: modules read in it are small."""
         made = self.ir.Context()
-        made.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
+        made.enable_multithreading(False)  # noqa: FBT003  # the bindings' signature
         return made
 
 
 def bindings() -> DslBindings:
-    """Import them: a second or two, once a process. Raises ToolchainError."""
+    """Imports the modules: 1 to 2 s, once per process. Raises ToolchainError."""
     require_dsl()
     return DslBindings(
         dsl_module("cutlass.compiler"),
@@ -98,7 +98,7 @@ def bindings() -> DslBindings:
     )
 
 
-# The DSL lets such a value in, and its own words are of what comes of that.
+# The DSL accepts such a value, and its own message describes only a later error.
 _OUTSIDE = (
     "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
     "parameter with the DSL's type of a number"
@@ -106,7 +106,7 @@ _OUTSIDE = (
 
 
 def diagnosis(error: BaseException) -> str:
-    r"""What the DSL says is wrong, without colours and empty lines.
+    r"""Returns the DSL's error message without colours and empty lines.
 
     >>> diagnosis(RuntimeError("\x1b[31merror\x1b[0m: no such op\n\n"))
     'error: no such op'
@@ -140,7 +140,7 @@ def _library_folder() -> Path:
 
 
 def _driver_major() -> int | None:
-    """The CUDA major that the driver supports; None where there is no driver, or no device."""
+    """Returns the CUDA major version that the driver supports; None without a driver or a device."""
     try:
         if open_driver("cuda") == 0:
             return None
@@ -151,7 +151,7 @@ def _driver_major() -> int | None:
 
 @cache
 def _installed_files() -> str:
-    """A digest of the digests that the installer recorded for each of the DSL's distributions."""
+    """Returns a digest of the digests that the installer recorded for each of the DSL's distributions."""
     state = hashlib.sha256()
     found = {str(one.metadata["Name"]).lower(): one for one in metadata.distributions(name=None) if _is_part(one)}
     for name in sorted(found):

@@ -1,8 +1,8 @@
-"""The blob ``cuteobj``: a shared object with a kernel's host code and device code, and how it is called.
+"""The blob ``cuteobj``: a shared object with a kernel's host code and device code, and its calling convention.
 
 It begins with :data:`MAGIC`, four bytes with the length of the head (little endian), the head as JSON, and then the
-shared object. That holds what the DSL made of the kernel, and nothing of NVIDIA's libraries: it names the ones it
-needs, and the machine that loads it has them installed or refuses it.
+shared object. The object holds the DSL's code for the kernel, and no code of NVIDIA's libraries: it names the libraries
+that it needs, and a machine without them refuses to load it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Passing(Enum):
     FLOAT = "float"
     BOOL = "bool"
     GRID = "grid"  # an extent of the grid
-    STREAM = "stream"  # its handle
+    STREAM = "stream"  # the stream's handle
 
 
 @frozen
 class HostValue(PersistedRow):
-    """One argument: ``index`` is the kernel parameter's whose value it is, or the axis of the grid; 0 for a stream."""
+    """One argument: ``index`` is the kernel parameter's, or the axis of the grid; 0 for a stream."""
 
     title = "an argument of host code"
 
@@ -51,13 +51,13 @@ class HostObject:
     """A ``cuteobj``.
 
     Attributes:
-        function: the function's name, as tvm-ffi looks it up. It returns the launch's CUDA error code.
+        function: the function's name for tvm-ffi. It returns the launch's CUDA error code.
         initialize: ``int(cudaLibrary_t *)``: loads the device code.
-        prepare: ``int(cudaLibrary_t *, int device)``: finds the kernels, and sets what they need on one device.
+        prepare: ``int(cudaLibrary_t *, int device)``: finds the kernels, and sets their attributes on one device.
         arguments: in the function's order.
-        parameters: how many the kernel has.
+        parameters: the number of the kernel's parameters.
         dsl: the version of the DSL whose runtime library it calls.
-        toolkit: the version of the CUDA toolkit that the device code is of.
+        toolkit: the version of the CUDA toolkit that compiled the device code.
         code: the shared object.
     """
 
@@ -71,7 +71,7 @@ class HostObject:
     code: bytes = field(repr=False)
 
     def to_bytes(self) -> bytes:
-        """The blob."""
+        """Returns the blob."""
         head: dict[str, JSON] = {name: getattr(self, name) for name in names_of(HostObject) if name != "code"}
         head["arguments"] = [one.to_json() for one in self.arguments]
         text = canonical_json(head)
@@ -79,7 +79,7 @@ class HostObject:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> HostObject:
-        """The inverse of :meth:`to_bytes`; ``ValueError`` on anything else."""
+        """Returns the object of :meth:`to_bytes`; raises ``ValueError`` for any other data."""
         begin = len(MAGIC) + 4
         length = int.from_bytes(blob[len(MAGIC) : begin], "little")
         if not blob.startswith(MAGIC) or length > _MOST_HEAD or begin + length > len(blob):

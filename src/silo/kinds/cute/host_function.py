@@ -1,10 +1,9 @@
 """Reads the launch that a compiled host function makes, by running it over unknown arguments.
 
 The DSL compiles a host function to MLIR's LLVM dialect: it fills a launch config and an array of parameters, and calls
-the driver. This module follows it from its first block, with constants where it has constants and origins where it has
-not, up to that call. It takes operations through the DSL's own bindings and looks at no text. What it does not know
-gives a value of which nothing is known, so a wrong answer would take an operation that means something else than its
-name says.
+the driver. This module follows the function from its first block to that call, with constants if they are known and
+origins otherwise. It reads operations through the DSL's own bindings, not their text. An unknown operation yields an
+unknown value, so a result can be wrong only if an operation does something else than its name means.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ _HOST_DSL = 'let the DSL launch it: silo.cute(..., host="dsl")'
 
 
 def read_launch(function: Any, functions: Mapping[str, Any], ir: Any, llvm: Any) -> LaunchCall:  # noqa: ANN401
-    """The one launch of ``function``, an ``llvm.func`` of the DSL's bindings.
+    """Returns the one launch of ``function``, an ``llvm.func`` of the DSL's bindings.
 
     Args:
         function: the host function.
-        functions: the module's other functions with a body, by name: those it calls are followed too.
+        functions: the module's other functions with a body, by name: calls of these are followed too.
         ir: the bindings' module of MLIR's core.
-        llvm: that of the LLVM dialect.
+        llvm: the bindings' module of the LLVM dialect.
 
     Raises:
-        UnsupportedError: it launches no kernel, or several, or decides by its arguments which.
-        CompileError: it has a form that is not known here.
+        UnsupportedError: it launches no kernel, or several, or its arguments decide which.
+        CompileError: it has an unknown form.
     """
     run = _Run(functions, ir, llvm)
     body = function.regions[0].blocks[0]
@@ -71,13 +70,13 @@ def read_launch(function: Any, functions: Mapping[str, Any], ir: Any, llvm: Any)
 
 
 class _Run:
-    """One run of a host function: the values of its operations, its memory, and the launches met so far."""
+    """One run of a host function: the values of its operations, its memory, and the launches found so far."""
 
     def __init__(self, functions: Mapping[str, Any], ir: Any, llvm: Any) -> None:  # noqa: ANN401
         self._functions = functions
         self._llvm = llvm
-        # The DSL's own classes of values make an operation of ==. The hash of the class below them is the value's
-        # place in memory, which names it as long as the module lives.
+        # The DSL's own classes of values turn == into an operation. The hash of their base class is the value's
+        # address, which identifies it as long as the module lives.
         self._key: Callable[[Any], int] = ir.Value.__hash__
         self._memory = HostMemory()
         self._values: dict[int, Part] = {}
@@ -94,7 +93,7 @@ class _Run:
         return found
 
     def argument(self, index: int, kind: Any) -> Part:  # noqa: ANN401
-        """What the function is given: nothing is known of it but where it comes from."""
+        """Returns an argument of the function: unknown values with their origins."""
         members = iter(range(1 << 20))
 
         def value(layout: CLayout) -> Part:
@@ -105,7 +104,7 @@ class _Run:
         return value(self.layout(kind))
 
     def call(self, block: Any, arguments: list[Part]) -> Part:  # noqa: ANN401
-        """Run a function from its first block; what it returns."""
+        """Runs a function from its first block; returns its result."""
         self._depth += 1
         if self._depth > 16:
             raise UnsupportedError(f"the host function calls itself; {_HOST_DSL}")
@@ -125,7 +124,7 @@ class _Run:
         return [self._values[self._key(operand)] for operand in operation.operands]
 
     def _jump(self, operation: Any) -> tuple[Any, list[Part]]:  # noqa: ANN401
-        """Where a block's last operation goes, and what it hands over."""
+        """Returns the block that a block's last operation jumps to, and the arguments it passes."""
         values = self._operands(operation)
         if operation.name == "llvm.br":
             return operation.successors[0], values
@@ -209,7 +208,7 @@ class _Run:
         return self._memory.allocate(CLayout(count * member.size, member.align, parts))
 
     def address(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
-        """Of a member of what lies at an address."""
+        """Computes the address of a member of the object at an address (``getelementptr``)."""
         base, rest = values[0], iter(values[1:])
         indices = [
             next(rest) if index == _DYNAMIC_INDEX else index for index in operation.attributes["rawConstantIndices"]
@@ -290,7 +289,10 @@ class _Run:
     # -- the launch ------------------------------------------------------------------------------------------------
 
     def _launch_ex(self, values: list[Part]) -> LaunchCall:
-        """``cudaLaunchKernelEx(config, kernel, parameters)``: 6 words of grid and block, memory, stream, attributes."""
+        """Reads ``cudaLaunchKernelEx(config, kernel, parameters)``.
+
+        The config has 6 words of grid and block, then shared memory, stream and attributes.
+        """
         config, kernel, parameters = values
         if not isinstance(config, Address):
             raise CompileError(f"the host function's launch config lies at a place that is not known; {_CONFIG}")
@@ -309,7 +311,7 @@ class _Run:
         )
 
     def _launch(self, values: list[Part]) -> LaunchCall:
-        """``cudaLaunchKernel(kernel, grid x 3, block x 3, parameters, smem, stream)``."""
+        """Reads ``cudaLaunchKernel(kernel, grid x 3, block x 3, parameters, smem, stream)``."""
         word = [_number(value) for value in values[1:7]]
         return LaunchCall(
             kernel=_kernel(values[0]),
@@ -336,7 +338,7 @@ class _Run:
         return tuple(found)
 
     def _parameters(self, where: Part) -> tuple[PassedParameter, ...]:
-        """The parameters behind an array of pointers to them."""
+        """Returns the parameters behind an array of pointers to them."""
         if not isinstance(where, Address):
             raise CompileError(f"the kernel's parameters lie at a place that is not known; {_CONFIG}")
         count = self._memory.blocks[where.block].layout.size // _POINTER.size

@@ -1,7 +1,7 @@
-"""Loading host code of the DSL, and calling it with a call's arrays and stream.
+"""Loads host code of the DSL, and calls it with a call's arrays and stream.
 
-Nothing of the DSL's Python is imported: the object needs the DSL's runtime library and tvm-ffi, which are those that
-are installed here. Both are loaded before it; the system's loader then takes what it needs from them by their names.
+Does not import the DSL's Python: the object needs the DSL's runtime library and tvm-ffi, and the installed ones are
+loaded before it; the system's loader then finds them by their names.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["load_cuteobj"]
 _DLPACK_CUDA = 2
 
 _lock = Mutex()
-# By the digest of the object, the functions of it that are called, and the releases it is for. Loaded code stays for
-# the life of the process.
+# By the digest of the object, the names of its functions, and its versions. Loaded code stays for the life of the
+# process.
 _modules: Final[dict[tuple[str, ...], _Module]] = {}
 
 
 def load_cuteobj(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
-    """The loader of ``cuteobj``. Silo asked for consent to these bytes before.
+    """Loads a ``cuteobj`` and returns its call. Silo has checked consent to these bytes.
 
     Raises:
-        DeviceError: it is no such object, for no such device, made by another DSL, or what it needs is not here.
+        DeviceError: the blob is damaged, the device is not NVIDIA's, or the DSL's version or a library is missing.
     """
     del launch
     try:
@@ -62,10 +62,10 @@ def _driver_major(facts: Mapping[str, int]) -> int | None:
 
 
 class _Module:
-    """A loaded object."""
+    """A loaded shared object."""
 
     def __init__(self, host: HostObject, name: str, driver_major: int | None) -> None:
-        """Load it. Raises DeviceError."""
+        """Loads the object. Raises DeviceError."""
         self._host = host
         self._prepared: set[int] = set()
         self._library: ctypes.c_void_p | None = None
@@ -76,7 +76,7 @@ class _Module:
             path.write_bytes(host.code)
             try:
                 self._module = tvm_ffi.load_module(str(path))
-                self._object = ctypes.CDLL(str(path))  # the same: the system's loader knows the file
+                self._object = ctypes.CDLL(str(path))  # the same library: the system's loader knows the file
                 self.function: Callable[..., object] = self._module[host.function]
                 self._initialize = self._object[host.initialize]
                 self._prepare = self._object[host.prepare]
@@ -84,7 +84,7 @@ class _Module:
                 raise DeviceError(f"{name}: its host code cannot be loaded: {error}") from error
 
     def prepare(self, index: int, name: str) -> None:
-        """Load the device code once, and set what its kernels need on a device, whose context is current."""
+        """Loads the device code once, and sets its kernels' attributes on a device, whose context is current."""
         if self._library is None:
             library = ctypes.c_void_p()
             self._check(self._initialize(ctypes.byref(library)), name, "its device code cannot be loaded")
@@ -102,12 +102,12 @@ class _Module:
             )
 
     def failed(self, code: int, name: str) -> LaunchError:
-        """What a call raises whose launch failed."""
+        """Returns the error of a call whose launch failed."""
         return LaunchError(f"{name}: the launch failed: CUDA error {code}{_error_name(self._runtime, code)}")
 
 
 def _open_runtime(host: HostObject, name: str, driver_major: int | None) -> ctypes.CDLL:
-    """The DSL's runtime library. Raises DeviceError."""
+    """Returns the DSL's runtime library. Raises DeviceError."""
     version = dsl_version()
     if version is None:
         raise DeviceError(
@@ -130,7 +130,7 @@ def _open_runtime(host: HostObject, name: str, driver_major: int | None) -> ctyp
 
 def _tvm_ffi(name: str) -> Any:  # noqa: ANN401  # the module
     try:
-        import tvm_ffi  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # takes long: it imports torch
+        import tvm_ffi  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # slow: it imports torch
     except ImportError as error:
         raise DeviceError(
             f"{name}: its host code is called through tvm-ffi, which does not load ({error}): it is the package "
@@ -140,7 +140,7 @@ def _tvm_ffi(name: str) -> Any:  # noqa: ANN401  # the module
 
 
 def _error_name(runtime: ctypes.CDLL, code: int) -> str:
-    """`` (cudaErrorName)``; "" where the runtime library does not say."""
+    """Returns `` (cudaErrorName)``; "" if the runtime library lacks the function."""
     try:
         named = runtime.cuda_dialect_get_error_name
     except AttributeError:
@@ -155,7 +155,7 @@ def _address(array: object) -> int:
 
 
 def _converter(passing: Passing) -> Callable[[Any], object] | None:
-    """What makes an argument of a caller's object; None for one that is passed as it is, and for what is none."""
+    """Returns a function that converts a caller's object to an argument; None for arrays, the grid and the stream."""
     match passing:
         case Passing.ADDRESS:
             return _address
@@ -170,7 +170,7 @@ def _converter(passing: Passing) -> Callable[[Any], object] | None:
 
 
 def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCall:
-    """What launches call."""
+    """Returns the function that launches call."""
     taken = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
     first = next((one.index for one in host.arguments if _is_array(one)), None)
     function, within = module.function, native.gpu_within

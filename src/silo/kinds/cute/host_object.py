@@ -25,7 +25,7 @@ from silo.temporary import own_folder
 
 __all__ = ["host_object", "link", "linker"]
 
-# ---- Linking host code of the DSL: the object it makes becomes a shared object that names the libraries it needs ----
+# ---- Linking host code of the DSL: its object file becomes a shared object that names the libraries it needs ----
 
 _NEED = 'host="dsl" needs, for linking,'
 _FLAGS = (
@@ -36,20 +36,20 @@ _FLAGS = (
     "-Wl,--build-id=none",
     "-Wl,--hash-style=gnu",
     "-Wl,-z,noexecstack",
-    "-Wl,-z,defs",  # a name that the libraries do not have is an error here, not where it is loaded
+    "-Wl,-z,defs",  # a name that the libraries do not have is an error here, not when it is loaded
 )
 
 
 def linker() -> CCompiler:
-    """The C compiler, which links. Raises CompilerMissingError."""
+    """Returns the C compiler, which links. Raises CompilerMissingError."""
     return find_compiler(settings().cc, _NEED)
 
 
 def link(made: bytes, version: str) -> tuple[bytes, str]:
-    """A shared object from an object, and what the linker said; ``version`` is of the linker that the job is for.
+    """Returns a shared object linked from an object file, and the linker's output; ``version`` is the job's linker.
 
     Raises:
-        ToolchainError: a library that it needs is not installed, or the linker is another one.
+        ToolchainError: a library that it needs is not installed, or the linker has another version.
         CompileError: the linker refused.
     """
     command = linker()
@@ -81,7 +81,7 @@ def link(made: bytes, version: str) -> tuple[bytes, str]:
             raise CompileError(f"{command.version} left no object: {error}") from error
 
 
-# ---- Host code of the DSL's own: the object with tvm-ffi's calling convention, made from a precompiled artifact ----
+# ---- Compiling the DSL's own host code: an object file with tvm-ffi's calling convention ----
 
 _PREFIX = "silo"  # of the symbols
 _WARP = 32
@@ -89,11 +89,11 @@ _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-li
 
 
 def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
-    """Compile and link the artifact of a job with ``host="dsl"``.
+    """Compiles and links the artifact of a job with ``host="dsl"``.
 
     Raises:
         CompileError: the DSL refused it, or its host function cannot be called for a launch.
-        ToolchainError: what it is linked with is not installed.
+        ToolchainError: the linker or a library is missing.
     """
     dsl = modules.compiler
     try:
@@ -124,7 +124,7 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
         code=code,
     )
     kernels = [one for cubin in cubins for one in inspect_binary(cubin, "cubin")]
-    # The host code says itself how it launches; what follows is for those who look at it.
+    # The host code sets the launch itself; these values are only shown to people.
     block = kernels[0].required_block if len(kernels) == 1 and kernels[0].required_block else (1, 1, 1)
     threads = block[0] * block[1] * block[2]
     launch = LaunchInfo(
@@ -142,9 +142,9 @@ def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
 
 
 def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgument, Passing]]:  # noqa: ANN401
-    """What each argument of the entry is and how it is passed, in its order.
+    """Returns each argument of the entry and how it is passed, in its order.
 
-    Changes the description of the entry: what it returns, and how it gets its stream.
+    Changes the entry's description in ``function``: its return type, and the parameter of its stream.
     """
     given = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
     placed: list[tuple[Any, HostArgument, Passing]] = []
@@ -186,7 +186,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
 
 def _passing(argument: HostArgument, taken: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
-    """How the entry takes it; None where it takes no such thing."""
+    """Returns how the entry takes the argument; None if it takes another type."""
     if argument.role in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
         if isinstance(taken, dsl.Pointer):
             return Passing.ADDRESS

@@ -21,7 +21,7 @@ __all__ = [
     "wrapped",
 ]
 
-# ---- The memory of a host function while it is read: what it put where, byte by byte ----
+# ---- The memory of a host function while it is read: the written values, byte by byte ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """The address of a global of the module, or, ``loaded``, what it holds."""
+    """The address of a global of the module; ``loaded``: the value there."""
 
     name: str
     loaded: bool = False
@@ -47,21 +47,21 @@ Part = Scalar | tuple["Part", ...]
 
 @dataclass(slots=True)
 class MemoryBlock:
-    """What one allocation holds: its layout, and the scalars written to it by offset, with their sizes."""
+    """The contents of one allocation: its layout, and the scalars written to it by offset, with their sizes."""
 
     layout: CLayout
     cells: dict[int, tuple[int, Scalar]] = field(default_factory=dict[int, tuple[int, Scalar]])
-    spoiled: bool = False  # something unknown may have written to it
+    spoiled: bool = False  # an unknown operation may have written to it
 
     def put(self, offset: int, size: int, value: Scalar) -> None:
-        """Write a scalar over whatever was there."""
+        """Writes a scalar over the scalars that overlap it."""
         for start, (length, _) in list(self.cells.items()):
             if start < offset + size and offset < start + length:
                 del self.cells[start]
         self.cells[offset] = (size, value)
 
     def get(self, offset: int, size: int) -> Scalar:
-        """A scalar as it was written; of anything else nothing is known."""
+        """Returns a scalar as it was written; any other range of bytes is an unknown value."""
         length, value = self.cells.get(offset, (0, Computed()))
         return value if length == size and not self.spoiled else Computed()
 
@@ -73,12 +73,12 @@ class HostMemory:
         self.blocks: list[MemoryBlock] = []
 
     def allocate(self, layout: CLayout) -> Address:
-        """A new block."""
+        """Returns the address of a new block."""
         self.blocks.append(MemoryBlock(layout))
         return Address(len(self.blocks) - 1, 0)
 
     def write(self, address: Part, layout: CLayout, value: Part) -> None:
-        """Write a value of that layout. A place that is not known lies in none of the blocks: none of them escapes."""
+        """Writes a value of that layout. An unknown address lies outside of all blocks, because no address escapes."""
         if not isinstance(address, Address):
             return
         if layout.scalar is not None:
@@ -90,7 +90,7 @@ class HostMemory:
             self.write(Address(address.block, address.offset + offset), part, member)
 
     def read(self, address: Part, layout: CLayout) -> Part:
-        """Read a value of that layout."""
+        """Returns a value of that layout."""
         if isinstance(address, Symbol):
             return Symbol(address.name, loaded=True)
         if layout.scalar is not None:
@@ -105,7 +105,7 @@ class HostMemory:
         )
 
     def spoil(self, address: Part) -> None:
-        """Something that is not known here was given this address: it may have written to the block."""
+        """Marks the block at this address as unknown: an unknown operation received it and may have written to it."""
         if isinstance(address, Address):
             self.blocks[address.block].spoiled = True
 
@@ -114,7 +114,7 @@ class HostMemory:
 
 
 def wrapped(value: int, bits: int) -> int:
-    """As a signed number of so many bits; a bit is 0 or 1.
+    """Returns ``value`` as a signed number of ``bits`` bits; a single bit is 0 or 1.
 
     >>> wrapped(255, 8), wrapped(1, 1), wrapped(256, 8)
     (-1, 1, 0)
@@ -124,12 +124,12 @@ def wrapped(value: int, bits: int) -> int:
 
 
 def unsigned(value: int, bits: int) -> int:
-    """The same bits read without a sign."""
+    """Returns the same bits as an unsigned number."""
     return value & ((1 << bits) - 1)
 
 
 def _quotient(left: int, right: int) -> int:
-    """Rounded towards zero."""
+    """Returns the quotient rounded towards zero."""
     made = abs(left) // abs(right)
     return made if (left < 0) == (right < 0) else -made
 
@@ -169,7 +169,7 @@ INTEGER_OPERATIONS: Mapping[str, Callable[[int, int, int], int | None]] = {
     "llvm.ashr": _shifted(_signed(lambda left, right: left >> right)),
     "llvm.lshr": _shifted(_unsigned(lambda left, right: left >> right)),
 }
-"""By the operation's name: of two signed numbers of so many bits; None where the result is not defined."""
+"""By the operation's name: a function of two signed numbers and their bits; None if the result is undefined."""
 
 # In the order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
 COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (

@@ -1,6 +1,6 @@
-"""The launch that a compiled host function makes: its kernel, the parameters, the config, as constants or as origins.
+"""The launch that a compiled host function makes: its kernel, parameters and config, as constants or as origins.
 
-:mod:`.host_function` reads one off the compiled module; :mod:`.launch` makes launch info of it.
+:mod:`.host_function` reads it from the compiled module; :mod:`.cute_launch` turns it into launch info.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ __all__ = ["ArgumentLeaf", "Computed", "HostValue", "LaunchCall", "LaunchValue",
 
 @dataclass(frozen=True, slots=True)
 class LaunchValue:
-    """A value that the host function was given: its ``argument``, counted from 0, and the member of it.
+    """A value passed to the host function: its ``argument``, counted from 0, and the member of it.
 
-    ``member`` is the ordinal of the leaf among the argument's scalars, in C's order: 0 of a pointer or a number, and of
+    ``member`` is the index of the leaf among the argument's scalars, in C's order: 0 for a pointer or a number, and for
     a tensor's pointer; its dynamic sizes and strides follow.
     """
 
@@ -27,7 +27,7 @@ class LaunchValue:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A value that the host function works out when it runs, from these of its arguments."""
+    """A value that the host function computes when it runs, from these of its arguments."""
 
     arguments: frozenset[int] = frozenset()
 
@@ -37,7 +37,7 @@ HostValue: TypeAlias = int | float | LaunchValue | Computed
 
 @dataclass(frozen=True, slots=True)
 class ArgumentLeaf:
-    """One scalar within a kernel parameter: its offset in the parameter in bytes, its type, what is put there."""
+    """One scalar within a kernel parameter: its offset in the parameter in bytes, its type, its value."""
 
     offset: int
     type: AbiType
@@ -54,7 +54,7 @@ class PassedParameter:
 
     @property
     def arguments(self) -> tuple[int, ...]:
-        """The host function's arguments that it is made of, in order."""
+        """The host function's arguments from which it is made, in order."""
         found: set[int] = set()
         for leaf in self.leaves:
             if isinstance(leaf.value, LaunchValue):
@@ -66,10 +66,10 @@ class PassedParameter:
 
 @dataclass(frozen=True, slots=True)
 class LaunchCall:
-    """One launch. ``kernel`` is the name that the host function has for the loaded kernel; it ends with the entry.
+    """One launch. ``kernel`` is the host function's name for the loaded kernel; it ends with the entry.
 
-    ``grid``, ``block`` and ``smem`` (bytes of dynamic shared memory) are constants or not. ``stream`` is the stream's
-    handle: 0 for the default one. ``attributes`` are the launch attributes by the driver's number
+    ``grid``, ``block`` and ``smem`` (bytes of dynamic shared memory) may be constants. ``stream`` is the stream's
+    handle: 0 for the default stream. ``attributes`` are the launch attributes by the driver's number
     (``CUlaunchAttributeID``), each with the 32-bit words that were set.
     """
 

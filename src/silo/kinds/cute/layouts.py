@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LayoutLeaf:
-    """One number of a layout: ``value`` is None where it is known only at the launch.
+    """One number of a layout: ``value`` is None if it is known only at the launch.
 
     ``basis`` are the modes that a stride of coordinates steps along: ``2@1`` is two steps along mode 1.
     """
@@ -47,19 +47,19 @@ class Layout:
 
 
 def flat(tree: Tree) -> tuple[LayoutLeaf, ...]:
-    """The leaves of a tree, in order."""
+    """Returns the leaves of a tree, in order."""
     return (tree,) if isinstance(tree, LayoutLeaf) else tuple(leaf for part in tree for leaf in flat(part))
 
 
 def parse_layout(text: str) -> Layout:
-    """A layout of its words.
+    """Returns the layout that a text describes.
 
     >>> layout = parse_layout("(?{i64 div=8},(64,8)):(512,(1@0,1@2))")
     >>> [leaf.value for leaf in flat(layout.shape)], flat(layout.stride)[2]
     ([None, 64, 8], LayoutLeaf(value=1, basis=(2,)))
 
     Raises:
-        CompileError: words that are not known here.
+        CompileError: the text has an unknown form.
     """
     reader = _Reader(text)
     shape = reader.tree()
@@ -72,13 +72,13 @@ def parse_layout(text: str) -> Layout:
 
 
 def type_parameters(text: str, *names: str) -> list[str]:
-    """The parameters of a type with one of these names, as they stand, without quotes round the whole of one.
+    """Returns the parameters of a type with one of these names, without quotes round a whole parameter.
 
     >>> type_parameters('!cute.coord_tensor<"(0,0)", "(4,8):(1@1,1@0)">', "cute.coord_tensor")
     ['(0,0)', '(4,8):(1@1,1@0)']
 
     Raises:
-        CompileError: another type.
+        CompileError: the type has another name.
     """
     name, _, rest = text.partition("<")
     if name not in [f"!{one}" for one in names] or not rest.endswith(">"):
@@ -157,7 +157,7 @@ def _unknown(words: str | Sequence[str]) -> CompileError:
     return CompileError(f"the DSL's artifact has words that this version of Silo does not know: {words}")
 
 
-# ---- How the types of a compiled host function lie in memory, by the rules of C on 64-bit machines ----
+# ---- The memory layout of the types of a compiled host function, by the rules of C on 64-bit machines ----
 
 _POINTER_BYTES = 8
 _FLOATS = {"f16": AbiType.FP16, "bf16": AbiType.BF16, "f32": AbiType.FP32, "f64": AbiType.FP64}
@@ -166,7 +166,7 @@ _INTEGERS = {1: AbiType.I8, 8: AbiType.I8, 16: AbiType.I16, 32: AbiType.I32, 64:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLeaf:
-    """One scalar of a type: its offset in bytes, and what it is."""
+    """One scalar of a type: its offset in bytes, and its ABI type."""
 
     offset: int
     type: AbiType
@@ -177,7 +177,7 @@ class CLayout:
     """A type in memory.
 
     ``parts`` are the layouts of a struct's or an array's members with their offsets; () for a scalar, which has one
-    leaf, and for an empty struct, which has none.
+    leaf, and for an empty struct, which has zero leaves.
     """
 
     size: int
@@ -187,13 +187,13 @@ class CLayout:
 
     @property
     def leaves(self) -> tuple[MemoryLeaf, ...]:
-        """Its scalars in order."""
+        """The type's scalars in order."""
         if self.scalar is not None:
             return (MemoryLeaf(0, self.scalar),)
         return tuple(MemoryLeaf(offset + leaf.offset, leaf.type) for offset, part in self.parts for leaf in part.leaves)
 
     def at(self, indices: tuple[int, ...]) -> tuple[int, CLayout]:
-        """The offset and the layout of a member of a member."""
+        """Returns the offset and the layout of a member, by its path of indices."""
         offset, found = 0, self
         for index in indices:
             step, found = found.parts[index]
@@ -201,8 +201,8 @@ class CLayout:
         return offset, found
 
 
-def layout_of(llvm: Any, kind: Any) -> CLayout:  # noqa: ANN401  # the DSL's bindings have no types
-    """The layout of ``kind``, a type of the dialect whose bindings are the module ``llvm``. CompileError: of others."""
+def layout_of(llvm: Any, kind: Any) -> CLayout:  # noqa: ANN401  # the DSL's bindings are untyped
+    """Returns the layout of ``kind``, a type of the LLVM dialect with the bindings ``llvm``. Else CompileError."""
     kind = kind.maybe_downcast()
     if isinstance(kind, llvm.StructType):
         return _struct([layout_of(llvm, member) for member in kind.body], packed=bool(kind.packed))

@@ -1,6 +1,6 @@
 """The slots of launch info, from the kernel's parameters as the host function passes them.
 
-Tensor maps are read off the traced module before, by :mod:`.tensor_maps`.
+:mod:`.tensor_maps` reads tensor maps from the traced module, before the slots are made.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LET_THE_DSL = 'let the DSL\'s host function launch it: silo.cute(..., host="dsl
 
 
 def placed_arguments(arguments: Sequence[HostArgument], call: LaunchCall) -> tuple[HostArgument, ...]:
-    """The host function's arguments in its order: an author's has its stream where it likes.
+    """Returns the host function's arguments in its order; an author's function may take the stream at any position.
 
     Raises:
-        UnsupportedError: it is given a stream, and launches on another.
+        UnsupportedError: it takes a stream, and launches on another.
     """
     rest = [one for one in arguments if one.role is not CuteArgumentRole.STREAM]
     if len(rest) == len(arguments):
@@ -39,14 +39,14 @@ def placed_arguments(arguments: Sequence[HostArgument], call: LaunchCall) -> tup
 
 
 def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgument]) -> LayoutSlot:
-    """The slot of the kernel's parameter ``index``; ``arguments`` are the host function's, in its order.
+    """Returns the slot of the kernel's parameter ``index``; ``arguments`` are the host function's, in its order.
 
     Raises:
-        UnsupportedError: it holds a value that the launcher cannot make; says which, and what the author can do.
+        UnsupportedError: it holds a value that the launcher cannot make; the message has its origin and a cure.
         CompileError: the module and the job contradict each other.
     """
     if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
-        return LayoutSlot("", AbiType.EMPTY)  # such as a TiledMma
+        return LayoutSlot("", AbiType.EMPTY)  # for example a TiledMma
     given = [leaf.value for leaf in parameter.leaves]
     owners = {value.argument for value in given if isinstance(value, LaunchValue)}
     if len(owners) != 1 or not all(isinstance(value, LaunchValue) for value in given):
@@ -61,10 +61,10 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
 
 
 def map_slot(one: ArrayMap, index: int, arguments: Sequence[HostArgument]) -> LayoutSlot:
-    """The slot of the kernel's parameter ``index``, which is a tensor map.
+    """Returns the slot of the kernel's parameter ``index``, which is a tensor map.
 
     Raises:
-        UnsupportedError: it is not made of an array of the call.
+        UnsupportedError: it is not made from an array of the call.
     """
     owner = arguments[one.argument] if one.argument < len(arguments) else None
     if owner is None or owner.role not in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
@@ -110,7 +110,7 @@ def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[Host
 
 
 def value_words(value: HostValue, arguments: Sequence[HostArgument]) -> str:
-    """Where a value comes from, for people."""
+    """Returns the origin of a value, for messages."""
     match value:
         case LaunchValue(argument, _):
             found = frozenset({argument})

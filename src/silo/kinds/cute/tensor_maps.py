@@ -1,4 +1,4 @@
-"""The tensor maps that a host function makes of its arrays: read off the traced module, and their parameters."""
+"""The tensor maps that a host function makes from its arrays, read from the traced module, with their parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from silo.kinds.cute.layouts import LayoutLeaf, flat, parse_layout, type_paramet
 
 __all__ = ["BY_THE_DSL", "NO_MAPS", "ArrayMap", "HostMaps", "is_map", "maps_of_kernel", "read_maps"]
 
-# ---- The tensor maps that a host function makes of arrays: how each is encoded, and for which kernel ----
+# ---- The tensor maps that a host function makes from arrays: their encoding, and their kernel parameters ----
 
 _MAP_BYTES = 128
 BY_THE_DSL = 'let the DSL\'s host function make the map: silo.cute(..., host="dsl")'
@@ -24,7 +24,7 @@ BY_THE_DSL = 'let the DSL\'s host function make the map: silo.cute(..., host="ds
 
 @frozen
 class ArrayMap:
-    """The map of one array: of which ``argument`` of the host function, all else as :class:`TensorMap` has it."""
+    """The map of one array: ``argument`` is the host function's, the other fields are as in :class:`TensorMap`."""
 
     argument: int
     swizzle: int
@@ -34,16 +34,16 @@ class ArrayMap:
     axes: tuple[int | tuple[int, int], ...]
 
     def of(self, name: str) -> TensorMap:
-        """The map of the array that the kernel parameter ``name`` is given."""
+        """Returns the map of the array in the kernel parameter ``name``."""
         return TensorMap(name, self.swizzle, self.element_bytes, self.element_type, self.box, axes=self.axes)
 
     def to_json(self) -> JSON:
-        """The canonical form: the argument, and the map without the parameter's name."""
+        """Returns the canonical form: the argument, and the map without the parameter's name."""
         return {"argument": self.argument, "map": self.of("").to_json()}
 
     @classmethod
     def from_json(cls, data: JSON) -> ArrayMap:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """Returns the map of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
         members = read_object(data, ("argument", "map"), "the map of an array")
         made = TensorMap.from_json(members["map"])
         argument = read_natural(members["argument"], "an argument of the host function")
@@ -54,7 +54,7 @@ class ArrayMap:
 class HostMaps(Persisted):
     """The maps that a host function makes for the kernel it launches, in the order of the kernel's parameters.
 
-    ``refused`` says why the launcher cannot make them; it matters only where the kernel takes any.
+    ``refused`` is the reason why the launcher cannot make them; it matters only if the kernel takes any.
     """
 
     title = "the maps of a host function"
@@ -67,19 +67,19 @@ NO_MAPS: Mapping[int, ArrayMap] = MappingProxyType({})
 
 
 def is_map(size: int, leaves: int) -> bool:
-    """Whether a kernel parameter of this size and so many members may be a tensor map."""
+    """Whether a kernel parameter of this size, with this number of leaves, may be a tensor map."""
     return size == _MAP_BYTES and leaves == _MAP_BYTES // 8
 
 
 def maps_of_kernel(host: HostMaps, call: LaunchCall) -> Mapping[int, ArrayMap]:
-    """The maps among the kernel's parameters, by the parameter's index; none where no parameter may be one.
+    """Returns the maps among the kernel's parameters, by the parameter's index; empty if no parameter may be a map.
 
     Args:
-        host: what the host function makes, read before the DSL's back end.
+        host: the maps that the host function makes, read before the DSL's back end.
         call: the launch that the compiled host function makes.
 
     Raises:
-        UnsupportedError: a map that the launcher cannot make; says why, and what the author can do.
+        UnsupportedError: a map that the launcher cannot make; the message has the reason and a cure.
     """
     places = [index for index, one in enumerate(call.parameters) if is_map(one.size, len(one.leaves))]
     if not places:
@@ -101,7 +101,7 @@ def maps_of_kernel(host: HostMaps, call: LaunchCall) -> Mapping[int, ArrayMap]:
     return maps
 
 
-# ---- The maps read off the traced module ----
+# ---- Reading the maps from the traced module ----
 
 _LOAD = "cute_nvgpu.atom.make_non_exec_tiled_tma_load"
 _MADE = {
@@ -111,7 +111,7 @@ _MADE = {
 }
 _ATOM = "!cute_nvgpu.atom.non_exec_"
 _KINDS = ("#cute_nvgpu.tiled_tma_load<sm_90>", "#cute_nvgpu.tiled_tma_load<sm_90_multicast>")
-_THROUGH = ("cute.make_view", "cute.get_iter")  # the memory of the result begins where the first operand's does
+_THROUGH = ("cute.make_view", "cute.get_iter")  # the memory of the result begins at the first operand's
 # The DSL's names of element formats: CUtensorMapDataType, and bytes.
 _FORMATS = {
     "U8": (0, 1),
@@ -126,17 +126,17 @@ _FORMATS = {
     "BF16_RN": (9, 2),
     "TF32_RN": (11, 4),
 }
-# Of swizzles over bytes, and no others: the number of bits, CUtensorMapSwizzle.
+# Swizzles of bytes: CUtensorMapSwizzle by the DSL's text.
 _SWIZZLES = {"S<0,4,3>": 0, "S<1,4,3>": 1, "S<2,4,3>": 2, "S<3,4,3>": 3}
 _MAX_RANK = 5
 _MAX_BOX = 256
 
 
 def read_maps(module: Any, ir: Any) -> HostMaps:  # noqa: ANN401
-    """The maps that the host function of a traced module makes for the one kernel it launches, or why Silo cannot.
+    """Returns the maps that a traced module's host function makes for its one kernel, or the reason why Silo cannot.
 
-    The DSL's classes of values add operations to a module when they are looked at: it is of no other use afterwards.
-    The caller has entered the module's context and a location.
+    The DSL's classes of values add operations to a module when they are read, so the module must not be used
+    afterwards. The caller has entered the module's context and a location.
     """
     try:
         return HostMaps(tuple(_maps_of_module(module, ir)))
@@ -145,7 +145,7 @@ def read_maps(module: Any, ir: Any) -> HostMaps:  # noqa: ANN401
 
 
 def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
-    """Those of the one launch, in the order of the kernel's parameters."""
+    """Returns the maps of the one launch, in the order of the kernel's parameters."""
     hosts = [one for one in module.body.operations if one.operation.name == "func.func"]
     if len(hosts) != 1:
         raise CompileError(f"the artifact has {len(hosts)} host functions, and Silo takes one")
@@ -159,7 +159,7 @@ def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
 
 
 def _raw(value: Any, ir: Any) -> Any:  # noqa: ANN401
-    """A value as MLIR has it: the DSL's classes wrap some kinds."""
+    """Returns a value of MLIR itself: the DSL's classes wrap some kinds."""
     return value if isinstance(value, ir.Value) else value.value
 
 
@@ -196,7 +196,7 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
 
 
 def _box(text: str) -> tuple[int, ...]:
-    """Innermost first."""
+    """Returns the box, innermost dimension first."""
     shape = parse_layout(text).shape
     modes = (shape,) if isinstance(shape, LayoutLeaf) else shape
     sizes = [mode.value for mode in modes if isinstance(mode, LayoutLeaf) and mode.value is not None]
@@ -206,7 +206,7 @@ def _box(text: str) -> tuple[int, ...]:
 
 
 def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """What each block of a multicast loads: the box is cut along its outermost dimensions."""
+    """Returns the box that each block of a multicast loads: the box is cut along its outermost dimensions."""
     if str(attributes["kind"]) not in _KINDS:
         raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {BY_THE_DSL}")
     blocks = int(attributes["num_multicast"].value) if "num_multicast" in attributes else 1
@@ -225,7 +225,7 @@ def _swizzle(text: str) -> int:
         return 0
     (words,) = type_parameters(text, "cute.composed_layout")
     if not words.startswith("S<"):
-        parse_layout(words)  # of nothing but a layout
+        parse_layout(words)  # raises unless it is only a layout
         return 0
     swizzle, offset, _ = (*words.split(" o ", 2), "", "")[:3]
     if swizzle not in _SWIZZLES or offset != "0":
@@ -234,7 +234,7 @@ def _swizzle(text: str) -> int:
 
 
 def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
-    """The host function's argument that a tensor's memory begins with, and whether the tensor is the argument."""
+    """Returns the argument whose memory a tensor begins with, and whether the tensor is the argument itself."""
     at, direct = view, True
     while not isinstance(made := at.owner, ir.Block):
         name = made.operation.name
@@ -252,7 +252,7 @@ def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
 def _axes(
     memory: str, coordinates: str, rank: int, element_bytes: int, *, direct: bool
 ) -> tuple[int | tuple[int, int], ...]:
-    """What each dimension of the map is, outermost first: constants where the layout is one, else axes."""
+    """Returns each dimension of the map, outermost first: constants of a constant layout, else axes of the array."""
     layout, steps = parse_layout(memory), parse_layout(coordinates)
     sizes, strides, ways = flat(layout.shape), flat(layout.stride), flat(steps.stride)
     form = f"a tensor map of an array of layout {memory}, with coordinates {coordinates}"
@@ -289,7 +289,7 @@ def _modes(tree: Any) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 def _bits(element: str) -> int:
-    """Bits of an element type of MLIR: ``bf16``, ``f8E4M3FN``, ``i32``."""
+    """Returns the bits of an element type of MLIR: ``bf16``, ``f8E4M3FN``, ``i32``."""
     digits = element.removeprefix("b").lstrip("abcdefghijklmnopqrstuvwxyz")
     end = next((at for at, character in enumerate(digits) if not character.isdigit()), len(digits))
     return int(digits[:end]) if digits[:end] else 0

@@ -1,1 +1,1 @@
-"""Metal kernels: ``front`` reads texts; the modules beside it compile them for CPUs and hand them to Apple's GPUs."""
+"""Metal kernels: ``front`` reads texts; the other modules compile them for CPUs and hand them to Apple's GPUs."""

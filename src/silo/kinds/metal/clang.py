@@ -38,13 +38,13 @@ __all__ = [
     "stack_flags",
 ]
 
-# ---- The headers for Metal kernels that an installed torch brings: ``<c10/metal/...>`` ----
+# ---- The headers for Metal kernels of an installed torch: ``<c10/metal/...>`` ----
 
 _PREFIX = "<c10/metal/"
 
 
 def includes_headers(text: str) -> bool:
-    """Whether a text includes any of them.
+    """Whether a text includes any of these headers.
 
     >>> includes_headers("#include <c10/metal/utils.h>"), includes_headers("#include <metal_stdlib>")
     (True, False)
@@ -55,7 +55,7 @@ def includes_headers(text: str) -> bool:
 
 @cache
 def headers_folder() -> Path:
-    """Where they are; torch is not imported. Raises ToolchainError: there is no torch, or it has none."""
+    """Returns their folder; does not import torch. Raises ToolchainError if torch, or the headers, are missing."""
     found = find_spec("torch")
     folder = None if found is None or found.origin is None else Path(found.origin).parent / "include"
     if folder is None or not (folder / "c10" / "metal").is_dir():
@@ -68,17 +68,17 @@ def headers_folder() -> Path:
 
 @cache
 def digest_of_headers() -> str:
-    """Names and contents of all of them."""
+    """Returns a digest of the names and contents of all of them."""
     state = hashlib.sha256()
     for path in sorted((headers_folder() / "c10" / "metal").glob("*.h")):
         state.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
     return state.hexdigest()[:32]
 
 
-# ---- The clang that compiles Metal kernels for the CPU: which one it is, and the flags it is given ----
+# ---- The clang that compiles Metal kernels for the CPU: its choice, and its flags ----
 
-OLDEST = 16  # before it _Float16 does not compute on x86-64
-BEST = 19  # from 18 on __bf16 computes, too; of those, the one that tests run with
+OLDEST = 16  # the first in which _Float16 computes on x86-64
+BEST = 19  # from 18 on __bf16 computes, too; tests run with this version
 _NEWEST = 24
 
 # In the order of preference.
@@ -93,7 +93,7 @@ _MARCH = {
 }
 
 _CODE_FLAGS = (
-    "-std=gnu++20",  # objects as arguments of templates, as Metal's tensor operations have them
+    "-std=gnu++20",  # objects as template arguments, as Metal's tensor operations have them
     "-O2",
     "-fPIC",
     "-nostdinc",
@@ -118,9 +118,9 @@ _CODE_FLAGS = (
     "-Xclang",
     "-cl-single-precision-constant",  # 1.0 is a float
     "-Xclang",
-    "-ffloat16-excess-precision=none",  # every operation of halves is rounded
+    "-ffloat16-excess-precision=none",  # every operation on halves is rounded
     "-Xclang",
-    "-fconvergent-functions",  # threads that meet at a call have to find it in one place of the code
+    "-fconvergent-functions",  # threads that meet at a call must find it at one place of the code
 )
 _LINK_FLAGS = (
     "-shared",
@@ -136,7 +136,7 @@ _LINK_FLAGS = (
 
 
 def choose_clang(requested: str | None, found: Mapping[str, str | None]) -> str:
-    """The command to run, from what was asked for and where each name was found (None: nowhere).
+    """Returns the command to run, from the requested name and the path of each name (None: not found).
 
     >>> choose_clang(None, {"clang++-16": "/usr/bin/clang++-16", "clang++-19": "/usr/bin/clang++-19"})
     '/usr/bin/clang++-19'
@@ -160,7 +160,7 @@ def choose_clang(requested: str | None, found: Mapping[str, str | None]) -> str:
 
 
 def major_version(version: str) -> int:
-    """The first number of what ``--version`` says; 0 where it says none.
+    """Returns the first number of the version in ``--version``'s output; 0 without a version.
 
     >>> major_version("Debian clang version 19.1.7 (3+b1), Target: x86_64-pc-linux-gnu")
     19
@@ -177,7 +177,7 @@ def _found(requested: str | None) -> CCompiler:
 
 
 def find_clang() -> CCompiler:
-    """The clang of this machine. Raises CompilerMissingError: none, too old a one, or something else of that name."""
+    """Returns this machine's clang. Raises CompilerMissingError: none, too old, or another program of that name."""
     found = _found(settings().clang)
     number = major_version(found.version)
     if number < OLDEST:
@@ -189,7 +189,7 @@ def find_clang() -> CCompiler:
 
 
 def code_flags(target: Target) -> tuple[str, ...]:
-    """What decides the code, also of a header that is compiled beforehand. ``TargetError`` for an unknown level."""
+    """Returns the flags that affect the code, also of a precompiled header. Raises TargetError: unknown level."""
     march = _MARCH.get(target.arch)
     if target.kind != "cpu" or march is None:
         raise TargetError(f"{target} names no CPU level; write one of {', '.join(f'cpu:{name}' for name in _MARCH)}")
@@ -197,19 +197,19 @@ def code_flags(target: Target) -> tuple[str, ...]:
 
 
 def stack_flags() -> tuple[str, ...]:
-    """What makes clang say how much of the stack each function takes, as remarks."""
+    """Returns the flags with which clang reports the stack size of each function, as remarks."""
     return ("-Rpass-analysis=prologepilog",)
 
 
 def link_flags() -> tuple[str, ...]:
-    """What makes a small, reproducible shared object of it."""
+    """Returns the flags that link a small, reproducible shared object."""
     return _LINK_FLAGS
 
 
-# ---- Metal's library as clang reads it fastest: headers compiled beforehand, kept in the store ----
+# ---- Metal's library in clang's fastest form: precompiled headers, kept in the store ----
 
-# Clang knows a header that was read already by its size and its time; copies of one text, as each installation
-# makes them, have other times. Without times, "#pragma once" holds in them too (clang's HeaderFileInfoTrait).
+# Clang recognises a header that it has read by its size and its time, but copies of one text in several installations
+# have other times. Without times, "#pragma once" holds for the copies too (clang's HeaderFileInfoTrait).
 _NO_TIMES = ("-Xclang", "-fno-pch-timestamp")
 
 _lock = Mutex()
@@ -234,14 +234,14 @@ def _tell(folder: Path, reason: str) -> None:
 
 
 def precompiled_header(clang: CCompiler, flags: tuple[str, ...], folders: tuple[Path, ...] = (FOLDER,)) -> Path | None:
-    """``<metal_stdlib>`` compiled with these flags; made where it is not there yet.
+    """Returns ``<metal_stdlib>`` compiled with these flags; compiles it if it is missing.
 
-    None where it cannot be kept, which is said once: the text itself includes the header, so it is right without.
+    None if it cannot be stored, which is logged once: the text itself includes the header, so it compiles anyway.
 
     Args:
-        clang: which compiles.
-        flags: as the kernel's text is compiled, which has to be the same.
-        folders: where headers come from, whose contents decide.
+        clang: the compiler.
+        flags: the same flags as for the kernel's text.
+        folders: folders of headers, whose contents are part of the key.
     """
     parts = [clang.version, [*flags], [[str(one), _content(one)] for one in folders]]
     folder = settings().store_folder / "headers"

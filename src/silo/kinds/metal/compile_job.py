@@ -1,4 +1,4 @@
-"""From a job to a shared object by clang: the C++ text with the entry that the CPU driver calls."""
+"""Compiles a job to a shared object with clang: the C++ text with the entry that the CPU driver calls."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ __all__ = [
 
 # ---- The C++ text of a job: Metal's library, the kernel's text, and the entry that Silo's CPU driver calls ----
 
-# Bytes: emulator/fibers.h has the same. What lies between two stacks, the state of a group, its threadgroup memory.
+# Bytes, the same as in emulator/fibers.h: between two stacks, the state of a threadgroup, its threadgroup memory.
 _GAP = 5 * 64
 _RUNNER = 1 << 18
 _GROUP = 32768
 
 STACK = 16384
-"""Bytes of a thread's stack, as a rule."""
+"""Bytes of a thread's stack, unless a function needs more."""
 
 
 def scratch_bytes(job: EmulatorJob, stack: int = STACK) -> int:
-    """What each thread of a launch is lent."""
+    """Returns the bytes of scratch memory for each thread of a launch."""
     x, y, z = job.group
     return _RUNNER + _GROUP + x * y * z * (stack + _GAP) if job.waits else 0
 
 
 def quoted(text: str) -> str:
-    r"""A text as a literal of C++.
+    r"""Returns a text as a C++ string literal.
 
     >>> print(quoted('a"b'))
     "a\"b"
@@ -64,7 +64,7 @@ def quoted(text: str) -> str:
 
 
 def _held(argument: MetalArgument) -> str:
-    """What an entry takes from its parameters once a launch; "" where that is nothing."""
+    """Returns the C++ that reads an argument from the entry's parameters, once per launch; "" if it has no slot."""
     slot = f"parameters[{argument.number}]"
     match argument.role:
         case BufferRole.POINTER | BufferRole.REFERENCE:
@@ -95,7 +95,7 @@ def _passed(argument: MetalArgument, file: str) -> str:
 
 
 def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
-    """The whole text; lines of the kernel's own are under ``#line``. ``stack`` is a thread's, 0 for the usual."""
+    """Returns the whole text; ``#line`` marks the kernel's own lines. ``stack``: bytes per thread, 0: the default."""
     x, y, z = job.group
     held = "".join(_held(one) for one in job.arguments)
     passed = ", ".join(_passed(one, job.file) for one in job.arguments)
@@ -112,7 +112,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     return (
         f"#include <metal_stdlib>\n"
         f"{switch}"
-        # Of what the text defines only what this kernel calls is compiled.
+        # Internal linkage: only the functions that this kernel calls are compiled.
         f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
         f"#line 1 {quoted(job.file)}\n"
         f"{job.source}\n"
@@ -134,23 +134,23 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
 # ---- From a job to a shared object, by clang ----
 
 _log = logging.getLogger("silo")
-_WAITING = "silo_metal_"  # what code needs whose threads wait for each other
+_WAITING = "silo_metal_"  # prefix of the functions that code with waiting threads needs
 _REMARK = " stack bytes in function"
-_CALLS = 8192  # bytes that functions of the C library take
+_CALLS = 8192  # bytes of stack that functions of the C library take
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
 
 def emulator_identity(target: Target, clang: CCompiler, code: tuple[str, ...]) -> str:
-    """What decides the bytes of an object besides its job. Flags that name folders are not among it."""
+    """Returns all that determines an object's bytes besides its job; flags that name folders are left out."""
     flags = [flag for flag in (*code_flags(target), *link_flags()) if not flag.startswith("/")]
     return f"metal emulator code {code_digest(*code)} flags {digest('metal-flags/1', flags)[:16]} {clang.version}"
 
 
 def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
-    """Compile and link one job.
+    """Compiles and links one job.
 
     Raises:
-        CompileError: the job makes no sense, or clang refuses the kernel's text; with its file and lines.
+        CompileError: the job is invalid, or clang refuses the kernel's text; with its file and lines.
     """
     emulated = EmulatorJob.from_job(job)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
@@ -160,7 +160,7 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     except CompileError as error:
         if emulated.waits or "undefined reference to `" + _WAITING not in str(error):
             raise
-        # A function of a header waits, whose name did not tell.
+        # A function of a header waits, which may_wait() cannot see by the names in the text.
         emulated = replace(emulated, waits=True)
         built = _built(emulated, entry, job.target, flags, clang)
     stack = stack_needed(built.log) if emulated.waits else STACK
@@ -179,7 +179,7 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
 
 
 def stack_needed(log: str) -> int:
-    """Bytes of a thread's stack, from what clang says that each function takes of one. None calls itself.
+    """Returns the bytes of a thread's stack from clang's remarks on each function. Functions are not recursive.
 
     >>> stack_needed("<stdin>:2:1: remark: 36008 stack bytes in function 'f'") - 36008 >= 8192
     True
@@ -189,7 +189,7 @@ def stack_needed(log: str) -> int:
 
 
 def include_flags(kernel: str, job: EmulatorJob) -> tuple[str, ...]:
-    """Where headers of torch are, for a text that includes some. ToolchainError: they are others than at first."""
+    """Returns the folder flags for a text that includes torch's headers. ToolchainError: the headers have changed."""
     if not job.headers:
         return ()
     if job.headers != digest_of_headers():
@@ -208,6 +208,6 @@ def _built(
     header = precompiled_header(clang, code_flags(target))
     if header is None:
         return build(text, (*flags, *link_flags()), clang, "c++")
-    # Its name says what it was made of and with: clang need not look.
+    # Its name has the digest of its inputs, so clang need not validate it.
     use = ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
     return build(text, (*flags, *use, *link_flags()), clang, "c++")

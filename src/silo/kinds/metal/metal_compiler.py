@@ -1,4 +1,4 @@
-"""Metal kernels for the CPU: a text is made C++ here, and clang makes a shared object of it in a worker."""
+"""Metal kernels for the CPU: translates a text to C++, and compiles it with clang in a worker."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = ["EmulatorCompiler"]
 
 
 class _Facts(CodeFacts):
-    """What the text says of its arrays."""
+    """The arrays' effects from the text."""
 
     def __init__(self, signature: Signature) -> None:
         self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """As the source has them."""
+        """The effects in the source's signature."""
         return self._effects
 
 
@@ -42,15 +42,15 @@ class EmulatorCompiler:
     declaration = EMULATOR
 
     def identity(self, target: Target) -> str:
-        """Silo's own code with Metal's library, clang and its flags. Asks clang its version once per process.
+        """Returns the digest of Silo's code and Metal's library, clang's version and flags. Runs clang once.
 
         Raises:
-            CompilerMissingError: no clang that will do.
+            CompilerMissingError: no suitable clang.
         """
         return emulator_identity(target, find_clang(), self.declaration.code)
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Metal sources, for a CPU level, where a clang is."""
+        """Accepts Metal sources for a CPU level, if a suitable clang is installed."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         try:
@@ -61,41 +61,41 @@ class EmulatorCompiler:
         return Accepted(f"run on the CPU, compiled by {clang.version}")
 
     def artifact_target(self, target: Target) -> Target:
-        """The same: code for a level is for that level."""
+        """Returns ``target`` itself: the code is for that level."""
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The text as C++, and what its function is called with.
+        """Returns a job with the text as C++, and the arguments of its function.
 
         Raises:
             SourceError: not a Metal source.
-            CompileError: a constant without a value, or a threadgroup that no launch can have.
+            CompileError: a constant without a value, or an invalid threadgroup.
         """
         job = _job(source, variant)
         return Lowered(job.to_job(variant.kernel, variant.target), _Facts(source.signature))
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Clang, on the library and the text.
+        """Compiles the library and the text with clang.
 
         Raises:
             CompileError: clang refuses the text; with its lines.
-            CompilerMissingError: no clang that will do.
+            CompilerMissingError: no suitable clang.
         """
         return compile_job(job, find_clang(), self.identity(job.target))
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """What clang is given."""
+        """Returns the form of clang's input."""
         del target
         return ("c++",)
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """The text with its entry. CompileError: see :meth:`compile`."""
+        """Returns the text with its entry. Raises CompileError as :meth:`compile`."""
         if form != "c++":
             raise CompileError(f"{job.kernel}: code of the Metal emulator has no form {form}; it has c++")
         return entry_text(EmulatorJob.from_job(job), "silo_entry")
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Code that checks itself, with the lines of the text."""
+        """Returns code that checks itself, with the lines of the text."""
         job = _job(source, variant)
         del nan  # the limits of a launch have it
         return self._checked(variant, job, {one.name: one.effect for one in source.signature.parameters})
@@ -103,7 +103,7 @@ class EmulatorCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Code that checks itself, from the job that travels with an artifact."""
+        """Returns code that checks itself, from the job that is stored with an artifact."""
         del nan  # the limits of a launch have it
         asked = (text_sha256(text), launch, variant.signature)
         if asked != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):

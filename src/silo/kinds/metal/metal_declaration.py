@@ -1,4 +1,4 @@
-"""The declarations of the compilers of Metal kernels, for the CPU and for Metal, and of what loads them for Metal."""
+"""The declarations of the compilers of Metal kernels, for the CPU and for Metal, and of Metal's loader."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ METAL = CompilerDeclaration(
     in_process=True,
 )
 
-# It runs on the GPU alone.
+# The text runs only on the GPU.
 MSL = LoaderDeclaration("msl", host_code=False, load="silo.kinds.metal.metal_loader:load_msl")

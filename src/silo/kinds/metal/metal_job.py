@@ -1,4 +1,4 @@
-"""A compile job of the emulator: a kernel's text as C++, what it is called with, and how a variant becomes one."""
+"""A compile job of the emulator: a kernel's text as C++ and the arguments of its function, made from a variant."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
 
 __all__ = ["BufferRole", "EmulatorJob", "MetalArgument", "lowered_job"]
 
-# ---- A compile job of the emulator: a kernel's text as C++, and what it is called with ----
+# ---- A compile job of the emulator: a kernel's text as C++, and the arguments of its function ----
 
 
 class BufferRole(Enum):
-    """What one argument of the kernel's function is to a launch."""
+    """The value that a launch passes for one argument of the kernel's function."""
 
     POINTER = "pointer"  # an array: `device T*`, `constant T*`
-    REFERENCE = "reference"  # what lies in an array: `device T&`, a struct in `constant T&`
+    REFERENCE = "reference"  # the contents of an array: `device T&`, a struct in `constant T&`
     VALUE = "value"  # a number: `constant T&` of a scalar
-    THREADGROUP = "threadgroup"  # threadgroup memory of a size that the launch gives
-    POSITION = "position"  # of the thread, or a size: an attribute of Metal
+    THREADGROUP = "threadgroup"  # threadgroup memory of a size that the launch sets
+    POSITION = "position"  # a position of the thread, or a size: an attribute of Metal
 
 
 @frozen
@@ -40,8 +40,8 @@ class MetalArgument:
     """One argument of the kernel's function, in its order.
 
     ``text`` is the type of a value in the text (``uint``), the attribute of a position
-    (``thread_position_in_grid``), "" otherwise. ``number`` is the slot of the layout that an array or a value comes
-    from, or the bytes of threadgroup memory.
+    (``thread_position_in_grid``), "" otherwise. ``number`` is the layout slot of an array or a value, or the bytes of
+    threadgroup memory.
     """
 
     role: BufferRole
@@ -50,12 +50,12 @@ class MetalArgument:
     number: int = 0
 
     def to_json(self) -> JSON:
-        """The canonical form: ``[role, name, text, number]``."""
+        """Returns the canonical form: ``[role, name, text, number]``."""
         return [self.role.value, self.name, self.text, self.number]
 
     @classmethod
     def from_json(cls, data: JSON) -> MetalArgument:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """Returns the argument of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
         match read_list(data, "an argument of a kernel's function"):
             case [str() as role, str() as name, str() as text, number]:
                 return cls(BufferRole(role), name, text, read_natural(number, "the number of an argument"))
@@ -65,14 +65,13 @@ class MetalArgument:
 
 @frozen
 class EmulatorJob:
-    """What a worker needs to make a shared object of a kernel.
+    """The inputs of a worker for a kernel's shared object.
 
-    ``source`` is the text as C++, line by line that of ``file``; ``function`` is how the kernel is called in it
-    (``add``, ``add<float>``). ``group`` is how the threads of a threadgroup lie. ``waits``: threads may wait for each
-    other; where that is not so, and turns out to be, it is compiled again. ``cut``: the grid may end within a
-    threadgroup, and the last three slots of the layout are its threads along x, y and z. ``headers`` is the digest of
-    headers that the text includes from elsewhere, "" where it includes none. ``chunk`` and ``threads`` go to launch
-    info.
+    ``source`` is the text as C++, with the same lines as ``file``; ``function`` is the kernel's C++ expression
+    (``add``, ``add<float>``). ``group`` is the shape of a threadgroup. ``waits``: threads may wait for each other; if
+    it is False and they do, the job is compiled again with True. ``cut``: the grid may end within a threadgroup, and
+    the last three slots of the layout are its threads along x, y and z. ``headers`` is the digest of torch's headers
+    that the text includes, "" if it includes none. ``chunk`` and ``threads`` become options of the launch info.
     """
 
     source: str
@@ -88,7 +87,7 @@ class EmulatorJob:
     threads: int = 0
 
     def to_job(self, kernel: str, target: Target) -> CompileJob:
-        """What travels to a worker."""
+        """Returns the job for a worker."""
         parameters: dict[str, JSON] = {
             "file": self.file,
             "function": self.function,
@@ -105,7 +104,7 @@ class EmulatorJob:
 
     @classmethod
     def from_job(cls, job: CompileJob) -> EmulatorJob:
-        """The inverse of :meth:`to_job`. Raises CompileError: the job is another compiler's, or damaged."""
+        """Returns the :class:`EmulatorJob` of a job. Raises CompileError: the job is another compiler's, or damaged."""
         names = ("file", "function", "arguments", "layout", "group", "waits", "cut", "headers", "chunk", "threads")
         try:
             data = read_object(job.parameters, names, "the parameters of the job")
@@ -131,7 +130,7 @@ class EmulatorJob:
             raise CompileError(f"{job.kernel}: the job is no job of the Metal emulator: {error}") from error
 
 
-# ---- From a source and a variant to a job: the text as C++, and what its function is called with ----
+# ---- From a source and a variant to a job: the text as C++, and the arguments of its function ----
 
 POSITIONS = frozenset(
     {
@@ -157,16 +156,16 @@ POSITIONS = frozenset(
         "threads_per_threadgroup",
     }
 )
-"""The attributes of parameters that say where a thread is: emulator/arguments.h has a function for each."""
+"""The attributes of parameters with a thread's position: emulator/arguments.h has a function for each."""
 
 
 def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
-    """The job of one variant.
+    """Returns the job of one variant.
 
     Raises:
-        SourceError: an attribute of a parameter that the emulator does not know.
-        CompileError: a constant without a value, or a threadgroup that no launch can have.
-        ToolchainError: the text includes torch's headers, and there are none.
+        SourceError: the emulator does not support an attribute of a parameter.
+        CompileError: a constant without a value, or an invalid threadgroup.
+        ToolchainError: the text includes torch's headers, which are missing.
     """
     constants = source.constants(variant)
     memory = source.memory_bytes(constants)
@@ -193,7 +192,7 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
             return MetalArgument(BufferRole.VALUE, one.name, one.type, slot)
         return MetalArgument(BufferRole.POINTER if one.form == "*" else BufferRole.REFERENCE, one.name, "", slot)
 
-    # Threadgroup memory that a launch gives stays a parameter here, also of a template's instance.
+    # The launch's threadgroup memory stays a parameter here, also for a template's instance.
     kernel = source.kernel
     own = replace(kernel, parameters=tuple(one for one in kernel.parameters if one.attribute != "threadgroup"))
     text = metal_text(source.text, own, constants, {})

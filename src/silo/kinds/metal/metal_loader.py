@@ -1,4 +1,4 @@
-"""Launching Metal kernels on a Mac: through torch (``torch.mps.compile_shader``), or through MLX."""
+"""Launches Metal kernels on a Mac: through torch (``torch.mps.compile_shader``), or through MLX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderLayout
 
 __all__ = ["ShaderCall", "load_msl", "torch_call"]
 
-# How torch is told to pass a number of a width that is not its own; an unsigned one goes as the signed one of its bits.
+# torch's casts for numbers narrower than its own; an unsigned number is passed as the signed number of the same bits.
 _CASTS = {
     "bool": "uint8",
     "int8": "int8",
@@ -31,14 +31,14 @@ _CASTS = {
 
 
 def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
-    """The loader of ``msl``: a text is compiled once for each library whose arrays a call passes.
+    """Loads an ``msl`` and returns its call: a text is compiled once for each library whose arrays a call passes.
 
-    It is compiled here where torch is imported, which says at once what Metal refuses; MLX compiles at a first call.
+    If torch is imported, it compiles the text now, and raises if Metal refuses it; MLX compiles at the first call.
 
     Raises:
-        DeviceError: no library is there, or torch is too old to have ``compile_shader``, or Metal refuses the text.
+        DeviceError: no library is installed, torch is too old for ``compile_shader``, or Metal refuses the text.
     """
-    del device  # there is one
+    del device  # a Mac has one
     try:
         plan = ShaderLayout.from_text(launch.loader)
         text = blob.decode()
@@ -51,7 +51,7 @@ def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> Libr
 
 
 class ShaderCall:
-    """Implements :class:`silo.core.protocols.LibraryCall`: through torch, or MLX where a call passes its arrays."""
+    """Implements :class:`silo.core.protocols.LibraryCall`: through torch, or through MLX for its arrays."""
 
     def __init__(self, plan: ShaderLayout, text: str, name: str) -> None:
         self._plan, self._text, self._name = plan, text, name
@@ -59,7 +59,7 @@ class ShaderCall:
         self._arrays = tuple(one.parameter for one in plan.buffers if one.dtype is None)
 
     def through(self, library: str) -> LibraryCall:
-        """What launches with arrays of a library. Raises DeviceError."""
+        """Returns the function that launches with arrays of a library. Raises DeviceError."""
         found = self._calls.get(library)
         if found is None:
             made = _with_mlx if library == "mlx" else _with_torch
@@ -67,7 +67,7 @@ class ShaderCall:
         return found
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Launch it. Raises ArgumentError: a stream, or arrays of both libraries."""
+        """Launches the kernel. Raises ArgumentError: a stream was given, or arrays of both libraries."""
         if stream is not None:
             raise ArgumentError(f"{self._name}: Metal launches go to the library's own stream; leave stream= out")
         libraries = {_library(arguments[place]) for place in self._arrays} or {"torch"}
@@ -84,26 +84,26 @@ def _library(array: object) -> str:
 
 def _with_torch(plan: ShaderLayout, text: str, name: str) -> LibraryCall:
     try:
-        import torch  # noqa: PLC0415  # what launches it
+        import torch  # noqa: PLC0415  # launches the kernel
 
-        compile_shader: Callable[[str], Any] = getattr(torch.mps, "compile_shader")  # noqa: B009  # the stubs say too little
+        compile_shader: Callable[[str], Any] = getattr(torch.mps, "compile_shader")  # noqa: B009  # the stubs lack it
     except (ImportError, AttributeError) as error:
         raise DeviceError(f"{name}: Metal kernels are launched by torch 2.7 or later, or by MLX: {error}") from error
     try:
         library: Any = compile_shader(text)
         function: Any = getattr(library, plan.function)
-    except Exception as error:  # whatever torch raises for a text that Metal refuses
+    except Exception as error:  # torch may raise anything for a text that Metal refuses
         raise DeviceError(f"{name}: Metal does not compile its text: {error}") from error
     return torch_call(function, plan, name)
 
 
 def _with_mlx(plan: ShaderLayout, text: str, name: str) -> LibraryCall:
-    mx = import_module("mlx.core")  # which who made the arrays has imported
+    mx = import_module("mlx.core")  # imported by the program that made the arrays
     return MlxCall(mx, plan, mlx_body(text, plan, name), name)
 
 
 def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # noqa: ANN401  # torch's
-    """What a launch calls. Raises DeviceError: the GPU runs no threadgroup of that size of this kernel."""
+    """Returns a launch's function. Raises DeviceError: the GPU cannot run a threadgroup of that size of this kernel."""
     x, y, z = plan.group
     most = int(function.max_threads_per_threadgroup)
     if x * y * z > most:
@@ -117,7 +117,7 @@ def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # 
     options: dict[str, Any] = {"group_size": (x, y, z)} | ({"arg_casts": casts} if casts else {})
 
     def call(arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
-        del stream  # torch's current one
+        del stream  # torch uses its current stream
         if 0 in grid:
             return
         # An index that the kernel leaves out gets a number that nothing reads.

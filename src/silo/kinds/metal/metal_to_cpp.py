@@ -1,6 +1,6 @@
-"""A text in Metal's language as C++: the few things that the headers cannot make mean the same.
+"""Translates a text in Metal's language to C++ where the headers cannot give it the same meaning.
 
-Lines stay where they are, so that what clang says names the lines of the text.
+Line numbers stay the same, so that clang's messages name the lines of the text.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ __all__ = ["may_wait", "rewritten"]
 
 _BEFORE_STATEMENT = frozenset({"{", "}", ";", ")"})
 _ENDS_DECLARATOR = frozenset({"[", ",", ";", "=", "(", "{"})
-# How many brackets a sign opens, or closes.
+# How many brackets a sign opens; negative if it closes them.
 _OPENED = {"[": 1, "(": 1, "{": 1, "[[": 2, "]": -1, ")": -1, "}": -1, "]]": -2}
 
 
 class _Edit(NamedTuple):
-    """What stands between two places of the text instead."""
+    """The text that replaces the text between two places."""
 
     begin: int
     end: int
@@ -27,7 +27,7 @@ class _Edit(NamedTuple):
 
 
 def rewritten(text: str) -> str:
-    """A text in Metal's language, whose function constants have their values, as C++."""
+    """Returns a text in Metal's language, whose function constants have their values, as C++."""
     words = tokens_of(text)
     edits: list[_Edit] = []
     at = 0
@@ -51,7 +51,7 @@ def rewritten(text: str) -> str:
 
 
 def may_wait(text: str) -> bool:
-    """Whether the threads of a group may wait for each other, as far as the names in the text tell.
+    """Whether the threads of a group may wait for each other, judged by the names in the text.
 
     >>> may_wait("kernel void f(device float *x) { x[0] = 1; threadgroup_barrier(mem_flags::mem_none); }")
     True
@@ -78,7 +78,7 @@ def _blank(text: str, begin: int, end: int) -> _Edit:
 
 
 def _balanced(words: Sequence[Token], at: int) -> int:
-    """The index after the bracket that closes the one at ``at``."""
+    """Returns the index after the bracket that closes the one at ``at``."""
     depth = 0
     while at < len(words):
         sign = words[at].text
@@ -90,7 +90,7 @@ def _balanced(words: Sequence[Token], at: int) -> int:
 
 
 def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tuple[_Edit, int] | None:
-    """A declaration of threadgroup variables that begins at ``at``, and the index after it; None: a pointer's."""
+    """Translates the declaration of threadgroup variables at ``at``; with the index after it. None for a pointer."""
     first = at + 1
     angle = 0
     end = first
@@ -114,7 +114,7 @@ def _threadgroup_declaration(text: str, words: Sequence[Token], at: int) -> tupl
         dimensions = text[words[name].end : words[at - 1].end] if at > name + 1 else ""
         made.append(_declared(words[name].text, " ".join(kind.split()), " ".join(dimensions.split())))
         if at >= len(words) or words[at].text not in (",", ";"):
-            return None  # which clang will say more about
+            return None  # clang will report the error
         if words[at].text == ";":
             break
         name = at + 1

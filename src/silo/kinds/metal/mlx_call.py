@@ -1,4 +1,4 @@
-"""Launching Metal kernels through MLX: the body of a text as MLX takes it, and the call."""
+"""Launches Metal kernels through MLX: the body of a text in MLX's form, and the call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderLayout
 
 __all__ = ["MlxBody", "MlxCall", "MlxInput", "mlx_body"]
 
-# ---- A kernel's text as MLX takes it: the body of a function whose signature MLX writes ----
+# ---- A kernel's text in MLX's form: the body of a function whose signature MLX writes ----
 
 
 @frozen
 class MlxInput:
-    """An input: what MLX calls it, the buffer that it is, and in which memory the kernel reads an array."""
+    """An input: MLX's name for it, its buffer, and the memory in which the kernel reads an array."""
 
     name: str
     buffer: ShaderBuffer
@@ -28,7 +28,7 @@ class MlxInput:
 
 @frozen
 class MlxBody:
-    """What ``mlx.core.fast.metal_kernel`` is given. ``outputs`` are names with the buffers that they are."""
+    """The arguments of ``mlx.core.fast.metal_kernel``. ``outputs`` are names with their buffers."""
 
     inputs: tuple[MlxInput, ...]
     outputs: tuple[tuple[str, ShaderBuffer], ...]
@@ -37,10 +37,10 @@ class MlxBody:
 
 
 def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
-    """The kernel of a plan.
+    """Returns the kernel of a plan in MLX's form.
 
-    The header is the whole text, with the kernel: nothing is cut out that others might use. In the body each parameter
-    is declared anew, as the text has it, from what MLX declares.
+    The header is the whole text, with the kernel: other functions may use any part of it. The body declares each
+    parameter again with its type from the text, from MLX's own parameter.
 
     Raises:
         DeviceError: a kernel that MLX cannot launch.
@@ -83,7 +83,7 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
     body = text[slice(*found.body)]
     line = text.count("\n", 0, found.body[0]) + 1
     named = any(one.name in MLX_POSITIONS for one in found.parameters)
-    # In a block where a name of the kernel's is one that MLX declares.
+    # In a block if a parameter of the kernel has a name that MLX declares.
     opening, closing = ("{ ", "\n}") if named else ("", "")
     source = opening + " ".join(lines) + f'\n#line {line} "{kernel}.metal"\n{body}{closing}\n'
     taken = " ".join(dict.fromkeys(_taken(found)))
@@ -91,7 +91,7 @@ def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
 
 
 def _declared(one: MslParameter, name: str) -> str:
-    """An array, as the text has it: of its type, wherever it begins."""
+    """Returns the declaration of an array with its type from the text."""
     const = "const " if one.const else ""
     kind = f"{const}{one.space.value} {one.type}"
     if one.form == "&":
@@ -104,7 +104,7 @@ def _number(one: MslParameter) -> str:
 
 
 def _taken(kernel: MslKernel) -> Iterator[str]:
-    """What MLX declares, under names of our own: the kernel's may be the same."""
+    """Yields copies of MLX's declared positions under Silo's names, as the kernel may use the same names."""
     for one in kernel.parameters:
         if one.attribute in MLX_POSITIONS:
             yield f"const {MLX_POSITIONS[one.attribute]} silo_{one.attribute} = {one.attribute};"
@@ -121,18 +121,18 @@ def _positions(kernel: MslKernel, name: str) -> Iterator[str]:
         yield f"{one.type} {one.name} = {one.type}(silo_{one.attribute}{part});"
 
 
-# ---- Launching Metal kernels through MLX: results take the place of the arrays that were given ----
+# ---- Launching Metal kernels through MLX: results replace the contents of the call's arrays ----
 
-# What MLX calls the dtypes that it has under other names.
+# MLX's names of dtypes, if they differ.
 _DTYPES = {"bool": "bool_"}
 
 
 class MlxCall:
     """Implements :class:`silo.core.protocols.LibraryCall` with arrays of MLX.
 
-    MLX gives kernels no memory of the caller's to write. An array that the kernel writes is made anew, of the shape and
-    dtype of the caller's, which then holds it (``out[...] = made``: nothing is copied). So the kernel writes all of it.
-    Inputs are row-major, as MLX lays them out for its own kernels. MLX is asked to begin at once and not waited for.
+    MLX does not let kernels write memory of the caller. An array that the kernel writes is a new one, of the shape and
+    dtype of the caller's array, which then holds it (``out[...] = made``, without a copy). So the kernel must write all
+    of it. Inputs are row-major, as for MLX's own kernels. The call starts MLX's evaluation and does not wait for it.
     """
 
     def __init__(self, mx: Any, plan: ShaderLayout, body: MlxBody, name: str) -> None:  # noqa: ANN401  # the module
@@ -147,8 +147,8 @@ class MlxCall:
         )
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> None:
-        """Enqueue it. Raises ArgumentError: an array that MLX passes in other memory than the kernel reads."""
-        del stream  # MLX's current one
+        """Enqueues the kernel. Raises ArgumentError: MLX passes an array in another memory than the kernel reads."""
+        del stream  # MLX uses its current stream
         if 0 in grid:
             return
         outputs = [arguments[buffer.parameter] for _, buffer in self._body.outputs]
@@ -160,7 +160,7 @@ class MlxCall:
             grid=(grid[0] * x, grid[1] * y, grid[2] * z),
             threadgroup=(x, y, z),
         )
-        self._mx.async_eval(made)  # or it would run when somebody reads a result, which the next launch may replace
+        self._mx.async_eval(made)  # otherwise it would run when a result is read, which the next launch may replace
         for one, result in zip(outputs, made, strict=True):
             one[...] = result
 
@@ -178,5 +178,5 @@ class MlxCall:
             return value if value.ndim else value.reshape(1)
         if value.size >= SMALL:
             return value
-        # MLX would pass it in constant memory, of which the kernel takes no pointer to device memory.
+        # MLX would pass it in constant memory, and the kernel takes a pointer to device memory.
         return mx.concatenate([value.reshape(-1), mx.zeros((SMALL - value.size,), value.dtype)])

@@ -29,7 +29,7 @@ from silo.kinds.metal.metal_to_cpp import rewritten
 
 __all__ = ["MOST_BUFFERS", "ShaderBuffer", "ShaderCompiler", "ShaderLayout"]
 
-# ---- How a library launches a shader: what each buffer is given. Launch info has it for the loader, as text ----
+# ---- How a library launches a shader: the argument of each buffer. Launch info has it for the loader, as text ----
 
 MOST_BUFFERS = 31
 _VERSION = 1
@@ -37,22 +37,22 @@ _VERSION = 1
 
 @frozen
 class ShaderBuffer:
-    """One buffer of the kernel: its ``index``, the place of its ``parameter``, and of a number its ``dtype``."""
+    """One buffer of the kernel: its ``index``, the index of its ``parameter``, and, for a number, its ``dtype``."""
 
     index: int
     parameter: int
     dtype: DType | None = None
 
     def to_json(self) -> JSON:
-        """The canonical form: ``[index, parameter]``, or ``[index, parameter, dtype]``."""
+        """Returns the canonical form: ``[index, parameter]``, or ``[index, parameter, dtype]``."""
         return [self.index, self.parameter, *(() if self.dtype is None else (self.dtype.name,))]
 
 
 @frozen
 class ShaderLayout:
-    """``function`` is the kernel's name in the library, ``group`` how a threadgroup's threads lie.
+    """``function`` is the kernel's name in the library, ``group`` the shape of a threadgroup.
 
-    ``read`` and ``written`` are indices of arrays that are only read, or only written; others are both.
+    ``read`` and ``written`` are indices of arrays that are only read, or only written; others are read and written.
     """
 
     function: str
@@ -63,7 +63,7 @@ class ShaderLayout:
 
     @property
     def text(self) -> str:
-        """What launch info has."""
+        """The canonical form as text, for launch info."""
         data: JSON = {
             "version": _VERSION,
             "function": self.function,
@@ -76,7 +76,7 @@ class ShaderLayout:
 
     @classmethod
     def from_text(cls, text: str) -> ShaderLayout:
-        """The inverse of :attr:`text`; ``ValueError`` on anything else."""
+        """Returns the layout of :attr:`text`; raises ``ValueError`` for any other text."""
         data = parse_json(text.encode())
         members = read_object(data, ("version", *names_of(cls)), "the plan of a shader")
         if members["version"] != _VERSION:
@@ -106,7 +106,7 @@ def _buffer(data: JSON) -> ShaderBuffer:
     return ShaderBuffer(index, parameter, read_dtype(items[2], "a number") if items[2:] else None)
 
 
-# ---- Metal kernels for Metal: the artifact is the text, which the system compiles where it is loaded ----
+# ---- Metal kernels for Metal: the artifact is the text, which the system compiles when it is loaded ----
 
 
 class _Facts(CodeFacts):
@@ -115,22 +115,22 @@ class _Facts(CodeFacts):
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """As the source has them."""
+        """The effects in the source's signature."""
         return self._effects
 
 
 class ShaderCompiler:
-    """The plug-in ``metal``: source kind ``metal``, targets ``metal:*``. Needs no Mac, and checks no more than Silo."""
+    """The plug-in ``metal``: source kind ``metal``, targets ``metal:*``. Needs no Mac; checks the text only partly."""
 
     declaration = METAL
 
     def identity(self, target: Target) -> str:
-        """Silo's own code."""
+        """Returns the digest of Silo's code."""
         del target
         return f"metal text code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Metal sources, for a version of the language."""
+        """Accepts Metal sources for a version of the language."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         if target.arch not in TARGETS:
@@ -138,15 +138,15 @@ class ShaderCompiler:
         return Accepted("its text, which Metal compiles where it is loaded")
 
     def artifact_target(self, target: Target) -> Target:
-        """The same."""
+        """Returns ``target`` itself."""
         return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The text with the variant's constants.
+        """Returns a job with the text and the variant's constants.
 
         Raises:
             SourceError: not a Metal source.
-            CompileError: a constant without a value, or a threadgroup that no launch can have.
+            CompileError: a constant without a value, or an invalid threadgroup.
         """
         if not isinstance(source, MetalSource):
             raise SourceError(f"{source.name} is a {source.kind} source; Metal's compiler takes metal sources")
@@ -177,10 +177,10 @@ class ShaderCompiler:
         return Lowered(job, _Facts(source.signature))
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Put text and plan together; where clang is, it looks at the text's address spaces first.
+        """Returns the text with its plan; if clang is installed, it checks the text's address spaces first.
 
         Raises:
-            CompileError: the job is damaged, or a pointer is given for one of another address space.
+            CompileError: the job is damaged, or a pointer of one address space is used as another's.
         """
         try:
             data = read_object(job.parameters, ("plan", "layout", "group"), "the parameters of the job")
@@ -197,7 +197,7 @@ class ShaderCompiler:
 
 
 def _check_spaces(job: CompileJob) -> None:
-    """Only what clang says of pointers counts. Without a clang it is Metal that says so, on a Mac."""
+    """Raises for clang's errors about pointers only. Without clang, Metal itself checks the text, on a Mac."""
     machine = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86-64"
     try:
         clang = find_clang()
@@ -210,7 +210,7 @@ def _check_spaces(job: CompileJob) -> None:
 
 
 def _layout(signature: Signature) -> tuple[LayoutSlot, ...]:
-    """What a launch passes: the buffers by rising index."""
+    """Returns the slots of a launch: the buffers by rising index."""
     return tuple(
         LayoutSlot(one.name, AbiType.POINTER)
         if one.kind is ParameterKind.POINTER or one.dtype is None

@@ -1,1 +1,1 @@
-"""Pallas kernels: ``front`` reads them; the modules beside it export, load and check them through the user's jax."""
+"""Pallas kernels: ``front`` reads them; the other modules export, load and check them with the installed jax."""

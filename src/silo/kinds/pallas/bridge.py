@@ -1,4 +1,4 @@
-"""A call's arrays as jax has them, by DLPack, and results of jax in the memory of a call's arrays."""
+"""Converts a call's arrays to jax's by DLPack, and copies jax's results to the memory of a call's arrays."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from silo.sanitized_text import one_line
 __all__ = ["NOTICES", "Arrays", "Importer", "is_torch"]
 
 NOTICES: Final = Notices()
-"""What was said of copies."""
+"""Log lines about copies, each logged once."""
 
 
 def is_torch(array: object) -> bool:
-    """Whether it is a tensor of torch. Imports nothing: without torch there is none."""
+    """Whether ``array`` is a tensor of torch. Imports nothing: without torch it cannot be."""
     torch: Any = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
 
 class Importer:
-    """From a DLPack capsule to an array of jax on one device, without a copy where jax can do without.
+    """Converts a DLPack capsule to an array of jax on one device, without a copy if jax allows it.
 
-    By the function of jaxlib that jax's own ``from_dlpack`` calls: what that does besides takes 30 microseconds an
-    array, and on a GPU 130, though device and dtype are known here. Where jaxlib has no such function, by jax's.
+    Calls the function of jaxlib that jax's own ``from_dlpack`` calls: the rest of that takes 30 microseconds for an
+    array, 130 on a GPU, to find the device and dtype that are known here. A jaxlib without this function: jax's own.
     """
 
     def __init__(self, device: Any) -> None:  # noqa: ANN401  # jax's
@@ -45,7 +45,7 @@ class Importer:
             self._slower("it has no dlpack_managed_tensor_to_buffer")
 
     def __call__(self, tensor: Any, stream: int | None = None) -> Any:  # noqa: ANN401
-        """The array of a tensor of torch. ``stream`` is jax's, which was told to wait for it."""
+        """Returns the array of a tensor of torch. ``stream`` is jax's stream, which already waits for the tensor."""
         if self._own is not None:
             try:
                 return self._own(sys.modules["torch"].utils.dlpack.to_dlpack(tensor), self._device, stream)
@@ -59,7 +59,7 @@ class Importer:
 
 
 class Arrays:
-    """Checks, conversions and copies of one kernel's arrays in host memory, and what is said of copies."""
+    """Checks, conversions and copies of one kernel's arrays in host memory, and log lines about copies."""
 
     def __init__(self, kernel: str, names: tuple[str, ...], device: Any) -> None:  # noqa: ANN401  # jax's
         self._kernel = kernel
@@ -70,16 +70,16 @@ class Arrays:
         self.importer = Importer(device)
 
     def name(self, one: ArrayPlace) -> str:
-        """A parameter, for messages."""
+        """Returns the name of a parameter, for messages."""
         return self._names[one.parameter]
 
     def failed(self, error: Exception) -> LaunchError:
-        """The error of a program that jax does not compile or run: jax raises classes of several modules for that."""
+        """Returns the error of a program that jax does not compile or run; jax raises classes of several modules."""
         said = one_line(str(error).strip())[:600]
         return LaunchError(f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {said}")
 
     def check(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
-        """Whether an array is what the code was made for. A guard holds it already, but not that of a bound kernel.
+        """Checks that an array is like the code's. A guard has checked it, except for a bound kernel.
 
         Raises:
             ArgumentError: another shape or dtype, or a tensor whose gradient would be lost.
@@ -103,10 +103,10 @@ class Arrays:
             )
 
     def check_written(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
-        """Whether each element of an array that is written has memory of its own; after :meth:`check`.
+        """Checks that each element of a written array has memory of its own; after :meth:`check`.
 
         Raises:
-            ArgumentError: an expanded or broadcast array, of which one element would get what several are.
+            ArgumentError: an expanded or broadcast array, of which one element would get the values of several.
         """
         if is_torch(array):
             strides = () if array.is_contiguous() else array.stride()
@@ -119,7 +119,7 @@ class Arrays:
             )
 
     def take(self, one: ArrayPlace, array: Any) -> Any:  # noqa: ANN401
-        """An operand: a view where jax can have one, else a copy."""
+        """Returns an operand: a view if jax allows it, else a copy."""
         if isinstance(array, self._array_type):
             return array
         if is_torch(array):
@@ -130,13 +130,14 @@ class Arrays:
         return library_of(array).read(array)
 
     def put(self, array: Any, result: Any) -> None:  # noqa: ANN401
-        """Write a result to the caller's own memory, whatever its strides. It is done when this returns.
+        """Writes a result to the caller's own memory, whatever its strides; returns when it is written.
 
-        By numpy: torch copies 32768 elements and more by threads, which go on to wait actively where jax's are to run.
+        Copies with numpy: torch copies 32768 elements and more with threads, which then wait actively on the cores
+        that jax needs.
         """
         import numpy as np  # noqa: PLC0415  # jax needs it
 
-        if is_torch(array) and array.is_neg():  # numpy has no such views
+        if is_torch(array) and array.is_neg():  # numpy lacks negative views
             array.detach().copy_(cast("Any", sys.modules["torch"]).from_dlpack(result))
         elif is_torch(array) and hasattr(np, self._dtype_of(array)):
             np.copyto(array.detach().numpy(), np.asarray(result), casting="no")
@@ -144,7 +145,7 @@ class Arrays:
             np.copyto(library_of(array).read(array), np.asarray(result), casting="no")
 
     def like(self, result: Any, other: object) -> Any:  # noqa: ANN401
-        """A result that no array of the call takes, in the library of ``other``."""
+        """Returns a result without an array of the call, in the library of ``other``."""
         if is_torch(other):
             return cast("Any", sys.modules["torch"]).from_dlpack(result)
         if other is None or isinstance(other, self._array_type):
@@ -154,7 +155,7 @@ class Arrays:
         return np.array(result)
 
     def copied(self, one: ArrayPlace, why: str) -> None:
-        """Say once that an argument is copied in each call like this one."""
+        """Logs once that an argument is copied in every call of this form."""
         size = one.dtype.itemsize
         for extent in one.shape:
             size *= extent

@@ -1,6 +1,6 @@
-"""The plan of a call: which argument each operand of an exported program is, and which argument each result goes to.
+"""The plan of a call: the argument of each operand of an exported program, and the argument of each result.
 
-It is what launch info has for the loader (``LaunchInfo.loader``), as text: its canonical JSON.
+Launch info has it for the loader (``LaunchInfo.loader``), as text: its canonical JSON.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _CONVENTION = 1
 
 @frozen
 class ArrayPlace:
-    """An array: ``parameter`` is its place among the kernel's parameters, constants counted too.
+    """An array: ``parameter`` is its index among the kernel's parameters, constants included.
 
-    The program takes and gives it in the ``shape`` and ``dtype`` that a call has: it pads and cuts by itself.
+    The program takes and returns it with the ``shape`` and ``dtype`` of a call: it pads and cuts itself.
     """
 
     parameter: int
@@ -30,19 +30,19 @@ class ArrayPlace:
     dtype: DType
 
     def to_json(self) -> JSON:
-        """The canonical form: ``[parameter, shape, dtype]``."""
+        """Returns the canonical form: ``[parameter, shape, dtype]``."""
         return [self.parameter, list(self.shape), self.dtype.name]
 
 
 @frozen
 class ScalarPlace:
-    """A scalar, an operand of shape (1,) and of ``dtype``, which may be wider than the kernel has it."""
+    """A scalar, an operand of shape (1,) and of ``dtype``, which may be wider than the kernel's."""
 
     parameter: int
     dtype: DType
 
     def to_json(self) -> JSON:
-        """The canonical form: ``[parameter, dtype]``."""
+        """Returns the canonical form: ``[parameter, dtype]``."""
         return [self.parameter, self.dtype.name]
 
 
@@ -50,9 +50,9 @@ class ScalarPlace:
 class CallLayout:
     """``operands`` and ``results`` are in the program's order.
 
-    ``donated`` has pairs of an operand's place and a result's: of an array that is read and written, whose memory the
-    result may take. An array that is only written is among the results alone, and a call may leave it out.
-    ``proof`` is who accepted the program: ``accepted by libtpu 0.0.42``, ``estimated``, or nothing on a CPU.
+    ``donated`` has pairs of an operand's index and a result's, for arrays that are read and written: the result may use
+    the operand's memory. An array that is only written is among the results alone, and a call may leave it out.
+    ``proof`` is the check that accepted the program: ``accepted by libtpu 0.0.42``, ``estimated``, or empty on a CPU.
     ``calling_convention`` is the exported program's, which a jax that is too old refuses.
     """
 
@@ -63,7 +63,7 @@ class CallLayout:
     proof: str = ""
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical form."""
         return {
             "version": _CONVENTION,
             "operands": [one.to_json() for one in self.operands],
@@ -75,12 +75,12 @@ class CallLayout:
 
     @property
     def text(self) -> str:
-        """What launch info has."""
+        """The canonical form as text, for launch info."""
         return canonical_json(self.to_json()).decode()
 
     @classmethod
     def from_json(cls, data: JSON) -> CallLayout:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """Returns the plan of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
         members = read_object(data, ("version", *names_of(cls)), "the plan of a call")
         if members["version"] != _CONVENTION:
             raise malformed("a plan of a call that this Silo knows", data)
@@ -102,7 +102,7 @@ class CallLayout:
 
     @classmethod
     def from_text(cls, text: str) -> CallLayout:
-        """The inverse of :attr:`text`; ``ValueError`` on anything else."""
+        """Returns the plan of :attr:`text`; raises ``ValueError`` for any other text."""
         return cls.from_json(parse_json(text.encode()))
 
 
@@ -124,7 +124,7 @@ def _place(data: JSON) -> int:
 
 
 def call_plan(launch: BlockedLaunch, signature: Signature, calling_convention: int) -> CallLayout:
-    """The plan of a launch of a kernel with these parameters."""
+    """Returns the plan of a launch of a kernel with these parameters."""
     places = {name: place for place, name in enumerate(signature.names)}
     operands = launch.operands
     planned = tuple(

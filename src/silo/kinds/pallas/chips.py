@@ -1,4 +1,4 @@
-"""TPU chips: jax's names for them, their memory for a kernel, and the blocks they take. Pure; no jax is imported."""
+"""TPU chips: jax's names for them, their memory for a kernel, and the blocks they accept. Pure; imports no jax."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
 __all__ = ["CHIPS", "INTERPRETED_CHIP", "Chip", "blocks_for_tpus", "chip_named"]
 
-# ---- TPU chips: what jax calls them, the memory that a kernel has there, and how the compiler counts it ----
+# ---- TPU chips: jax's names, the memory for a kernel, and how the compiler counts it ----
 
 _MIB = 1 << 20
 
@@ -21,8 +21,8 @@ _MIB = 1 << 20
 class Chip:
     """One kind of chip, by the arch of its target.
 
-    ``vmem_bytes`` is what a core has, ``vmem_default`` what the compiler lets a kernel use where nobody says more, and
-    ``vmem_reserved`` what it keeps for itself. ``topology`` is the smallest one that libtpu compiles for.
+    ``vmem_bytes`` is the VMEM of a core, ``vmem_default`` the compiler's limit for a kernel if none is set, and
+    ``vmem_reserved`` the part that the compiler keeps. ``topology`` is the smallest topology that libtpu compiles for.
     """
 
     arch: str
@@ -35,7 +35,7 @@ class Chip:
 
     @property
     def vmem_ceiling(self) -> int:
-        """The most that a kernel can be given."""
+        """The most VMEM that a kernel can use, in bytes."""
         return self.vmem_bytes - self.vmem_reserved
 
 
@@ -52,17 +52,17 @@ CHIPS = {
 """The chips that Silo compiles for, by arch. Measured with the compiler of libtpu 0.0.42."""
 
 INTERPRETED_CHIP = "v5e"
-"""The chip that kernels are interpreted as on a CPU: ``emit_pipeline`` asks what it runs on."""
+"""The chip that a CPU interprets kernels for: ``emit_pipeline`` reads the kind of chip."""
 
 
 def chip_named(arch: str) -> Chip:
-    """The chip of a target's arch. TargetError lists them."""
+    """Returns the chip of a target's arch. Raises TargetError, which lists the chips."""
     if arch not in CHIPS:
         raise TargetError(f"no TPU is called {arch!r}; write tpu:{', tpu:'.join(CHIPS)}")
     return CHIPS[arch]
 
 
-# ---- Which blocks a TPU takes, told before anything is traced. Pure; imports no jax ----
+# ---- The blocks that a TPU accepts, checked before tracing. Pure; imports no jax ----
 
 _LANES = 128
 _SUBLANES = 8
@@ -70,7 +70,7 @@ _WORD_BITS = 32
 
 
 def blocks_for_tpus(launch: BlockedLaunch) -> Decision:
-    """Whether every block in VMEM lies as a TPU can copy it."""
+    """Whether a TPU can copy every block in VMEM."""
     for one in launch.arrays:
         if one.space is MemorySpace.VMEM and (reason := _refused(one)):
             return Rejected(

@@ -1,4 +1,4 @@
-"""The function of jax that a launch on NVIDIA's GPUs is: blocks, by jax's lowering to Triton, or Mosaic's bodies."""
+"""The function of jax for a launch on NVIDIA's GPUs: blocks by jax's lowering to Triton, or Mosaic GPU bodies."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ __all__ = [
     "on_gpu",
 ]
 
-# ---- The function of jax that a Pallas launch is on NVIDIA's GPUs: blocks alone, by jax's lowering to Triton ----
+# ---- The function of jax for a Pallas launch on NVIDIA's GPUs: blocks alone, by jax's lowering to Triton ----
 
 CUSTOM_CALL = "__gpu$xla.gpu.triton"
-"""What the exported program has Triton's IR in: jax gives no promise for how long it can be read."""
+"""The custom call with Triton's IR in the exported program; jax does not guarantee that later versions read it."""
 
-_MOST_PROGRAMS = 1 << 20  # that are gone through to see whether two of them write one block
+_MOST_PROGRAMS = 1 << 20  # the most programs that are compared to find two that write one block
 
 
 def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> Decision:
-    """Whether a launch can be compiled so. On a GPU programs run at once, and there is no scratch.
+    """Whether a launch can be compiled by this lowering. On a GPU programs run concurrently, without scratch.
 
     >>> lowers_to_triton(BlockedLaunch("k", Scheme.PIPELINE, (1,), ()), {}).reason
     "it has scheme='pipeline'"
@@ -69,7 +69,7 @@ def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> De
 
 
 def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noqa: ANN401
-    """Why two programs may write one block; "" where none do."""
+    """Returns the reason why two programs may write one block; "" if each block has one program."""
     count = math.prod(grid)
     if count > _MOST_PROGRAMS and (one.indexed or any(isinstance(dim, tuple) for dim in one.dims)):
         return f"whether {count} programs write blocks of their own is not known"
@@ -90,7 +90,7 @@ def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noq
 def make_gpu_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, num_warps: int, num_stages: int
 ) -> PallasProgram:
-    """The function of one launch. Raises CompileError where it cannot be compiled so; ToolchainError: no usable jax."""
+    """Returns the function of one launch. Raises CompileError if this lowering refuses it; ToolchainError: no jax."""
     jax, pl = jax_module(), jax_module("jax.experimental.pallas")
     triton = jax_module("jax.experimental.pallas.triton")
     maps = {one.name: _index_of(source, one.name, one.index) for one in source.arrays if one.index is not None}
@@ -101,7 +101,7 @@ def make_gpu_program(
             '(scheme="mosaic_gpu")'
         )
     jnp = jax.numpy
-    # Triton's blocks have no end within: an array is made as long as its blocks together.
+    # Triton's blocks are never cut off: an array is padded to whole blocks.
     whole = {one.name: replace(one, padded=_filled(one)) for one in launch.arrays}
 
     def spec(one: BlockedArray | PassedScalar) -> Any:  # noqa: ANN401
@@ -120,7 +120,7 @@ def make_gpu_program(
         for one, reference in zip(operands, references, strict=False):
             found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one, written in zip(outputs, references[len(operands) :], strict=True):
-            found[one.name] = written  # of an inout array the same memory as what is read
+            found[one.name] = written  # for an inout array the same memory as its input
         keywords = {name: values[name] for name in source.keywords}
         source.body(*(found[name] for name in source.passed), **keywords)
 
@@ -156,13 +156,13 @@ def make_gpu_program(
 
 @contextmanager
 def on_gpu() -> Generator[None]:
-    """Within the block what is traced is for an NVIDIA GPU, though there is none. The program is the same for each.
+    """Makes jax trace for an NVIDIA GPU within the block, without one. The program is the same for all of them.
 
-    What jax says of the end of its lowering to Triton the compiler says itself; it is an error where a process makes
-    warnings errors.
+    Ignores jax's warning that its lowering to Triton will be removed, which the compiler logs itself; the warning would
+    be an error in a process that turns warnings into errors.
     """
     sharding = jax_module("jax.sharding")
-    held: Any = nullcontext()  # jax 0.10 asks nothing of the device
+    held: Any = nullcontext()  # jax 0.10 does not read the device
     if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
         device = sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
         held = sharding.use_abstract_mesh(
@@ -196,18 +196,18 @@ def _filled(one: BlockedArray) -> tuple[int, ...]:
     return tuple(-(-full // size) * size for full, size in zip(one.padded, one.block, strict=True))
 
 
-# ---- The function of jax that a kernel of Mosaic GPU is: the author's body under ``plgpu.kernel`` ----
+# ---- The function of jax for a kernel of Mosaic GPU: the author's body under ``plgpu.kernel`` ----
 
 MOSAIC_CALL = "mosaic_gpu_v2"
-"""What the exported program has Mosaic's IR in: jax gives no promise for how long it can be read."""
+"""The custom call with Mosaic's IR in the exported program; jax does not guarantee that later versions read it."""
 
-_ARCH = "sm_90"  # jax exports without a GPU for this one alone
+_ARCH = "sm_90"  # jax exports without a GPU only for this arch
 _AXES = ("x", "y", "z")
 _GROUP = 4  # warps of a thread of Mosaic
 
 
 def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) -> Decision:
-    """Whether a launch can be a kernel of Mosaic GPU for a target.
+    """Whether a launch can be compiled with Mosaic GPU for a target.
 
     >>> from silo.kinds.pallas.front.launch_spec import Scheme
     >>> launch = BlockedLaunch("k", Scheme.MOSAIC_GPU, (1,), ())
@@ -232,7 +232,7 @@ def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) 
 def make_mosaic_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], target: Target, *, num_warps: int
 ) -> PallasProgram:
-    """The function of one launch. Raises CompileError where it cannot be compiled so; ToolchainError: no usable jax."""
+    """Returns the function of one launch. Raises CompileError if Mosaic GPU refuses it; ToolchainError: no jax."""
     decision = compiles_with_mosaic(launch, target, num_warps)
     if isinstance(decision, Rejected):
         raise CompileError(f"{launch.kernel} for {target}: {decision.reason}")
@@ -284,7 +284,7 @@ def _scratch(one: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401
 
 
 def _without_path(function: Any, name: str) -> Callable[..., None]:  # noqa: ANN401
-    """The function as of a file of no folder: jax puts the file of what it traces into the program of a kernel."""
+    """Returns the function with a file name that has no folder, because jax puts the file name into the program."""
     function.__code__ = function.__code__.replace(co_filename="silo")
     function.__name__ = function.__qualname__ = name
     return function

@@ -1,4 +1,4 @@
-"""The real compiler for TPUs, which needs no TPU: whether it accepts an exported program for a chip. In a worker."""
+"""Checks in a worker whether the compiler for TPUs accepts an exported program for a chip. Needs no TPU."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _SIZE = r"([0-9.]+)([KMG]?)B?"
 _SCOPED = re.compile(rf"size {_SIZE} and limit {_SIZE} exceeded")
 _ALLOCATION = re.compile(rf"Allocation \(size={_SIZE}\) would exceed memory \(size={_SIZE}\)[^\n]*space=(vmem|smem)")
 _USED = re.compile(rf"Used {_SIZE} of {_SIZE} (vmem|smem)")
-_MOST_SAID = 12  # lines of the compiler's, which prints whole programs
+_MOST_SAID = 12  # lines of the compiler's output, which contains whole programs
 
 
 def libtpu_version() -> str | None:
-    """The version of the compiler; None where it is not installed."""
+    """Returns the version of the compiler; None if it is not installed."""
     return version_of(LIBTPU)
 
 
 def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejected:
-    """Compile an exported program for a chip and drop what comes of it: the compiler's name and version.
+    """Compiles an exported program for a chip and drops the result; returns the compiler's name and version.
 
-    ``table`` is what the estimate says of each argument, for the error. Rejected: the compiler cannot be used here.
+    ``table`` has the estimated memory of each argument, for the error. Rejected: the compiler cannot be used here.
 
     Raises:
         ResourceError: it takes more memory than the chip has.
@@ -51,26 +51,26 @@ def accept(program: bytes, chip: Chip, kernel: str, table: str) -> str | Rejecte
     operands = [jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=here) for one in exported.in_avals]
     try:
         jax.jit(exported.call).trace(*operands).lower(lowering_platforms=("tpu",)).compile()
-    except Exception as error:  # whatever the compiler says, it refuses the program
+    except Exception as error:  # any error here is a refusal by the compiler
         raise refusal(str(error), chip, kernel, table) from error
     return f"{LIBTPU} {version}"
 
 
 @cache
 def _device(topology: str) -> Any:  # noqa: ANN401  # a device of jax, or Rejected
-    # Without a TPU nobody answers what libtpu asks the cloud, and jax is not to look for one either. Nor is one process
-    # to keep others out, as it must of a TPU: several workers compile.
+    # Without a TPU, libtpu's queries to the cloud get no answer, and jax must not look for a TPU either. Nor may one
+    # process lock out others, as it must for a real TPU: several workers compile.
     hold_in_environment({"TPU_SKIP_MDS_QUERY": "1", "JAX_PLATFORMS": "cpu", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"})
     try:
         jax_module().config.update("jax_platforms", "cpu")
         return jax_module("jax.experimental.topologies").get_topology_desc(topology, platform="tpu").devices[0]
-    except Exception as error:  # noqa: BLE001  # libtpu of another jax's time, a TPU that another process has, ...
+    except Exception as error:  # noqa: BLE001  # libtpu of an older jax, a TPU that another process uses, ...
         first = (str(error).splitlines() or [""])[0]
         return Rejected(f"libtpu {libtpu_version()} cannot be used: {type(error).__name__}: {first}")
 
 
 def refusal(said: str, chip: Chip, kernel: str, table: str = "") -> CompileError:
-    """The error for what the compiler said: of memory it names the sizes, else it has the compiler's first lines.
+    """Returns the error for the compiler's message: with the sizes if it is about memory, else its first lines.
 
     >>> from silo.kinds.pallas.chips import CHIPS
     >>> error = refusal("Scoped allocation with size 24.00M and limit 16.00M exceeded", CHIPS["v5e"], "add")

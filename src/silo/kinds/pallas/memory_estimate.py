@@ -1,4 +1,4 @@
-"""The VMEM and SMEM that a launch takes on one chip, its body's own memory included. Pure; no jax is imported."""
+"""The VMEM and SMEM that a launch takes on one chip, its body's own memory included. Pure; imports no jax."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, Scratch
 
 __all__ = ["MemoryReport", "MemoryRow", "body_memory", "estimate", "require_memory", "tiled_bytes"]
 
-# ---- What a launch takes of VMEM and SMEM on one chip, before anything is compiled. Pure; imports no jax ----
+# ---- The estimate of a launch's VMEM and SMEM on one chip, before anything is compiled. Pure; imports no jax ----
 
 _NUMBERS = ("vmem", "smem", "limit", "vmem_ceiling", "smem_ceiling")
 _LANES = 128
 _SUBLANES = 8
 _WORD = 4
-_SLACK = 64 << 10  # what the compiler takes for itself in kernels without large intermediate values
+_SLACK = 64 << 10  # VMEM that the compiler takes for itself in kernels without large intermediate values
 
 
 @frozen
 class MemoryRow:
-    """What one argument or one piece of scratch takes: ``copies`` of ``block``, each of ``bytes`` as it lies."""
+    """The memory of one argument or scratch buffer: ``copies`` of ``block``, each of ``bytes`` with its tiling."""
 
     name: str
     space: str
@@ -41,17 +41,17 @@ class MemoryRow:
 
     @property
     def total(self) -> int:
-        """All copies."""
+        """Bytes of all copies."""
         return self.copies * self.bytes
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical form."""
         return [self.name, self.space, list(self.block), self.dtype, self.copies, self.bytes]
 
 
 @frozen
 class MemoryReport:
-    """The estimate for a chip. ``limit`` is the VMEM that the compiler is allowed."""
+    """The estimate for a chip, in bytes. ``limit`` is the VMEM that the compiler is allowed."""
 
     chip: str
     rows: tuple[MemoryRow, ...]
@@ -63,11 +63,11 @@ class MemoryReport:
 
     @property
     def fits(self) -> bool:
-        """Whether there is that much."""
+        """Whether the launch needs at most the memory of the chip and the limit."""
         return self.vmem <= min(self.limit, self.vmem_ceiling) and self.smem <= self.smem_ceiling
 
     def table(self) -> str:
-        """A line an argument, the largest first."""
+        """Returns a line for each argument, the largest first."""
         rows = sorted(self.rows, key=lambda one: -one.total)
         return "\n".join(
             f"  {one.name}: {one.copies} x {shape_text(one.block)} of {one.dtype} in {one.space}, {_size(one.total)}"
@@ -75,7 +75,7 @@ class MemoryReport:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical form."""
         return {
             "chip": self.chip,
             "rows": [one.to_json() for one in self.rows],
@@ -88,7 +88,7 @@ class MemoryReport:
 
     @classmethod
     def from_json(cls, data: JSON) -> MemoryReport:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """Returns the report of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
         members = read_object(data, names_of(cls), "an estimate of memory")
         rows: list[MemoryRow] = []
         for row in read_list(members["rows"], "the rows of an estimate"):
@@ -102,14 +102,14 @@ class MemoryReport:
 
 
 def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) -> MemoryReport:
-    """What a launch takes on a chip, and the limit that it is compiled with.
+    """Returns the memory that a launch takes on a chip, and the limit with which it is compiled.
 
-    That is all that the chip has, where the author says no other: the program holds this kernel alone, so what the
-    compiler keeps by default for others is nobody's. ``body`` is what the traced body takes besides.
+    The limit is the author's, or else all of the chip's VMEM: the program contains only this kernel, so nothing needs
+    the part that the compiler reserves by default. ``body`` is the additional memory of the traced body.
     """
     rows = [_array(one, launch.grid) for one in launch.arrays if one.space is not MemorySpace.HBM]
-    # What is written of an array that is read and written is a block of its own: a limit counts it once on some chips,
-    # and the memory is taken all the same.
+    # The written block of an inout array is a block of its own: the limit of some chips counts it once, but the memory
+    # is used anyway.
     rows += [
         _array(one, launch.grid, f"{one.name} (written)")
         for one in launch.arrays
@@ -128,7 +128,7 @@ def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) 
 
 
 def require_memory(report: MemoryReport, kernel: str) -> None:
-    """ResourceError where a launch takes more than there is: it names each argument, the largest first."""
+    """Raises ResourceError if a launch takes more memory than there is; lists each argument, the largest first."""
     if report.fits:
         return
     if report.smem > report.smem_ceiling:
@@ -145,7 +145,7 @@ def require_memory(report: MemoryReport, kernel: str) -> None:
 
 
 def tiled_bytes(shape: Sequence[int], element: DType) -> int:
-    """Bytes of a block as it lies in VMEM: its last axis in lanes, the one before in sublanes, both rounded up.
+    """Returns the bytes of a block in VMEM: its last axis in lanes, the one before in sublanes, both rounded up.
 
     >>> from silo.core.dtypes import dtype
     >>> tiled_bytes((256, 100), dtype("fp32")) == 256 * 128 * 4
@@ -160,8 +160,8 @@ def tiled_bytes(shape: Sequence[int], element: DType) -> int:
         words = _LANES * _WORD // width
         return -(-shape[0] // words) * words * width
     *outer, rows, lanes = shape
-    # Eight rows whatever their width, for a word holds narrow elements of several rows; a short axis has a smaller
-    # tile, of a power of two, and no less than fills a word.
+    # Eight rows whatever their width, because a word holds narrow elements of several rows; a short axis has a smaller
+    # tile, a power of two that at least fills a word.
     tile = max(_WORD // width, min(_SUBLANES, 1 << (rows - 1).bit_length()))
     size = -(-rows // tile) * tile * -(-lanes // _LANES) * _LANES
     for axis in outer:
@@ -182,7 +182,7 @@ def _array(one: BlockedArray, grid: Sequence[int], name: str = "") -> MemoryRow:
 
 
 def _copies(one: BlockedArray, grid: Sequence[int]) -> int:
-    """How many blocks are held: one where all programs have the same."""
+    """Returns the number of blocks in memory at once: 1 if all programs have the same block."""
     if one.indexed:
         return one.buffers
     used = {dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None}
@@ -200,7 +200,7 @@ def _scratch(name: str, one: ScratchBuffer) -> MemoryRow:
 
 
 def _size(count: int) -> str:
-    """Bytes for people.
+    """Returns a number of bytes as text.
 
     >>> _size(3 << 19), _size(512)
     ('1.50 MiB', '0.50 KiB')
@@ -208,7 +208,7 @@ def _size(count: int) -> str:
     return f"{count / (1 << 20):.2f} MiB" if count >= 1 << 20 else f"{count / 1024:.2f} KiB"
 
 
-# ---- The VMEM that a traced body takes besides its blocks and scratch ----
+# ---- The VMEM of a traced body besides its blocks and scratch ----
 
 _REGISTERS = 64 * 8 * 128 * 4  # bytes: values that fit there take no memory
 
@@ -216,7 +216,7 @@ _SCOPED = "run_scoped"
 _CALLED = "pallas_call"
 _READS = frozenset({"get", "load", "masked_load"})
 _WRITES = frozenset({"swap", "store", "masked_swap"})
-# The compiler makes these again where they are used; what they are made of is there anyway.
+# The compiler recomputes these results at their uses; their inputs are in memory anyway.
 _MADE_AGAIN = _READS | {"broadcast_in_dim", "iota", "reshape", "squeeze", "slice"}
 _PRODUCTS = frozenset({"dot_general", "conv_general_dilated"})
 _PASS = 128  # elements of each row that the matrix unit multiplies at once
@@ -224,7 +224,7 @@ _REDUCING = ("reduce_", "arg", "cum", "sort")
 
 
 def body_memory(traced: Any) -> tuple[MemoryRow, ...]:  # noqa: ANN401  # a jaxpr
-    """What the body of the one ``pallas_call`` within a traced program takes."""
+    """Returns the memory that the body of the one ``pallas_call`` in a traced program takes."""
     found: list[MemoryRow] = []
     for equation in _equations(traced):
         if equation.primitive.name == _CALLED:
@@ -237,7 +237,7 @@ def body_memory(traced: Any) -> tuple[MemoryRow, ...]:  # noqa: ANN401  # a jaxp
 
 
 def _scoped(jaxpr: Any) -> list[MemoryRow]:  # noqa: ANN401
-    """The largest memory that is asked for at a time: what is asked for in turn takes the same place."""
+    """Returns the largest memory of ``run_scoped`` blocks at one time: successive blocks share the same memory."""
     most: list[MemoryRow] = []
     for equation in jaxpr.eqns:
         for inner in _within(equation):
@@ -259,7 +259,7 @@ def _reference(aval: Any, place: int) -> MemoryRow | None:  # noqa: ANN401
 
 
 def _held(jaxpr: Any) -> MemoryRow | None:  # noqa: ANN401
-    """The values that are in memory at once where most of them are; None where registers hold what is computed."""
+    """Returns the values at the point with most bytes in memory; None if registers can hold them."""
     best: tuple[int, tuple[int, ...], DType] | None = None
     for size, shape, element in _peaks(jaxpr):
         if best is None or size > best[0]:
@@ -271,7 +271,7 @@ def _held(jaxpr: Any) -> MemoryRow | None:  # noqa: ANN401
 
 
 def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa: ANN401
-    """For each operation that values are held across, their bytes, and the shape and dtype of the largest."""
+    """Yields for each operation that values are held across their bytes, and the shape and dtype of the largest."""
     equations: Sequence[Any] = jaxpr.eqns
     last: dict[int, int] = {}
     readers: dict[int, set[str]] = {}
@@ -284,9 +284,9 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
         name = equation.primitive.name
         held: list[tuple[int, tuple[int, ...], DType]] = []
         if name in _PRODUCTS and _length(equation) > _PASS:
-            # A sum of several products, and a quarter of it again while they are added. Where it goes straight to
-            # memory they are added up there; and of products of words, each of which takes several passes, next to
-            # nothing waits.
+            # The sum of several products, and another quarter of it during the additions. A sum that is written
+            # straight to memory is accumulated there; and sums of 32-bit elements, which the unit multiplies in several
+            # passes, need little temporary memory.
             several = [one for one in equation.outvars if readers.get(id(one), _WRITES) - _WRITES]
             share = 1 / 16 if equation.invars[0].aval.dtype.itemsize >= _WORD else 5 / 4
             held += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
@@ -302,7 +302,7 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
 
 
 def _sources(equations: Sequence[Any]) -> Mapping[int, frozenset[int]]:
-    """For each operation those whose results it is made of, directly or not."""
+    """Returns for each operation the operations on which its result depends, directly or not."""
     maker: dict[int, int] = {}
     found: dict[int, frozenset[int]] = {}
     for place, equation in enumerate(equations):
@@ -314,7 +314,7 @@ def _sources(equations: Sequence[Any]) -> Mapping[int, frozenset[int]]:
 
 
 def _length(equation: Any) -> int:  # noqa: ANN401
-    """How many products are added up for each element; a large number where that is not known."""
+    """Returns the number of products in the sum for each element; a large number if it is unknown."""
     numbers = equation.params.get("dimension_numbers")
     if equation.primitive.name != "dot_general" or numbers is None:
         return _PASS + 1
@@ -338,7 +338,7 @@ def _equations(traced: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _within(equation: Any) -> Iterator[Any]:  # noqa: ANN401
-    """The jaxprs that an operation has: the body of a loop, the branches of a condition."""
+    """Yields the jaxprs inside an operation: the body of a loop, the branches of a condition."""
     for value in equation.params.values():
         for one in cast("Iterable[Any]", value if isinstance(value, tuple | list) else (value,)):
             plain = _plain(one)
@@ -347,5 +347,5 @@ def _within(equation: Any) -> Iterator[Any]:  # noqa: ANN401
 
 
 def _plain(jaxpr: Any) -> Any:  # noqa: ANN401
-    """A jaxpr without its constants."""
+    """Returns a jaxpr without its constants."""
     return getattr(jaxpr, "jaxpr", jaxpr)

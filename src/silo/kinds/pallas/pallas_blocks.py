@@ -1,4 +1,4 @@
-"""A Pallas launch with every size known: what each array's blocks are, and the scratch. Pure; imports no jax.
+"""A Pallas launch with all sizes known: the blocks of each array, and the scratch. Pure; imports no jax.
 
 The estimate of memory, the tracing of the body, the plan of calls and the checks all read these values.
 """
@@ -36,13 +36,13 @@ _INTEGER = dtype("int32")
 
 @frozen
 class BlockedArray:
-    """An array argument. ``shape`` is the caller's, ``padded`` what the body sees of it, not less along any axis.
+    """An array argument. ``shape`` is the caller's; ``padded`` is the body's, at least as long along each axis.
 
-    The exported program takes and gives arrays of ``shape``: it pads and cuts by itself.
+    The exported program takes and returns arrays of ``shape``: it pads and cuts itself.
 
-    ``block`` is what a program sees, () for an array in HBM or a prefetched one, which is seen whole. ``dims`` has an
-    entry for each axis of the block; it means nothing where ``indexed``: a function of the author's says which block
-    a program has. ``prefetch``: the array is in SMEM as a whole before the grid begins.
+    ``block`` is the part that a program sees, () for an array in HBM or a prefetched one, which is seen whole. ``dims``
+    has an entry for each axis of the block; it is unused if ``indexed``: then the author's index map computes the block
+    of a program. ``prefetch``: the whole array is in SMEM before the grid begins.
     """
 
     name: str
@@ -65,14 +65,14 @@ class BlockedArray:
 
 @frozen
 class PassedScalar:
-    """A scalar argument that is no constant. ``dtype`` is what the body gets."""
+    """A scalar argument that is not a constant. ``dtype`` is the dtype of the body's value."""
 
     name: str
     dtype: DType
 
     @property
     def operand(self) -> DType:
-        """The dtype of the SMEM operand of shape (1,) that it is passed as: SMEM holds words of 32 bits."""
+        """The dtype of its SMEM operand of shape (1,): SMEM holds words of 32 bits."""
         if self.dtype.kind is DTypeKind.FLOAT:
             return _FLOAT
         return self.dtype if self.dtype.bits == _WORD_BITS else _INTEGER
@@ -80,7 +80,7 @@ class PassedScalar:
 
 @frozen
 class ScratchBuffer:
-    """A piece of scratch; ``dtype`` is None for semaphores."""
+    """A scratch buffer; ``dtype`` is None for semaphores."""
 
     kind: ScratchKind
     shape: tuple[int, ...]
@@ -92,9 +92,9 @@ class BlockedLaunch:
     """One variant's launch.
 
     ``arrays`` and ``scalars`` are in the order of the kernel's parameters. jax passes a body its operands in another
-    order: first prefetched arrays, then scalars, then the arrays that are read (``in`` and ``inout``), then those that
-    are written (``out`` and ``inout``, which is there twice), then scratch. ``vmem_limit_bytes`` is what the author
-    said; None: the estimate decides.
+    order: first prefetched arrays, then scalars, then the arrays that are read (``in`` and ``inout``), then the arrays
+    that are written (``out`` and ``inout``, which appears twice), then scratch. ``vmem_limit_bytes`` is the author's
+    limit; None: the estimate decides.
     """
 
     kernel: str
@@ -113,7 +113,7 @@ class BlockedLaunch:
 
     @property
     def inputs(self) -> tuple[BlockedArray, ...]:
-        """Arrays that are read, without the prefetched: operands in this order, after scalars."""
+        """Arrays that are read, without the prefetched arrays: operands in this order, after scalars."""
         return tuple(one for one in self.arrays if one.role is not ArgumentRole.OUT and not one.prefetch)
 
     @property
@@ -123,25 +123,25 @@ class BlockedLaunch:
 
     @property
     def operands(self) -> tuple[BlockedArray | PassedScalar, ...]:
-        """What the exported program takes, in its order; scalars as arrays of shape (1,) of their ``operand`` dtype."""
+        """The exported program's operands, in order; scalars are arrays of shape (1,) and their ``operand`` dtype."""
         return (*self.prefetched, *self.scalars, *self.inputs)
 
     def array(self, name: str) -> BlockedArray:
-        """One of ``arrays``."""
+        """Returns the array of ``arrays`` with this name."""
         return next(one for one in self.arrays if one.name == name)
 
 
 def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
-    """The launch of one variant, with every size known.
+    """Returns the launch of one variant, with all sizes known.
 
     Raises:
-        SourceError: the author's mistake: a block of another rank than its array, a dim past the grid.
-        CompileError: a size that one config makes impossible.
+        SourceError: an error of the author: a block of another rank than its array, a dim past the grid.
+        CompileError: a size that is impossible with this config.
     """
     constants = source.constants(variant)
     shapes: dict[str, tuple[int, ...]] = {}
     for name, extents in variant.specialization.extents:
-        assert isinstance(extents, Extents)  # the source holds shapes, no dynamic layouts
+        assert isinstance(extents, Extents)  # the source specializes on shapes, not on dynamic layouts
         shapes[name] = extents.shape
     typed = variant.signature
     bindings = Bindings(
@@ -176,7 +176,7 @@ def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
 
 
 def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
-    """The axes that the body may ask for, and every further axis of more than one program."""
+    """Returns the axes that the body may read, and every further axis of more than one program."""
     given = variant.specialization.grid
     if given is None:
         raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")
@@ -236,7 +236,7 @@ def _array(
 
 
 def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
-    """The shape with its pads. An axis without elements gets one: there are no blocks of nothing.
+    """Returns the shape with its pads. An axis without elements gets one: a block cannot be empty.
 
     >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
     ((1024, 16), (1, 7))
@@ -257,10 +257,11 @@ def _scratch(where: str, spec: ScratchSpec, dtypes: Mapping[str, DType], binding
 
 
 def _revisited(grid: Sequence[int], arrays: Sequence[BlockedArray]) -> str:
-    """Why an array cannot be read and written as it is blocked; "" where each can.
+    """Returns the reason why an array cannot be read and written with its blocks; "" if each can.
 
-    A block stays where it is while its index does not change. If programs come back to it later, an outer axis going
-    over what an inner one leaves, what they read is either what the array held or what was written: nobody says which.
+    A block stays in VMEM while its index does not change. If programs come back to it later, because an inner axis of
+    the grid goes over the blocks and an outer axis repeats them, they may read the array's old values or the written
+    ones: the order is undefined.
     """
     for one in arrays:
         if one.role is not ArgumentRole.INOUT or one.indexed or not one.block:

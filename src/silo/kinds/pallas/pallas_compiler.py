@@ -1,4 +1,4 @@
-"""Pallas bodies for TPUs and GPUs, and interpreted for CPUs: traced and exported here, with what launches need."""
+"""The Pallas compiler for TPUs, GPUs, and CPUs (interpreted): traces and exports here, and returns launch info."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _said = Notices()
 
 
 class PallasFacts(CodeFacts):
-    """What the author says of the arrays."""
+    """The arrays' effects from the author's specs."""
 
     def __init__(self, launch: BlockedLaunch) -> None:
         self._launch = launch
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """By their roles."""
+        """The effect on each array, by its role."""
         return {one.name: _EFFECTS[one.role] for one in self._launch.arrays}
 
 
@@ -61,7 +61,10 @@ class PallasCompiler:
     declaration = PALLAS
 
     def identity(self, target: Target) -> str:
-        """Jax and what it needs, and Silo's code round it. Imports nothing of jax. Raises ToolchainError."""
+        """Returns the versions of jax and its requirements, and the digest of Silo's code. Raises ToolchainError.
+
+        Does not import jax.
+        """
         decision = usable()
         if isinstance(decision, Rejected):
             raise ToolchainError(decision.reason)
@@ -71,7 +74,7 @@ class PallasCompiler:
         return f"{tools} code {code_digest(*self.declaration.code)}"
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Pallas sources, for a chip or a CPU, where jax is installed."""
+        """Accepts Pallas sources for a chip, a GPU or a CPU, if jax is installed."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         if not target.is_concrete:
@@ -81,7 +84,7 @@ class PallasCompiler:
         return usable()
 
     def artifact_target(self, target: Target) -> Target:
-        """A CPU's lowest level, for jax makes machine code of the program when it is loaded; else the same.
+        """Returns a CPU's lowest level, because jax compiles the program when it is loaded; else ``target`` itself.
 
         >>> str(PallasCompiler().artifact_target(Target.parse("cpu:x86-64-v4")))
         'cpu:x86-64-v2'
@@ -90,11 +93,11 @@ class PallasCompiler:
         return Target("cpu", family[0]) if target.kind == "cpu" and family else target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """Trace the body and export it.
+        """Traces the body and exports it.
 
         Raises:
-            ToolchainError: no usable jax.
-            SourceError: not a Pallas source, or its author's mistake.
+            ToolchainError: jax is missing or of an unsupported version.
+            SourceError: not a Pallas source, or an error of its author.
             CompileError: jax refused the kernel, or a config makes it impossible.
         """
         if not isinstance(source, PallasSource):
@@ -131,10 +134,10 @@ class PallasCompiler:
         return Lowered(job.to_job(variant.kernel, target), PallasFacts(launch))
 
     def warm_up(self) -> None:
-        """Nothing: the worker needs no jax."""
+        """Does nothing: the worker needs no jax."""
 
     def compile(self, job: CompileJob) -> Compiled:
-        """Put the program and what calls need together; for a TPU after its compiler accepted it, where that is here.
+        """Returns the program with its launch info; for a TPU after its compiler accepted it, if that is installed.
 
         Raises:
             ResourceError: it takes more memory than the chip has.
@@ -154,7 +157,7 @@ class PallasCompiler:
         return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=log)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """Jax's interpreter of TPUs, in several ways. Raises SourceError, CompileError, ToolchainError."""
+        """Returns a check by jax's interpreter of TPUs. Raises SourceError, CompileError, ToolchainError."""
         from silo.checking.kernel import LibraryKernel  # noqa: PLC0415  # for checks alone
         from silo.kinds.pallas.checking.checked_kernel import CheckedProgram  # noqa: PLC0415  # for checks alone
 
@@ -170,7 +173,7 @@ class PallasCompiler:
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """Never: what a bundle has of a Pallas kernel is a program without memory, copies and semaphores."""
+        """Raises UnsupportedError: a bundle's Pallas program has no memory spaces, copies and semaphores to check."""
         del text, launch, nan, consent
         raise UnsupportedError(
             f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"
@@ -178,7 +181,7 @@ class PallasCompiler:
 
 
 def _effects(plan: CallLayout) -> tuple[Effect, ...]:
-    """The effect of a program through each parameter of its layout."""
+    """Returns the effect of a program through each parameter of its layout."""
     effects = {one.parameter: Effect.READ for one in plan.operands}
     for one in plan.results:
         effects[one.parameter] = Effect.BOTH if one.parameter in effects else Effect.WRITE
@@ -186,7 +189,7 @@ def _effects(plan: CallLayout) -> tuple[Effect, ...]:
 
 
 def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
-    """CompileError for blocks that no TPU takes; on a CPU, which interprets them all the same, that is said once."""
+    """Raises CompileError for blocks that TPUs refuse; for a CPU, which interprets them anyway, logs it once."""
     decision = blocks_for_tpus(launch)
     if not isinstance(decision, Rejected):
         return
@@ -216,7 +219,7 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
 
 
 def _layout(parameters: Sequence[str], plan: CallLayout) -> tuple[LayoutSlot, ...]:
-    """The parameters that the program gets, in the kernel's order: for those who look at it, the plan says the rest."""
+    """Returns the program's parameters in the kernel's order, for people; calls use the plan."""
     found: dict[int, AbiType] = {}
     for one in (*plan.operands, *plan.results):
         found[one.parameter] = AbiType.POINTER if isinstance(one, ArrayPlace) else AbiType(one.dtype.short)

@@ -1,4 +1,4 @@
-"""The declaration of the Pallas compiler and of the loader of what it makes, read before either is imported."""
+"""The declaration of the Pallas compiler and of the loader of its programs, read before either is imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PALLAS = CompilerDeclaration(
     ),
     # A program for a TPU runs there; one for a CPU is compiled to native code of this process when it is loaded.
     blobs=(BlobKind("jaxexp", host_code=True),),
-    # What makes the program, what it is made from, and what calls it.
+    # Modules that make the program, that define its inputs, and that call it.
     code=("silo.kinds.pallas",),
 )
 

@@ -1,4 +1,4 @@
-"""A compile job of Pallas: the bytes of the exported program, without paths, and what its worker needs."""
+"""A compile job of Pallas: the bytes of the exported program, without paths, and the other inputs of a worker."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from silo.kinds.pallas.pallas_program import PallasProgram
 
 __all__ = ["PallasJob", "export_program", "held_settings", "on_chip"]
 
-# ---- A compile job of Pallas: the bytes of the exported program, and what its worker and its loader need besides ----
+# ---- A compile job of Pallas: the bytes of the exported program, and other inputs of its worker and loader ----
 
 
 @frozen
 class PallasJob:
-    """What a worker needs. No source of the author's, for the program is traced and exported when the job is made.
+    """The inputs of a worker, without the author's source: the program is exported when the job is made.
 
-    ``program`` is what ``jax.export`` gave, serialized; the job's text, in base64. ``jax`` is the version that made it
-    and ``calling_convention`` that of the bytes. ``plan`` is the canonical form of a
+    ``program`` is the result of ``jax.export``, serialized; the job's text, in base64. ``jax`` is the version that made
+    it and ``calling_convention`` the version of its calling convention. ``plan`` is the canonical form of a
     :class:`silo.kinds.pallas.call_plan.CallLayout`. ``memory`` is the canonical form of the estimate for the target's
-    chip, None where it has none. ``parameters`` are the names of the kernel's parameters, constants too.
+    chip, None for other targets. ``parameters`` are the names of the kernel's parameters, constants included.
     """
 
     program: bytes
@@ -51,7 +51,7 @@ class PallasJob:
         return "" if self.memory is None else MemoryReport.from_json(self.memory).table()
 
     def to_job(self, kernel: str, target: Target) -> CompileJob:
-        """What travels to a worker."""
+        """Returns the job for a worker."""
         parameters: dict[str, JSON] = {
             "jax": self.jax,
             "calling_convention": self.calling_convention,
@@ -63,7 +63,7 @@ class PallasJob:
 
     @classmethod
     def from_job(cls, job: CompileJob) -> PallasJob:
-        """The inverse of :meth:`to_job`. Raises CompileError: the job is another compiler's, or damaged."""
+        """Returns the :class:`PallasJob` of a job. Raises CompileError: the job is another compiler's, or damaged."""
         try:
             names = tuple(name for name in names_of(cls) if name != "program")
             data = read_object(job.parameters, names, "the parameters of the job")
@@ -81,16 +81,16 @@ class PallasJob:
             raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
 
 
-# ---- Export of a program of jax: bytes that hold no path and are the same wherever they are made ----
+# ---- Export of a program of jax: bytes without paths, the same on every machine ----
 
 
 def export_program(
     program: PallasProgram, target: Target, kernel: str, check: Callable[[Any], None] | None = None
 ) -> tuple[bytes, int]:
-    """The program for one target, serialized, and the version of its calling convention.
+    """Returns the program for one target, serialized, and the version of its calling convention.
 
-    Traces the author's body. ``check`` gets what is traced, a jaxpr, before it is lowered, and may refuse it with an
-    error of Silo's. Raises CompileError: jax refused the kernel; ToolchainError: no usable jax.
+    Traces the author's body. ``check`` gets the traced jaxpr before it is lowered, and may refuse it with an error of
+    Silo's. Raises CompileError: jax refused the kernel; ToolchainError: jax is missing or of an unsupported version.
     """
     jax, export = jax_module(), jax_module("jax.export")
     chip = target.arch if target.kind == "tpu" else INTERPRETED_CHIP
@@ -110,7 +110,7 @@ def export_program(
 
 @contextmanager
 def on_chip(chip: str) -> Generator[None]:
-    """Within the block what is traced is for one TPU chip, though there is none."""
+    """Makes jax trace for one TPU chip within the block, without one."""
     jax = jax_module()
     sharding = jax.sharding
     device = {"device_kind": chip_named(chip).device_kind, "num_cores": 1}
@@ -125,13 +125,13 @@ def on_chip(chip: str) -> Generator[None]:
 
 @contextmanager
 def held_settings() -> Generator[None]:
-    """Within the block jax traces as Silo has it, whatever the process has set; under the front end's lock.
+    """Sets jax's settings for a trace within the block, whatever the process has set; under the front end's lock.
 
-    Settings that change what is traced are the same everywhere, and locations are off: they hold the paths of files.
+    Settings that change the traced program are the same everywhere, and locations are off: they contain paths of files.
     """
     jax = jax_module()
     with FRONT_END, ExitStack() as held:
-        held.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's way
+        held.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's signature
         held.enter_context(jax.default_matmul_precision(None))
         held.enter_context(jax.disable_jit(False))  # noqa: FBT003
         held.enter_context(jax.debug_nans(False))  # noqa: FBT003
@@ -140,7 +140,7 @@ def held_settings() -> Generator[None]:
         held.enter_context(jax.numpy_rank_promotion("allow"))
         held.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
         held.enter_context(jax.default_prng_impl("threefry2x32"))
-        # Mosaic GPU has a line of the author's in any case, of a file whose name is cut off by the second.
+        # Mosaic GPU adds a line of the author's file in any case; the second setting removes the file's name.
         for name, value in (
             ("jax_traceback_in_locations_limit", 0),
             ("jax_hlo_source_file_canonicalization_regex", ".*"),
@@ -151,7 +151,7 @@ def held_settings() -> Generator[None]:
 
 
 def diagnosis(error: BaseException) -> str:
-    r"""What jax says is wrong: the first part of its message, without what it says of its own traceback.
+    r"""Returns jax's error message, without its notes about its own traceback.
 
     >>> diagnosis(ValueError("no such block\n\n\nFor simplicity, JAX has removed its internal frames."))
     'ValueError: no such block'
@@ -162,7 +162,7 @@ def diagnosis(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Where in the author's own code it was raised; "" where jax says it itself."""
+    """Returns the author's line at which ``error`` was raised; "" if it is unknown or already in the message."""
     folders = tuple(str(Path(name).parent) for name in (jax_module().__file__, __file__))
     frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((*folders, "<")) and "/jaxlib/" not in name]

@@ -1,4 +1,4 @@
-"""Loading exported programs of jax, and calling them with a call's arrays. Imports no Pallas."""
+"""Loads exported programs of jax, and calls them with a call's arrays. Does not import Pallas."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["load_jaxexp"]
 
 
 def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
-    """The loader of ``jaxexp``. Silo asked for consent to these bytes before.
+    """Loads a ``jaxexp`` and returns its call. Silo has checked consent to these bytes.
 
     Raises:
-        DeviceError: they are no such program, for another kind of device, or of a newer jax.
+        DeviceError: the bytes are damaged, or for another kind of device, or of a newer jax.
     """
     decision = usable()
     if isinstance(decision, Rejected):
@@ -39,7 +39,7 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
         )
     try:
         exported = export.deserialize(bytearray(blob))
-    except Exception as error:  # whatever jax raises for bytes that it does not know
+    except Exception as error:  # jax may raise anything for unknown bytes
         raise DeviceError(
             f"{name}: jax {jax_version()} does not load its code: {type(error).__name__}: {error}"
         ) from error
@@ -55,7 +55,7 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
 
 
 def _check_avals(plan: CallLayout, exported: Any, name: str) -> None:  # noqa: ANN401
-    """That the plan is of this program: launch info and blob of a file are vouched for together, but may be wrong."""
+    """Checks that the plan matches the program: consent covers both together, but either may be wrong."""
     shapes = [getattr(one, "shape", (1,)) for one in plan.operands]
     dtypes = [one.dtype.name for one in plan.operands]
     given = [(tuple(one.shape), one.dtype.name) for one in exported.in_avals]
@@ -75,7 +75,7 @@ def _jax_device(kind: str, index: int, name: str) -> Any:  # noqa: ANN401  # jax
 
 
 def _names(plan: CallLayout, launch: LaunchInfo) -> tuple[str, ...]:
-    """The name of each parameter by its place: the layout has the parameters of the plan, in its order."""
+    """Returns the name of each parameter by its index: the layout has the plan's parameters, in its order."""
     places = sorted({one.parameter for one in (*plan.operands, *plan.results)})
     found = {place: slot.name for place, slot in zip(places, launch.layout, strict=False)}
     return tuple(found.get(place, f"argument {place}") for place in range(max(places, default=-1) + 1))

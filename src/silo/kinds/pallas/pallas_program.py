@@ -1,4 +1,4 @@
-"""From a blocked launch and the author's body to a function of jax: its block specs, its operands, what it calls."""
+"""Turns a blocked launch and the author's body into a function of jax: its block specs, operands, and call."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class PallasProgram:
-    """``function`` takes arrays like ``operands`` (of their shapes and dtypes), and gives a tuple like ``results``.
+    """``function`` takes arrays of the shapes and dtypes of ``operands``, and returns a tuple like ``results``.
 
-    ``custom_call`` names what it calls that jax gives no promise for, as exports have to say.
+    ``custom_call`` names a custom call without jax's guarantee of compatibility, which exports must list.
     """
 
     function: Callable[..., Any]
@@ -48,15 +48,15 @@ class PallasProgram:
 def make_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, interpret: object, limit: int | None
 ) -> PallasProgram:
-    """The function of one launch.
+    """Returns the function of one launch.
 
-    ``interpret`` is what ``pallas_call`` takes: False for a TPU, True, or how its TPU is interpreted. ``limit`` is the
-    VMEM that the compiler may use, None for its own default.
+    ``interpret`` is passed to ``pallas_call``: False for a TPU, True, or the parameters of the TPU's interpreter.
+    ``limit`` is the VMEM that the compiler may use, None for its own default.
 
     Raises:
-        ToolchainError: no usable jax.
-        SourceError: the author's mistake.
-        CompileError: the kernel is none of a TPU's.
+        ToolchainError: jax is missing or of an unsupported version.
+        SourceError: an error of the author.
+        CompileError: the kernel cannot run on a TPU.
     """
     if launch.scheme is Scheme.MOSAIC_GPU:
         raise CompileError(
@@ -80,7 +80,7 @@ def make_program(
             scratch_shapes=[_scratch(one.kind, one.shape, one.dtype, pltpu) for one in launch.scratch],
         ),
         out_shape=[struct(one, one.padded) for one in outputs],
-        # Operands are counted with the prefetched ones.
+        # Operands are counted with the prefetched arrays.
         input_output_aliases={
             len(prefetched) + len(scalars) + inputs.index(one): place
             for place, one in enumerate(outputs)
@@ -108,12 +108,12 @@ def make_program(
 
 
 def jax_dtype(element: DType) -> Any:  # noqa: ANN401
-    """Jax's object for a dtype."""
+    """Returns jax's object for a dtype."""
     return jax_module("jax.numpy").dtype(element.name)
 
 
 def block_index(dims: Sequence[Dim], programs: Sequence[Any]) -> tuple[Any, ...]:
-    """Which block along each axis the program with these indices has; ints or traced values.
+    """Returns the block along each axis of the program with these indices; ints or traced values.
 
     >>> block_index((1, None, (0, 4, 3)), (9, 5))
     (5, 0, 2)
@@ -131,9 +131,9 @@ def block_index(dims: Sequence[Dim], programs: Sequence[Any]) -> tuple[Any, ...]
 
 
 def visited_anew(one: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | None:
-    """The axes of the grid along which a program has to be the first to be the first with its block.
+    """Returns the axes along which a program must have index 0 to be the first with its block.
 
-    None where that does not follow from the axes alone: the indices of two programs have to be compared then.
+    None if the axes alone do not determine it: then the block indices of successive programs are compared.
     """
     if one.indexed or any(isinstance(dim, tuple) for dim in one.dims):
         return None
@@ -142,7 +142,7 @@ def visited_anew(one: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | No
 
 
 def plain_name(name: str) -> str:
-    """A name that is an identifier: it becomes the name of a function of MLIR."""
+    """Returns an identifier made from a name: it becomes the name of an MLIR function."""
     return "".join(letter if letter.isascii() and (letter.isalnum() or letter == "_") else "_" for letter in name)
 
 
@@ -155,7 +155,7 @@ def _spec(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, pl: An
 
 
 def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *given: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    """An index map: takes the program's indices along the grid, then the prefetched arrays."""
+    """Computes an index map: takes the program's indices along the grid, then the prefetched arrays."""
     programs, prefetched = given[: len(launch.grid)], given[len(launch.grid) :]
     if not one.indexed:
         return block_index(one.dims, programs)
@@ -186,7 +186,7 @@ def _body(
     *,
     interpreted: bool,
 ) -> Any:  # noqa: ANN401
-    """What ``pallas_call`` takes: it puts references in the order that the author's body has them in."""
+    """Returns the function for ``pallas_call``, which passes references in the order of the author's body."""
     values = {name: constant_of(value) for name, value in constants.items()}
 
     def body(*references: Any) -> None:  # noqa: ANN401
@@ -209,10 +209,10 @@ def _body(
 
 
 def _known_programs(launch: BlockedLaunch, pl: Any) -> AbstractContextManager[None]:  # noqa: ANN401
-    """Within it the indices of the program are values that were read at the top of the body.
+    """Makes the program's indices within the block values that were read at the top of the body.
 
-    Jax's interpreter gives them to the outermost scope alone: it fails where the index maps of a nested
-    ``emit_pipeline`` ask for them. By names that are jax's own; without them such bodies are not interpreted.
+    Jax's interpreter provides them only to the outermost scope: index maps of a nested ``emit_pipeline`` that read them
+    would fail. Uses private names of jax; if jax lacks them, such bodies cannot be interpreted.
     """
     try:
         core = jax_module("jax._src.pallas.core")
@@ -230,7 +230,7 @@ def _copy_first(
     written: Any,  # noqa: ANN401
     pl: Any,  # noqa: ANN401
 ) -> None:
-    """Give the block that is written what the array holds, once: several programs may work on one block in turn."""
+    """Copies the array's values to the written block, once, because several programs may use one block in turn."""
     read = found[one.name]
 
     def copy() -> None:
@@ -260,7 +260,7 @@ def _copy_first(
 
 
 def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
-    """One by one: a TPU moves no more than a scalar at a time between places of SMEM."""
+    """Copies one scalar at a time, as a TPU can only move scalars within SMEM."""
     shape = tuple(written.shape)
 
     def copy_one(at: Any, carry: Any) -> Any:  # noqa: ANN401
@@ -275,7 +275,7 @@ def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
 
 
 def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
-    """The indices of the program that runs before; of the first one, its own."""
+    """Returns the indices of the program that runs before; for the first program, its own."""
     jnp = jax_module("jax.numpy")
     found: list[Any] = []
     borrow: Any = 1
@@ -288,7 +288,7 @@ def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
 
 
 def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
-    """A scalar as the body gets it, from its operand."""
+    """Returns a scalar for the body from its operand."""
     value = reference[0]
     if one.dtype == one.operand:
         return value
@@ -296,7 +296,7 @@ def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
 
 
 def constant_of(value: Value) -> Any:  # noqa: ANN401
-    """A constant as the body gets it."""
+    """Returns a constant as a value for the body."""
     if isinstance(value, DType):
         return jax_dtype(value)
     if isinstance(value, FunctionValue):
@@ -305,12 +305,12 @@ def constant_of(value: Value) -> Any:  # noqa: ANN401
 
 
 def padded_value(jnp: Any, one: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401
-    """An operand with its pads, which are zero."""
+    """Returns an operand with its pads, which are zero."""
     if isinstance(one, PassedScalar) or not any(one.pad):
         return value
     return jnp.pad(value, [(0, added) for added in one.pad])
 
 
 def cut_value(one: BlockedArray, value: Any) -> Any:  # noqa: ANN401
-    """A result without them."""
+    """Returns a result without its pads."""
     return value[tuple(slice(size) for size in one.shape)] if any(one.pad) else value

@@ -1,4 +1,4 @@
-"""Calls of a program of jax: with arrays in host memory, with jax's own, and on a GPU's stream."""
+"""Calls of a program of jax: with arrays in host memory, with arrays of jax, and on a GPU's stream."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from silo.launch.array_extents import extent_of
 
 __all__ = ["GpuCall", "HostCall", "Span", "donated_results", "given_scalar", "returned"]
 
-# ---- Calls of a program of jax with arrays in host memory, and with jax's own wherever they are ----
+# ---- Calls of a program of jax with arrays in host memory, and with jax's own in any memory ----
 
 
 class HostCall:
-    """Implements :class:`silo.core.protocols.LibraryCall` for CPUs and TPUs: results are there when it returns.
+    """Implements :class:`silo.core.protocols.LibraryCall` for CPUs and TPUs: returns when the results are written.
 
-    Contiguous tensors of torch and arrays of jax are passed without a copy, where their address is one that jax takes
-    (a multiple of 64 bytes); everything else is copied in. Results are copied to the arrays of the call, because jax
-    writes to no memory but its own on a CPU.
+    Contiguous tensors of torch and arrays of jax are passed without a copy, if jax accepts their address (a multiple of
+    64 bytes); all others are copied in. Results are copied to the arrays of the call, because on a CPU jax writes only
+    to memory of its own.
     """
 
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         jax = jax_module()
         place = jax.sharding.SingleDeviceSharding(device)
-        # Where its arguments are on no device yet, they go to this one.
+        # Arguments that are on no device yet go to this one.
         self._run = jax.jit(program, in_shardings=place, out_shardings=place)
         self._plan = plan
         self._arrays = arrays
         self._elements = {one.parameter: jax.numpy.dtype(one.dtype.name) for one in plan.operands}
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Run it. What is returned are results that the call has no arrays for.
+        """Runs the program. Returns the results for which the call has no arrays.
 
         Raises:
             LaunchError: jax does not compile the program, or it fails.
         """
-        del grid, stream  # the program is for one grid; there are no streams
+        del grid, stream  # the program is compiled for its grid; a CPU has no streams
         plan, arrays = self._plan, self._arrays
         given: list[Any] = []
         for one in plan.operands:
@@ -59,7 +59,7 @@ class HostCall:
         try:
             results = self._run(*given)
             for result in results:
-                # Its operands may be views of the caller's memory: it is done with them before anything is written.
+                # Operands may be views of the caller's memory: the program must end before that is written.
                 result.block_until_ready()
         except Exception as error:
             raise arrays.failed(error) from error
@@ -73,19 +73,19 @@ class HostCall:
 
 
 def given_scalar(value: Any, element: Any) -> Any:  # noqa: ANN401
-    """A scalar as the operand that the program has for it."""
+    """Returns a scalar as the program's operand."""
     import numpy as np  # noqa: PLC0415  # jax needs it
 
     return np.array([value], element)
 
 
 def returned(made: list[Any]) -> Any:  # noqa: ANN401
-    """What a call returns: nothing, one array, or several in the order of the parameters."""
+    """Returns the result of a call: None, one array, or several in the order of the parameters."""
     return tuple(made) if len(made) > 1 else made[0] if made else None
 
 
 def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
-    """The first array of a call: what is made is of its library."""
+    """Returns the first array of a call, whose library new arrays use."""
     for one in plan.operands:
         if not isinstance(one, ScalarPlace):
             return arguments[one.parameter]
@@ -95,16 +95,16 @@ def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
 # ---- Calls of a program of jax with arrays on a GPU, on the stream of the arrays' library ----
 
 Span = tuple[int, int]
-"""Where an array begins and ends in memory."""
-_LEGACY_STREAM = 1  # as DLPack calls the stream whose handle is 0
+"""The address of an array's first byte, and of the byte after its last."""
+_LEGACY_STREAM = 1  # DLPack's number for the stream with the handle 0
 
 
 class GpuCall:
-    """Implements :class:`silo.core.protocols.LibraryCall` for NVIDIA's GPUs. Nobody waits: the streams do.
+    """Implements :class:`silo.core.protocols.LibraryCall` for NVIDIA's GPUs. The host does not wait: streams do.
 
-    jax writes to memory of the call's arrays where that is given away for the time of a call (donated), also to that
-    of arrays which are only written: they are operands that nothing reads. What cannot be donated (a strided
-    array, one that overlaps another argument) is copied, which is logged once.
+    jax writes to memory of the call's arrays if it is given away for the time of a call (donated), also to arrays that
+    are only written: they are operands that nothing reads. An array that cannot be donated (a strided array, or one
+    that overlaps another argument) is copied, which is logged once.
     """
 
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
@@ -124,12 +124,12 @@ class GpuCall:
         self._operand_of = {result: operand for operand, result in plan.donated}
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Enqueue it. What is returned are results that the call has no arrays for.
+        """Enqueues the program. Returns the results for which the call has no arrays.
 
         Raises:
             LaunchError: jax does not compile the program, or refuses its operands.
         """
-        del grid  # the program is for one
+        del grid  # the program is compiled for its grid
         with self._within(arguments, stream):
             return self._call(arguments)
 
@@ -175,14 +175,14 @@ class GpuCall:
         return returned(made)
 
     def _kept(self, value: object) -> bool:
-        """Whether the call has no array for a result."""
+        """Whether the call lacks an array for a result, which jax then keeps."""
         return value is None
 
     def _runner(self, donated: tuple[bool, ...]) -> Callable[..., Any]:
-        """The program with ``donated[i]`` saying whether the memory of result ``i`` is given.
+        """Returns the program for a set of donations; ``donated[i]``: the memory of result ``i`` is given to jax.
 
-        It takes the arrays that are written, of those that are given or read too, in the order of the results: jax
-        pairs what is given and results of one shape and dtype in turn. Then it takes what is only read.
+        It takes first the written arrays that are donated or also read, in the order of the results, because jax pairs
+        donated arrays with results of the same shape and dtype in turn; then the arrays that are only read.
         """
         found = self._runs.get(donated)
         if found is not None:
@@ -201,16 +201,16 @@ class GpuCall:
 
         place = self._jax.sharding.SingleDeviceSharding(self._device)
         gone = tuple(number for number, result in enumerate(first) if donated[result])
-        # An operand that nothing reads stays one, because its memory is what is wanted.
+        # keep_unused: an operand that nothing reads is needed for its memory.
         self._runs[donated] = made = self._jax.jit(
             run, donate_argnums=gone, keep_unused=True, in_shardings=place, out_shardings=place
         )
         return made
 
     def _take(self, one: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
-        """An array of jax, or a tensor that is one piece of memory; and where that lies."""
+        """Returns an array of jax, or a contiguous tensor; and its span of memory."""
         if isinstance(value, self._array_type):
-            return value, (0, 0)  # nobody writes to it
+            return value, (0, 0)  # it is never written to
         size = one.dtype.itemsize
         for extent in one.shape:
             size *= extent
@@ -218,7 +218,7 @@ class GpuCall:
             plain = value.detach() if value.requires_grad else value
             if not plain.is_contiguous():
                 self._arrays.copied(one, "jax has no views of strided arrays")
-                return plain.contiguous(), (0, 0)  # memory of this call's own
+                return plain.contiguous(), (0, 0)  # memory of this call only
             address = plain.data_ptr()
             return plain, (address, address + size)
         extent = extent_of(value)
@@ -230,10 +230,11 @@ class GpuCall:
         return self._jax.dlpack.from_dlpack(value), (extent.address, extent.address + size)
 
     def _import(self, passed: dict[int, Any]) -> int:
-        """Put arrays of jax in the place of tensors. The handle of torch's current stream, 0 where there is no tensor.
+        """Replaces tensors by arrays of jax. Returns the handle of torch's current stream, 0 without tensors.
 
-        jax's stream waits for torch's once, after all that this call enqueued there (copies of strided tensors). The
-        first array brings that to jax; a program waits for every operand, so the others need not: 15 microseconds each.
+        jax's stream waits for torch's once, after all work that this call enqueued there (copies of strided tensors).
+        The first array passes this wait to jax; a program waits for all operands, so the others skip it: 15
+        microseconds each.
         """
         tensors = [place for place, value in passed.items() if is_torch(value)]
         if not tensors:
@@ -258,7 +259,7 @@ class GpuCall:
         *,
         written: bool,
     ) -> None:
-        """Have the caller's stream wait for a result, and copy it where it is not in the caller's memory already."""
+        """Makes the caller's stream wait for a result, and copies the result if it is not in the caller's memory."""
         if not is_torch(value):
             result.block_until_ready()
             if written and result.unsafe_buffer_pointer() == extent_of(value).address:
@@ -268,15 +269,15 @@ class GpuCall:
                 f"{type(value).__module__}; pass a tensor of torch, or leave it out where the kernel makes it"
             )
         if written and result.unsafe_buffer_pointer() == value.data_ptr():
-            result.__dlpack__(stream=stream)  # has the stream wait; the capsule itself is of no use
+            result.__dlpack__(stream=stream)  # makes the stream wait; the capsule is unused
             return
         if written:
             self._arrays.copied(one, "jax did not take the memory that was given for it")
         torch: Any = sys.modules["torch"]
-        value.detach().copy_(torch.from_dlpack(result))  # the current stream of torch waits for jax's
+        value.detach().copy_(torch.from_dlpack(result))  # torch's current stream waits for jax's
 
     def _within(self, arguments: Sequence[Any], stream: object) -> AbstractContextManager[Any]:
-        """What makes a given stream the current one of torch; where none is given, torch's current one is meant."""
+        """Returns a block in which a given stream is torch's current one; without a stream, it changes nothing."""
         torch: Any = sys.modules.get("torch")
         if stream is None:
             return nullcontext()
@@ -292,9 +293,10 @@ class GpuCall:
 
 
 def donated_results(results: Sequence[int | None], spans: Sequence[tuple[int, Span]]) -> tuple[bool, ...]:
-    """Of the parameters that results go to, which may be given to jax: those whose memory no other argument has.
+    """Returns for each result whether its memory may be given to jax: no other argument has a part of it.
 
-    None stands for a result that the call has no array for; a span that is empty is of memory that is nobody else's.
+    ``results`` has the parameter of each result, None for a result without an array; an empty span is memory that no
+    other argument shares.
 
     >>> donated_results([2, 3, None], [(0, (0, 64)), (1, (256, 320)), (2, (64, 128)), (3, (300, 364))])
     (True, False, False)

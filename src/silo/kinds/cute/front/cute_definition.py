@@ -40,35 +40,36 @@ def cute(
     key: Sequence[str] = (),
     name: str | None = None,
     release_gil: bool = True,
-) -> Any:  # noqa: ANN401  # what silo.cute gives: a kernel, whose call takes what the function does
+) -> Any:  # noqa: ANN401  # a kernel, called as the function declares
     """Make a Silo kernel of a CuTe DSL one.
 
     Args:
-        function: a ``@cute.kernel`` function, which Silo launches once with the call's grid; or what does the launch on
-            the host: a ``@cute.jit`` function, an object whose ``__call__`` is one, or a class of such objects. The
+        function: a ``@cute.kernel`` function, which Silo launches once with the call's grid; or the host code of the
+            launch: a ``@cute.jit`` function, an object whose ``__call__`` is one, or a class of these objects. The
             parameters of a class's ``__init__`` are constants, which a call or a config sets.
-        signature: what the annotations do not say, ``"x: in *fp32, out: out, n: i32, TILE: constexpr"`` or a mapping:
-            what the kernel does with an array (``in``, ``out``, ``inout``), its dtype, the width of a scalar, and
-            constants. Parameters that are left out are as annotated; an array counts as read and written.
+        signature: facts missing from the annotations, ``"x: in *fp32, out: out, n: i32, TILE: constexpr"`` or a
+            mapping: the effect on an array (``in``, ``out``, ``inout``), its dtype, the width of a scalar, and
+            constants. Other parameters are as annotated; an array counts as read and written.
         block: threads of a block: a number, the name of a constant, up to three of these, or a function of the
             constants. A ``@cute.kernel`` needs it.
-        cluster: blocks of a cluster, in the same way.
-        smem: bytes of dynamic shared memory; what the DSL computes by default.
-        host: ``silo``: the driver launches the device code, and nothing of the DSL is needed then. ``dsl``: the DSL's
-            own host code does, for kernels whose parameters only that makes; it needs the DSL's library, and consent.
+        cluster: blocks of a cluster, in the same form.
+        smem: bytes of dynamic shared memory; computed by the DSL by default.
+        host: ``silo``: the driver launches the device code, without any part of the DSL. ``dsl``: the DSL's own host
+            code launches it, for kernels whose parameters only that code makes; it needs the DSL's library, and
+            consent.
         layouts: ``static``: shapes and strides are part of the code, which is compiled for each. ``dynamic``: they are
             passed with each call.
-        space: as for :func:`silo.kernel`; its values are Constexprs, parameters of ``__init__``, or what ``block``,
-            ``cluster`` and ``smem`` name.
+        space: as for :func:`silo.kernel`; its values are Constexprs, parameters of ``__init__``, or names that
+            ``block``, ``cluster`` and ``smem`` use.
         grid: as for :func:`silo.kernel`; it counts blocks, with clusters too.
         key: as for :func:`silo.kernel`.
-        name: what the kernel is called; its function's name by default.
+        name: the kernel's name; its function's name by default.
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: not such a function, one without source, or a signature that it contradicts.
-        SpaceError: the space makes no sense.
-        TraceError: the grid, or a launch option, cannot become an expression.
+        SourceError: another kind of function, a function without source, or a signature that contradicts it.
+        SpaceError: the space is invalid.
+        TraceError: the grid, or a launch option, cannot be traced to an expression.
     """
     written, called, method = _read(function)
     plain = plain_function(getattr(called, "__func__", called))
@@ -116,7 +117,7 @@ def cute(
 
 
 def _read(function: object) -> tuple[WrittenWrapper, Any, bool]:
-    """What the author gave, the function that calls are made of, and whether its first parameter is the object."""
+    """Returns the author's form, the function that is called, and whether its first parameter is the object."""
     match decorated_as(function):
         case "kernel":
             return WrittenWrapper.KERNEL, function, False
@@ -140,7 +141,7 @@ def _name_of(function: Any) -> str:  # noqa: ANN401
 
 
 def _location(name: str, plain: Any) -> str:  # noqa: ANN401
-    """``file:line``. SourceError where the source cannot be read, which the DSL reads again."""
+    """Returns ``file:line``. Raises SourceError if the source, which the DSL needs, cannot be read."""
     code = plain.__code__
     try:
         inspect.getsource(plain)
@@ -153,7 +154,7 @@ def _location(name: str, plain: Any) -> str:  # noqa: ANN401
 
 
 def _init_parameters(where: str, kind: Any) -> tuple[Parameter, ...]:  # noqa: ANN401
-    """The parameters of a class's ``__init__``, all of them constants."""
+    """Returns the parameters of a class's ``__init__``, all of them constants."""
     found: list[Parameter] = []
     for one in inspect.signature(kind).parameters.values():
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
@@ -167,7 +168,7 @@ def _init_parameters(where: str, kind: Any) -> tuple[Parameter, ...]:  # noqa: A
 
 
 def _launch_constants(where: str, parameters: Sequence[Parameter], options: LaunchOptions) -> list[Parameter]:
-    """Names that launch options read and the function has not: constants of their own."""
+    """Returns a constant for each name that launch options read and the function does not have."""
     known = {one.name: one for one in parameters}
     for name in options.names:
         if name in known and known[name].kind is not ParameterKind.CONSTEXPR:

@@ -25,7 +25,7 @@ _BY_NAME = {name: dtype(own) for own, name in _NAMES.items()}
 
 
 def dtype_named(name: str) -> DType | None:
-    """The dtype that the DSL has under a name; None where there is no such.
+    """Returns the dtype of the DSL's type name; None if Silo has no such dtype.
 
     >>> dtype_named("BFloat16"), dtype_named("Tensor")
     (DType(name='bfloat16', short='bf16', kind=<DTypeKind.FLOAT: 'float'>, bits=16, code=4), None)
@@ -34,14 +34,14 @@ def dtype_named(name: str) -> DType | None:
 
 
 def dtype_of(value: object) -> DType | None:
-    """The dtype that a type of the DSL stands for; None for any other object."""
+    """Returns the dtype of a numeric type of the DSL; None for any other object."""
     if isinstance(value, type) and value.__module__.partition(".")[0] == "cutlass":
         return dtype_named(value.__name__)
     return None
 
 
 def dsl_type(element: DType) -> Any:  # noqa: ANN401  # a class of the DSL
-    """``cutlass.Float32`` for float32. SourceError where the DSL has no such type."""
+    """Returns ``cutlass.Float32`` for float32. Raises SourceError if the DSL lacks the type."""
     if element.name not in _NAMES:
         raise SourceError(f"the CuTe DSL has no type for {element}")
     return getattr(dsl_module("cutlass"), _NAMES[element.name])

@@ -34,29 +34,29 @@ __all__ = [
     "versions",
 ]
 
-# ---- Which CuTe DSL is installed. Imports nothing of it before it is needed: that takes a second or two ----
+# ---- The installed version of the CuTe DSL. The DSL is imported only when needed, which takes 1 to 2 s ----
 
 PACKAGE = "nvidia-cutlass-dsl"
 FFI_PACKAGE = "apache-tvm-ffi"
 OLDEST = (4, 6)
-"""The first release whose packages lie as Silo expects."""
+"""The first release whose packages have the layout that Silo expects."""
 
 INSTALL = "pip install 'kernel-silo[cute]'"
-"""The cure where something of it is missing."""
+"""The cure if a part of it is missing."""
 
 
 def dsl_version() -> str | None:
-    """The version of the DSL; None where it is not installed."""
+    """Returns the version of the DSL; None if it is not installed."""
     return version_of(PACKAGE)
 
 
 def versions() -> Mapping[str, str]:
-    """Versions by package; without those that are not installed."""
+    """Returns versions by package, for installed packages only."""
     return {name: version for name in (PACKAGE, FFI_PACKAGE) if (version := version_of(name)) is not None}
 
 
-def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module of a package that has no types
-    """A module of the DSL. ToolchainError where the DSL is absent, too old, or does not load."""
+def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module of an untyped package
+    """Returns a module of the DSL. Raises ToolchainError if the DSL is absent, too old, or does not load."""
     version = dsl_version()
     if version is not None and parsed_version(version) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
@@ -75,29 +75,30 @@ def dsl_module(name: str = "cutlass.cute") -> Any:  # noqa: ANN401  # a module o
 
 
 def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
-    """What the DSL made of a function: ``kernel`` by ``@cute.kernel``, ``jit`` by ``@cute.jit``; None of others."""
+    """Returns the decorator of a function: ``kernel`` for ``@cute.kernel``, ``jit`` for ``@cute.jit``; else None."""
     marks = getattr(value, "__dict__", {})
     kind = marks.get("_decorator_kind") if "_dsl_cls" in marks else None
     return kind if kind in ("kernel", "jit") else None
 
 
-# ---- The DSL's front end, which is not thread-safe: every call of it is made with the one lock held ----
+# ---- The DSL's front end is not thread-safe: every call of it is made with this one lock held ----
 
-# ``cute.compile`` writes the options of one call to an object that all calls share: two threads at once compile for
-# each other's target, or take the process down.
+# ``cute.compile`` writes the options of one call to an object that all calls share: two threads at once would compile
+# for each other's target, or crash the process.
 FRONT_END = Mutex()
 
 
-# ---- The libraries that host code of the DSL calls, where this machine has them. Imports neither package ----
+# ---- The libraries that the DSL's host code calls, if installed. Imports neither package ----
 
 RUNTIME = "libcute_dsl_runtime.so"
 _FLAVOUR = re.compile(r"cu([0-9]+)")
 
 
 def runtime_library(driver_major: int | None = None) -> Path | Rejected:
-    """The DSL's runtime library: the newest that a driver of this CUDA major supports, of all where that is not known.
+    """Returns the newest of the DSL's runtime libraries that a driver of this CUDA major version supports.
 
-    Every flavour has a library of the same names; it launches code of any toolkit that the driver takes.
+    None for ``driver_major``: the newest installed. Every flavour has a library of the same names; it launches code of
+    any toolkit that the driver supports.
     """
     folders = folders_of("nvidia_cutlass_dsl")
     found = {
@@ -118,7 +119,7 @@ def runtime_library(driver_major: int | None = None) -> Path | Rejected:
 
 
 def tvm_ffi_library() -> Path | Rejected:
-    """The library of tvm-ffi."""
+    """Returns the library of tvm-ffi."""
     for folder in folders_of("tvm_ffi"):
         for name in ("lib/libtvm_ffi.so", "libtvm_ffi.so"):
             if (path := folder / name).is_file():
@@ -127,10 +128,10 @@ def tvm_ffi_library() -> Path | Rejected:
 
 
 def folders_of(package: str) -> list[Path]:
-    """Of an installed package, which is not imported."""
+    """Returns the folders of an installed package without importing it."""
     try:
         spec = find_spec(package)
-    except ValueError:  # a module without a spec stands in sys.modules
+    except ValueError:  # sys.modules holds a module without a spec
         spec = None
     if spec is None:
         loaded = getattr(sys.modules.get(package), "__path__", ())
@@ -145,7 +146,7 @@ _OPTIONAL = "optional"
 
 
 def findings() -> Sequence[Finding]:
-    """Its CUDA flavours, and what ``host="dsl"`` needs besides; nothing where no part of the DSL is installed."""
+    """Returns findings on its CUDA flavours and on the needs of ``host="dsl"``; empty if the DSL is not installed."""
     installed = _installed()
     if PACKAGE not in installed:
         return ()
@@ -153,7 +154,7 @@ def findings() -> Sequence[Finding]:
 
 
 def _installed() -> Mapping[str, str]:
-    """Versions of the distributions of the DSL and of TVM-FFI."""
+    """Returns versions of the distributions of the DSL and of TVM-FFI."""
     found: dict[str, str] = {}
     for one in metadata.distributions():
         name = str(one.metadata["Name"]).lower().replace("_", "-")

@@ -18,7 +18,7 @@ __all__ = ["CuteKind"]
 
 
 class CuteKind:
-    """Reads what :func:`silo.kinds.cute.front.cute_definition.cute` makes, and takes it from ``silo.cute``."""
+    """Reads the definitions made by ``silo.cute`` (:func:`silo.kinds.cute.front.cute_definition.cute`)."""
 
     advice = "make one of a @cute.kernel or a @cute.jit function with silo.cute(...)"
     requirement = "kernel-silo[cute]"
@@ -27,13 +27,13 @@ class CuteKind:
 
     @property
     def define(self) -> Callable[..., object]:
-        """What ``silo.cute`` calls."""
-        from silo.kinds.cute.front.cute_definition import cute  # noqa: PLC0415  # most programs have no such kernels
+        """The function behind ``silo.cute``."""
+        from silo.kinds.cute.front.cute_definition import cute  # noqa: PLC0415  # few programs have CuTe kernels
 
         return cute
 
     def reads(self, value: object) -> Decision:
-        """A definition of a CuTe kernel. Imports nothing."""
+        """Accepts a definition of a CuTe kernel. Imports nothing."""
         if isinstance(value, Declaration) and value.source.kind == "cute":
             return Accepted("a CuTe DSL kernel")
         if installation.decorated_as(value) is not None:
@@ -44,20 +44,20 @@ class CuteKind:
         return Rejected("not a CuTe DSL kernel, which silo.cute(...) makes")
 
     def read(self, value: object) -> Declaration:
-        """The definition itself."""
+        """Returns the definition itself."""
         assert isinstance(value, Declaration)
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Nothing but Python calls it."""
+        """Returns a plain callable: only Python code calls a CuTe kernel."""
         return plain_callable(source, launcher, members)
 
     def versions(self) -> Mapping[str, str]:
-        """The DSL's, where it is installed."""
+        """Returns the DSL's versions, if it is installed."""
         return installation.versions()
 
     def findings(self) -> Sequence[Finding]:
-        """Which CUDA the DSL has, and whether ``host="dsl"`` has what it needs."""
+        """Returns findings on the DSL's CUDA flavours, and on the needs of ``host="dsl"``."""
         from silo.kinds.cute.front.cute_installation import findings  # noqa: PLC0415  # for ``silo doctor`` alone
 
         return findings()

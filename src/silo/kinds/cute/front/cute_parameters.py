@@ -1,4 +1,4 @@
-"""The parameters of an author's function: from its annotations, and from what ``signature=`` says beside them."""
+"""The parameters of an author's function, from its annotations and from ``signature=``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["DeclaredCuteParameters", "Passed", "declared_parameters"]
 
 _EFFECTS = {"in": Effect.READ, "out": Effect.WRITE, "inout": Effect.BOTH}
 _SCALARS = {DTypeKind.BOOL: ParameterKind.BOOL, DTypeKind.FLOAT: ParameterKind.FLOAT}
-_BUILTIN = {"int": "int32", "float": "float32", "bool": "bool"}  # what the DSL makes of Python's own
+_BUILTIN = {"int": "int32", "float": "float32", "bool": "bool"}  # the DSL's types for Python's
 _STREAMS = ("CUstream", "Stream")
 _CALLER_ANNOTATIONS = ("Any", "object", "Numeric")
 _EXAMPLE = 'signature="x: in *fp32, out: out *fp32, n: i32"'
@@ -28,7 +28,7 @@ _EXAMPLE = 'signature="x: in *fp32, out: out *fp32, n: i32"'
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """How the function takes one argument, besides what the signature says: as the DSL's own type, or Python's."""
+    """How the function takes one argument, in addition to the signature: as a type of the DSL, or of Python."""
 
     name: str
     pointer: bool = False  # an array's address alone: cute.Pointer
@@ -38,7 +38,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCuteParameters:
-    """``parameters`` are what callers pass; ``passed`` all in the function's order, the stream among them."""
+    """``parameters``: those that callers pass. ``passed``: all parameters in the function's order, and the stream."""
 
     parameters: tuple[Parameter, ...]
     passed: tuple[Passed, ...]
@@ -48,12 +48,12 @@ class DeclaredCuteParameters:
 def declared_parameters(
     kernel: str, function: Callable[..., Any], written: Mapping[str, Value], *, method: bool
 ) -> DeclaredCuteParameters:
-    """Those of a function; ``method``: of one whose first is the object.
+    """Returns the parameters of a function; ``method``: its first parameter is the object and is skipped.
 
     ``written`` is the author's ``signature=``, by name: ``in``, ``out *fp32``, ``i32``, ``constexpr``, or a value.
 
     Raises:
-        SourceError: a type that no call can pass, or a signature that the function contradicts.
+        SourceError: a type that no call can pass, or a signature that contradicts the function.
     """
     found: list[Parameter] = []
     passed: list[Passed] = []
@@ -86,7 +86,7 @@ def declared_parameters(
 
 
 def _annotation(annotation: Any) -> str:  # noqa: ANN401
-    """The name of an annotated type, without modules, ``Optional`` and what is in brackets; "" without one.
+    """Returns the name of an annotated type, without modules, ``Optional`` and brackets; "" without an annotation.
 
     >>> [_annotation(one) for one in ("cute.Tensor", "Optional[cute.Tensor]", "cutlass.Constexpr[int]", int)]
     ['Tensor', 'Tensor', 'Constexpr', 'int']

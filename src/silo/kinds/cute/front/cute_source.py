@@ -28,31 +28,31 @@ _WIDE = 1 << 31
 
 
 def _reach(array: ArgumentFacts) -> int:
-    """How far the farthest element is from the first, in elements; 0 where that is not known."""
+    """Returns the distance of the farthest element from the first, in elements; 0 if it is unknown."""
     pairs = zip(array.shape or (), array.strides or (), strict=False)
     return sum((size - 1) * abs(step) for size, step in pairs)
 
 
 class Host(Enum):
-    """What launches the device function."""
+    """The code that launches the device function."""
 
-    SILO = "silo"  # the driver, with the cubin and what launch info says
+    SILO = "silo"  # the driver, with the cubin and its launch info
     DSL = "dsl"  # the DSL's own host code, which is native code of the host
 
 
 class Layouts(Enum):
-    """Whether the code is made for the shapes and strides of a call."""
+    """Whether the code is compiled for the shapes and strides of a call, or takes them as arguments."""
 
     STATIC = "static"
     DYNAMIC = "dynamic"
 
 
 class WrittenWrapper(Enum):
-    """What the author wrote."""
+    """The form of the author's code."""
 
     KERNEL = "kernel"  # a @cute.kernel function: Silo writes the host function
     HOST = "host"  # a @cute.jit function, or an object whose __call__ is one
-    CLASS = "class"  # a class of such objects: the parameters of __init__ are constants
+    CLASS = "class"  # a class whose objects have a @cute.jit __call__: the parameters of __init__ are constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class CuteSource:
 
     ``function`` is the author's object. ``signature`` has the parameters of the function in its order, then the
     parameters of a class's ``__init__`` (``init_names``), then the names that only ``options`` reads; all but the first
-    are constants. ``passed`` are the parameters of the function with the ``stream``, which no caller passes.
+    group are constants. ``passed`` are the parameters of the function, and the ``stream``, which callers do not pass.
     """
 
     name: str
@@ -96,7 +96,7 @@ class CuteSource:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the kernel, what it calls and reads, and how it is launched; free of paths."""
+        """SHA-256 of the kernel, the code and values it reaches, and its launch options; contains no paths."""
         return self._fingerprint
 
     @cached_property
@@ -110,22 +110,22 @@ class CuteSource:
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """None: the DSL has no such thing."""
+        """Empty: the DSL has no heuristics."""
         return {}
 
     @property
     def exact(self) -> frozenset[str]:
-        """None: a value that decides the code is a Constexpr."""
+        """Empty: a value that decides the code is a Constexpr."""
         return frozenset()
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """None."""
+        """Returns an empty mapping."""
         del config, specialization
         return {}
 
     @property
     def extents(self) -> HeldExtents | None:
-        """The shape and the strides of every tensor, or what code for dynamic layouts may assume of them."""
+        """The shape and the strides of every tensor, or the facts that code for dynamic layouts may assume of them."""
         return self._extents
 
     @cached_property
@@ -140,7 +140,7 @@ class CuteSource:
         return HeldExtents(tuple((name, kind) for name in names)) if names else None
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature and the facts of one call. Raises ArgumentError."""
+        """Returns the typed signature and the facts of one call. Raises ArgumentError."""
         if self.layouts is Layouts.STATIC:
             for name, one in arguments.items():
                 if one.shape is not None and 0 in one.shape:
@@ -156,18 +156,17 @@ class CuteSource:
         return specialize(self.name, self.signature, arguments)
 
     def constant(self, value: object) -> Value:
-        """The value of an argument for a Constexpr; ``SourceError`` where it has no canonical form."""
+        """Returns the value of an argument for a Constexpr. Raises SourceError if it has no canonical form."""
         try:
             return constant_value(value)
         except TypeError as error:
             raise SourceError(f"{self}: {error}") from None
 
     def wrapper(self, variant: Variant) -> Wrapper:
-        """The host function for one variant, and what to trace it with.
+        """Returns the host function for one variant, with the arguments for its trace.
 
         Called and traced while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises SourceError,
-        ToolchainError,
-        and CompileError for what one config asks for and no launch has.
+        ToolchainError, and CompileError for a config's launch option that no launch supports.
         """
         from silo.kinds.cute.front.wrapping import Wrapped, make_wrapper  # noqa: PLC0415  # imports the DSL
 

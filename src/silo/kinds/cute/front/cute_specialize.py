@@ -22,10 +22,10 @@ from silo.sources.reached_objects import ReachedObjects, reached_by
 
 __all__ = ["ALIGNMENT", "constant_value", "plain_function", "reached_from", "specialize"]
 
-# ---- Specialization of one call of a CuTe kernel: the typed signature, and what the code may assume ----
+# ---- Specialization of one call of a CuTe kernel: the typed signature, and the facts that the code may assume ----
 
 ALIGNMENT = 16
-"""Bytes that an array's address is a multiple of, where the code may assume it; else of its elements' size alone."""
+"""Bytes: the code may assume that an aligned array's address is a multiple of this, else of an element's size."""
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
@@ -35,9 +35,9 @@ _KINDS = {bool: ParameterKind.BOOL, int: ParameterKind.INTEGER, float: Parameter
 def specialize(
     kernel: str, signature: Signature, arguments: Mapping[str, ArgumentFacts]
 ) -> tuple[Signature, Specialization]:
-    """The typed signature and the specialization of one call.
+    """Returns the typed signature and the specialization of one call.
 
-    A scalar has the width that is declared; where none is, 32 bits if it fits. No value of it is folded into code.
+    A scalar has its declared width; without one, 32 bits if the value fits, else 64. Its value is not folded into code.
 
     >>> untyped = Signature((Parameter("x", ParameterKind.POINTER), Parameter("n")))
     >>> typed, facts = specialize("scale", untyped, {"x": ArgumentFacts.array("float16", 64), "n": ArgumentFacts(1)})
@@ -133,16 +133,16 @@ def _scalar(kernel: str, parameter: Parameter, value: Value) -> Parameter:
 
 
 def reached_from(function: Any) -> JSON:  # noqa: ANN401
-    """All that decides what a function, an object or a class of the author's does, as data.
+    """Returns all code and values that a function, an object or a class of the author's reaches, as data.
 
     Raises:
-        SourceError: a source is not available, or something that is read has no canonical form.
+        SourceError: a source is not available, or a value that is read has no canonical form.
     """
     return reached_by(_Reached(), function)
 
 
 def constant_value(candidate: Any) -> Value:  # noqa: ANN401
-    """The value of a constant: plain values, dtypes of the DSL, functions. ``TypeError`` for anything else."""
+    """Returns the value of a constant: plain values, dtypes of the DSL, functions. Raises TypeError for others."""
 
     def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
         if (element := dtype_of(one)) is not None:
@@ -161,12 +161,12 @@ def _function_value(function: Any) -> FunctionValue:  # noqa: ANN401
 
 
 def plain_function(function: Any) -> Any:  # noqa: ANN401
-    """The author's function within what the DSL or ``functools`` made of it; any other object as it is."""
+    """Returns the author's function inside wrappers of the DSL or ``functools``; any other object unchanged."""
     return reached_objects.plain_function(function, _Reached.libraries)
 
 
 class _Reached(ReachedObjects):
-    """What the DSL wraps, too."""
+    """Reached objects, including those that the DSL wraps."""
 
     libraries = ("cutlass", "cuda", *ReachedObjects.libraries)
     constant_word = "a Constexpr"
@@ -176,5 +176,5 @@ class _Reached(ReachedObjects):
 
     def refuse(self, value: Any, name: str) -> None:  # noqa: ANN401
         kind = cast("type[object]", type(value))
-        if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that is gone
+        if kind.__module__.startswith("cutlass._mlir"):  # even its text may need a context that was deleted
             raise SourceError(f"the kernel reads {name}, a value of an earlier trace ({kind.__name__}): make it anew")

@@ -1,4 +1,4 @@
-"""Wrappers: the host function that launches a device function, as the DSL takes it; by Silo or by the author."""
+"""Wrappers: host functions that launch a device function, in the DSL's form, written by Silo or by the author."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from silo.sources.launch_options import LaunchOptions, LaunchValues
 
 __all__ = ["Form", "Wrapped", "Wrapper", "WrapperParameter", "function_of_text", "make_wrapper"]
 
-# ---- Wrappers: the host function that launches a device function, as the DSL's front end takes it ----
+# ---- Wrappers: host functions that launch a device function, in the form that the DSL's front end takes ----
 
 
 class Form(Enum):
@@ -42,10 +42,10 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WrapperParameter:
-    """One parameter.
+    """One parameter of a wrapper.
 
-    ``name`` is the kernel parameter. ``dtype`` is the element's of an array, the value's of a scalar. ``leaves`` of a
-    dynamic tensor are its members in C's order, as :class:`silo.core.launch_info.LayoutSlot` has them:
+    ``name`` is the kernel parameter. ``dtype`` is an array's element type or a scalar's type. ``leaves`` of a dynamic
+    tensor are its members in C's order, as in :class:`silo.core.launch_info.LayoutSlot`:
     ``(AbiType.POINTER, "")``, ``(AbiType.I32, "shape.0")``, ``(AbiType.I64, "stride.1")``.
     """
 
@@ -61,16 +61,16 @@ class Wrapper:
 
     Attributes:
         function: a ``@cute.jit`` function, or an object whose ``__call__`` is one.
-        arguments: what it is traced with, which needs no device. Where ``written``: one for each of ``parameters``,
-            then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. Of the
-            author's host function: as it declares them, constants and the stream among them.
-        parameters: where ``written``, the parameters of the device function in its order, constants left out: it has
-            no others. Else the parameters of the author's host function, without constants and the stream; which of
-            them reach the device function, the artifact says.
-        written: Silo wrote it: one launch of one device function, with a grid that each call gives.
+        arguments: the arguments of the trace, which need no device. If ``written``: one for each of ``parameters``,
+            then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. For the
+            author's host function: in its order, with constants and the stream.
+        parameters: if ``written``, the parameters of the device function in its order, without constants: it has
+            no others. Else the parameters of the author's host function, without constants and the stream; the
+            artifact determines which of them reach the device function.
+        written: Silo wrote it: one launch of one device function, with the grid of each call.
         stream: one argument is a stream.
-        block, cluster, smem: as the author decided for this variant; None: what the artifact says.
-        text: the wrapper's own text, "" where it is the author's.
+        block, cluster, smem: the author's values for this variant; None: the artifact decides.
+        text: the wrapper's text; "" for an author's host function.
     """
 
     function: Any
@@ -88,12 +88,12 @@ class Wrapper:
 
 
 def function_of_text(file: str, text: str, name: str, annotations: Mapping[str, Any], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # a function of the DSL
-    """The function ``name`` that a text defines, as ``@cute.jit`` decorates it; nothing else of the text is run.
+    """Returns the function ``name`` that a text defines, decorated with ``@cute.jit``; runs nothing else of the text.
 
-    ``file`` stands for the text in tracebacks and has no path: the DSL reads its source again, which it finds there.
-    Called while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises ToolchainError.
+    ``file`` names the text in tracebacks and has no path: the DSL reads the source again, from ``linecache``. Called
+    while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises ToolchainError.
     """
-    # Without a time of its own the entry is never looked for on the disk.
+    # With None as its time the entry is not looked up on the disk.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     defined = (one for one in compile(text, file, "exec").co_consts if isinstance(one, CodeType))
     (code,) = (one for one in defined if one.co_name == name)
@@ -102,7 +102,7 @@ def function_of_text(file: str, text: str, name: str, annotations: Mapping[str, 
     return dsl_module().jit(function)
 
 
-# ---- Wrappers made: fake arguments for tracing, and the host function that Silo writes round a ``@cute.kernel`` ----
+# ---- Making wrappers: fake arguments for tracing, and the host function that Silo writes for a ``@cute.kernel`` ----
 
 _AXES = "xyz"
 _LAUNCH = "silo_launch"
@@ -112,7 +112,7 @@ _LAUNCH = "silo_launch"
 class Wrapped:
     """The members of a :class:`silo.kinds.cute.front.cute_source.CuteSource` from which its wrapper is made.
 
-    ``written_by_silo``: Silo writes the host function round the author's kernel. ``in_library``: the DSL's host code
+    ``written_by_silo``: Silo writes the host function for the author's kernel. ``in_library``: the DSL's host code
     launches the device function, otherwise the driver does.
     """
 
@@ -128,7 +128,7 @@ class Wrapped:
 
 
 def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
-    """The host function for one variant. Raises SourceError, CompileError, ToolchainError."""
+    """Returns the host function for one variant. Raises SourceError, CompileError, ToolchainError."""
     constants = _constants(source, variant)
     launch = source.options.values(source.name, constants)
     given = {name: _dsl_value(value) for name, value in constants.items()}
@@ -166,7 +166,7 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
 
 
 def _constants(source: Wrapped, variant: Variant) -> dict[str, Value]:
-    """The value of every constant: what the caller gave, else the config's, else the default."""
+    """Returns the value of every constant: the caller's, else the config's, else the default."""
     known = {**dict(variant.config.values), **variant.specialization.constant_values}
     found: dict[str, Value] = {**dict(variant.config.options)}
     for one in variant.signature.parameters:
@@ -185,7 +185,7 @@ def _constants(source: Wrapped, variant: Variant) -> dict[str, Value]:
 
 
 def _dsl_value(value: Value) -> Any:  # noqa: ANN401
-    """A constant as the author's code knows it."""
+    """Returns a constant as a value for the author's code."""
     if isinstance(value, DType):
         return dsl_type(value)
     if isinstance(value, FunctionValue):
@@ -198,14 +198,14 @@ def _dsl_value(value: Value) -> Any:  # noqa: ANN401
 def _made(source: Wrapped, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
     try:
         return source.function(**constants)
-    except Exception as error:  # the author's own code, which refuses what it does not support
+    except Exception as error:  # the author's own code, which may refuse a config
         said = ", ".join(f"{name}={value}" for name, value in constants.items())
         raise CompileError(f"{source.name}({said}): {type(error).__name__}: {error}") from error
 
 
 def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: Passed) -> tuple[Any, WrapperParameter]:
     element = parameter.dtype
-    assert element is not None  # a typed signature has one for all but constants
+    assert element is not None  # in a typed signature only constants lack it
     kind = dsl_type(element)
     if parameter.kind is not ParameterKind.POINTER:
         value = {ParameterKind.BOOL: True, ParameterKind.FLOAT: 1.0}.get(parameter.kind, 1)
@@ -239,7 +239,7 @@ def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[t
 
 
 def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
-    """Symbols for what is passed, each with what it is known to be a multiple of; and the leaves of the struct."""
+    """Returns symbols for dynamic sizes and strides, with their known divisors; and the leaves of the struct."""
     sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
     steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
     shape = tuple(sizes[0](divisibility=axis.divisor) for axis in layout.axes)
@@ -255,7 +255,7 @@ def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[Ab
 def _written(
     source: Wrapped, arguments: Mapping[str, Any], parameters: tuple[WrapperParameter, ...], launch: LaunchValues
 ) -> Wrapper:
-    """One launch of the author's device function, with a grid that each call gives."""
+    """Returns a host function with one launch of the author's device function and the grid of each call."""
     forms = {one.name: one for one in parameters}
     constants = {name: value for name, value in arguments.items() if name not in forms}
     cutlass = dsl_module("cutlass")
@@ -263,8 +263,8 @@ def _written(
     stream = source.in_library  # the host function is run, and not only read
     if stream:
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
-    # With the driver's launch the artifact says what the kernel allocates, and launch info holds the author's word
-    # against it: the code is the same.
+    # For the driver's launch the artifact has the bytes that the kernel allocates, and launch_info() compares them with
+    # the author's value: the code is the same.
     smem = launch.smem if source.in_library else None
     values = {"block": launch.block, "cluster": launch.cluster, "smem": smem}
     options = {name: value for name, value in values.items() if value is not None}

@@ -1,1 +1,1 @@
-"""Checking of Metal kernels: code that watches its own accesses, run in several schedules."""
+"""Checking of Metal kernels: instrumented code that checks its own accesses, run in several schedules."""

@@ -1,7 +1,7 @@
-"""Pointers of one address space that are given for another's: what Metal's compiler refuses, and the CPU cannot see.
+"""Finds pointers of one address space used as another's, which Metal's compiler refuses and a CPU does not notice.
 
-Clang looks at the types alone, with Metal's address spaces told apart. Classes of the emulator's library know none of
-them, so only what is said of pointers counts.
+Clang checks types alone, with Metal's address spaces distinguished. The classes of the emulator's library do not
+support them, so only clang's messages about pointers count.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from silo.settings import child_environment
 
 __all__ = ["Mixed", "mixed_spaces"]
 
-# What clang calls its numbered spaces, as the headers number them.
+# Clang's names of its numbered address spaces, as the headers number them.
 _NAMES = (
     ("address space '1'", "device memory"),
     ("address space '2'", "constant memory"),
@@ -40,14 +40,14 @@ _KINDS = (": error: ", ": note: ")
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """One place of a text where a pointer is of another address space than what it is given for."""
+    """A place in a text at which a pointer of one address space is used as a pointer of another."""
 
     place: str
     what: str
 
 
 def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mixed | None:
-    """The first such place of a text as C++, which messages call ``file``; None where clang finds none."""
+    """Returns the first mixed pointer in a text of C++, which messages call ``file``; None if clang finds none."""
     flags = (*code_flags(target), "-DSILO_METAL_STRICT")
     header = precompiled_header(clang, flags)
     command = [*clang.command, *flags, "-fno-color-diagnostics", "-fno-caret-diagnostics", "-fsyntax-only"]
@@ -61,7 +61,7 @@ def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mi
 
 
 def found_in(log: str, file: str) -> Iterator[Mixed]:
-    r"""What clang's messages say of pointers; an error's notes say why it is one.
+    r"""Yields the errors about pointers in clang's messages; the notes of an error have the reason.
 
     >>> log = "k.metal:9:10: error: no matching function for call to 'first'\n"
     >>> log += "k.metal:3:7: note: candidate function not viable: cannot pass pointer to address space '1' as a pointer"

@@ -29,9 +29,9 @@ __all__ = ["CHECKED_FLAGS", "HOOKS", "compile_checked"]
 # The folder of <checked_hooks.h>.
 HOOKS = Path(__file__).parent / "runtime"
 
-# What makes code tell its accesses, variables and turns: clang's instrumentation, whose calls the hooks define, with
-# a call at each access and no shadow memory of its own; lines for messages; frames that can be walked. Nothing is
-# inlined that need not be, and nothing assumed of loops that do not end.
+# Flags of checked code: clang's instrumentation, whose functions the hooks define, with a call for each access and
+# without shadow memory; line tables for messages; frames that can be walked. As little as possible is inlined, and
+# loops are not assumed to end.
 CHECKED_FLAGS = (
     "-O1",
     "-DSILO_METAL_CHECKED",
@@ -74,7 +74,7 @@ _STACK = 131072 + 5 * 64  # bytes of a thread, as SILO_METAL_STACK of the flags
 _RUNNER = 1 << 18
 _GROUP = 32768
 _UNSET = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
-# Of code as it usually is: these say something else here.
+# Flags of ordinary code that checked code sets differently.
 _OTHERWISE = frozenset({"-O2", "-g0", "-w"})
 _STRIPPED = "-Wl,-s"
 
@@ -82,17 +82,17 @@ _STRIPPED = "-Wl,-s"
 def compile_checked(
     kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
 ) -> NativeKernel:
-    """Compile for checking. Equal kernels are compiled once in a process.
+    """Compiles for checking. Equal kernels are compiled once in a process.
 
     Args:
         kernel: its name.
-        job: what is compiled.
-        effects: what it does through each parameter of the layout.
+        job: the kernel's compile job.
+        effects: its effect through each parameter of the layout.
         target: the CPU level to compile for.
         clang: the compiler.
 
     Raises:
-        CheckError: a pointer is of another address space than what it is given for.
+        CheckError: a pointer of one address space is used as another's.
         CompileError: clang refuses the text.
     """
     mixed = _mixed(job, target, clang)
@@ -118,7 +118,7 @@ def _mixed(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
 
 @lru_cache(maxsize=64)
 def _compiled(kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler) -> _Code:
-    job = replace(job, waits=True)  # threads with stacks of their own, in whatever order
+    job = replace(job, waits=True)  # threads need stacks of their own, to run in any order
     x, y, z = job.group
     launch = LaunchInfo(
         entry=_ENTRY,
@@ -161,7 +161,7 @@ def _loaded(built: BuiltObject, launch: LaunchInfo, file: str) -> Ready:
 
 
 def _doubts(log: str, file: str) -> Iterator[tuple[str, str]]:
-    """Place and name of variables that clang's warnings call unset: ``file:line:column: warning: variable 'x' ...``."""
+    """Yields place and name of variables in clang's warnings: ``file:line:column: warning: variable 'x' ...``."""
     for line in log.splitlines():
         head, found, said = line.partition(": warning: variable '")
         name, _, column = head.rpartition(":")

@@ -1,6 +1,6 @@
-"""Lines of the text by address in an object: reads the line table (DWARF 4) that clang leaves there.
+"""Maps addresses in an object to lines of the text: reads the line table (DWARF 4) that clang writes.
 
-Read here and not by a tool, for compilers come without one. Only objects that this process had compiled are read.
+Implemented here because compilers may come without a tool for it. Only objects that this process had compiled are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _END_SEQUENCE, _SET_ADDRESS = 1, 2
 
 
 class RowClass(IntEnum):
-    """``enum class PcClass``."""
+    """The runtime's ``enum class PcClass``."""
 
     NONE = 0
     LIBRARY = 1
@@ -29,7 +29,7 @@ class RowClass(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Code from ``start`` up to ``end`` is of a line; ``sequence`` numbers the functions."""
+    """The code from ``start`` up to ``end`` belongs to a line; ``sequence`` numbers the functions."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ class LineTable:
 
     Args:
         data: a shared object, 64 bits, little endian.
-        library: what the names of files begin with that are no user's.
+        library: prefixes of the names of files that are not the user's.
     """
 
     def __init__(self, data: bytes, library: tuple[str, ...]) -> None:
@@ -54,9 +54,9 @@ class LineTable:
         self._classes = [self._class(row, users) for row in self.rows]
 
     def place(self, offset: int) -> tuple[str, int]:
-        """File and line of the code at ``offset``; what is inlined of the library counts as the user's line before it.
+        """Returns file and line of the code at ``offset``; inlined library code counts as the user's line before it.
 
-        ``("", 0)`` where there is none.
+        ``("", 0)`` if the table has no line for it.
         """
         at = bisect_right(self._starts, offset) - 1
         if at < 0 or offset >= self.rows[at].end:
@@ -69,7 +69,7 @@ class LineTable:
         return "", 0
 
     def stretches(self) -> Iterator[tuple[int, RowClass]]:
-        """Where each stretch of code begins, ascending, and whose it is."""
+        """Yields the start of each range of code, ascending, and its class."""
         last_end, last_class = 0, RowClass.NONE
         for row, kind in zip(self.rows, self._classes, strict=True):
             if row.start > last_end and last_class is not RowClass.NONE:
@@ -85,7 +85,7 @@ class LineTable:
         return row.line > 0 and not row.file.startswith(self._library)
 
     def _class(self, row: Row, users: set[int]) -> RowClass:
-        """A function that is all the library's counts as nobody's: who called it is looked for."""
+        """Returns the class of a row; a function with library code only is NONE, so that its caller is reported."""
         if row.sequence not in users:
             return RowClass.NONE
         return RowClass.USER if self._is_user(row) else RowClass.LIBRARY
@@ -155,12 +155,12 @@ class _Program:
         self.end = end
         self.sequences = 0
         version = reader.take("H")
-        if version != 4:  # the flag that objects for checks are compiled with says 4
+        if version != 4:  # objects for checks are compiled with -gdwarf-4
             raise ValueError(f"a line table of DWARF {version}")
         header = reader.take("I")
         body = reader.at + header
         self.shortest = reader.take("B")
-        reader.take("B")  # operations an instruction
+        reader.take("B")  # operations per instruction
         reader.take("B")  # whether a row is a statement by default
         self.line_base = reader.take("b")
         self.line_range = reader.take("B")
@@ -181,7 +181,7 @@ class _Program:
             yield text
 
     def rows(self) -> Iterator[Row]:
-        """Each row of the table that is not empty."""
+        """Yields each row of the table that is not empty."""
         address, line, file = 0, 1, 1
         before: tuple[int, int, int] | None = None
         for done, address, file, line in self._states():
@@ -194,7 +194,7 @@ class _Program:
         return self.files[number] if number < len(self.files) else ""
 
     def _states(self) -> Iterator[tuple[bool, int, int, int]]:
-        """Whether a sequence ends, the address, the file and the line of each row."""
+        """Yields for each row whether a sequence ends, the address, the file and the line."""
         reader = self.reader
         address, file, line = 0, 1, 1
         while reader.at < self.end:

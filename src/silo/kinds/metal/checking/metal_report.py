@@ -1,4 +1,4 @@
-"""Faults and doubtful reads of a Metal kernel: the structs that checked code shares with the host, and the findings."""
+"""Faults and doubtful reads of a Metal kernel: the structs that checked code shares with the host, and findings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
     "MetalSuspect",
 ]
 
-# ---- The state that code which checks itself shares with the host: the structs of ``runtime/check_state.h`` ----
+# ---- The state that checked code shares with the host: the structs of ``runtime/check_state.h`` ----
 
-# Of what is kept for each four bytes of memory.
+# Bytes of the state that is kept for each four bytes of memory.
 CELL_BYTES = 68
 
 
 class MetalFault(IntEnum):
-    """``enum class Fault`` of the runtime: what an entry returns."""
+    """The runtime's ``enum class Fault``, which an entry returns."""
 
     NONE = 0
     BARRIER_MISSED = 1
@@ -44,7 +44,7 @@ class MetalFault(IntEnum):
 
 
 class FoundKind(IntEnum):
-    """``enum class Kind``."""
+    """The runtime's ``enum class Kind``."""
 
     NOTHING = 0
     BOUNDS = 1
@@ -60,7 +60,7 @@ class FoundKind(IntEnum):
 
 
 class AreaKind(IntEnum):
-    """``enum class AreaKind``."""
+    """The runtime's ``enum class AreaKind``."""
 
     ARRAY = 0
     GROUP = 1
@@ -188,9 +188,9 @@ _FAULTS = {
 
 @frozen
 class MetalReporter:
-    """The words of findings of one launch, after the run that shows them.
+    """Makes the findings of one launch, after the run in which they occurred.
 
-    ``check`` is the state that this run left. ``copies`` are the arrays of the call as a run sees them, ``lines`` the
+    ``check`` is the state after this run. ``copies`` are the arrays of the call at the run's addresses, ``lines`` the
     lines of the code, ``steps`` the limit of a threadgroup, ``seed`` the schedule.
     """
 
@@ -202,17 +202,17 @@ class MetalReporter:
     seed: int
 
     def fault(self, fault: FoundFault | MetalFault) -> CheckFinding:
-        """The finding made of a fault: of a check in the code, or of the runtime."""
+        """Returns the finding for a fault: of a check in the code, or of the runtime."""
         if isinstance(fault, FoundFault):
             return self._placed(self._found(fault), fault.group, fault.thread)
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
 
     def suspect(self, suspect: MetalSuspect, address: int | None) -> CheckFinding:
-        """A read of unset memory; ``address`` is the address of the first result that depends on it."""
+        """Returns the finding for a read of unset memory; ``address`` is the first result that depends on it."""
         return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
 
     def result(self, kind: str, what: str, address: int) -> CheckFinding:
-        """A finding in a result, at ``address``."""
+        """Returns a finding in a result, at ``address``."""
         owner, where = self._where(address, 1)
         return self._placed(CheckFinding(kind, what, (capital(where),), owner), self.check.group, self.check.thread)
 
@@ -225,7 +225,7 @@ class MetalReporter:
         where = f"{at}, thread {index} of threadgroup {program}"
         return replace(found, details=details, at=where, program=program, index=index)
 
-    # ---- what the code found
+    # ---- faults found by checks in the code
 
     def _found(self, found: FoundFault) -> CheckFinding:
         kind = FoundKind(found.kind)
@@ -300,10 +300,10 @@ class MetalReporter:
             details.append(f"A result depends on it: {where}")
         return CheckFinding("uninitialized", what, tuple(details), owner, place)
 
-    # ---- what the runtime found
+    # ---- faults found by the runtime
 
     def _fault(self, fault: MetalFault) -> CheckFinding:
-        """Its text begins with the place; then what, and in brackets where that was."""
+        """Returns the finding for the text of a runtime fault: a place, the description, and the thread in brackets."""
         text = self.check.text.decode(errors="replace")
         place, found, said = text.partition(": ")
         if not found:
@@ -322,7 +322,7 @@ class MetalReporter:
     # ---- words
 
     def _where(self, address: int, size: int) -> tuple[str | None, str]:
-        """The array that an address belongs to, or is nearest to, and where in it."""
+        """Returns the array that contains an address, or the nearest one, and the place in it."""
         check = self.check
         areas = [
             Allocation(one.name, one.low, one.high, one.address, f"{one.high - one.low} bytes") for one in self.copies

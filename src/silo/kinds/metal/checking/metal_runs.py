@@ -1,4 +1,4 @@
-"""The runs of a Metal kernel that checks itself: over copies of the caller's arrays, group after group."""
+"""The runs of a Metal kernel that checks itself: over copies of the caller's arrays, threadgroup by threadgroup."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from silo.launch.argument_memory import Allocation
 
 __all__ = ["SCHEDULES", "CheckedVariable", "MetalCheckedRuns", "MetalLaunch", "Ready"]
 
-# Seeds of the order in which threads go on; 0 is one after another.
+# Seeds of the order in which threads run; with 0 they run one after another.
 SCHEDULES: tuple[int, ...] = (0, 1, 2, 3)
-_NAN_BYTE = 0xFF  # of what is unset: NaN as a float, -1 as an integer
-_OTHER_BYTES = (0x7E, 0xFE)  # great numbers of either sign
+_NAN_BYTE = 0xFF  # the fill of unset memory: NaN as a float, -1 as an integer
+_OTHER_BYTES = (0x7E, 0xFE)  # large numbers of either sign
 _MOST_CELLS = 1 << 25
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A loaded object: its entry as a foreign function, its lines, the file that is the kernel's text."""
+    """A loaded object: its entry as a foreign function, its lines, and the name of the kernel's text file."""
 
     function: Any
     lines: LineTable
@@ -47,7 +47,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class CheckedVariable:
-    """A variable that the compiler takes for unset on some way; each of ``objects`` gives it another value."""
+    """A variable that may be unset, by clang's warning; each of ``objects`` initializes it with another value."""
 
     place: str
     name: str
@@ -56,7 +56,7 @@ class CheckedVariable:
 
 @dataclass(frozen=True, slots=True)
 class MetalCheckedRuns:
-    """The loaded code of a kernel, its parameters, which of them it writes through, and a variable in doubt."""
+    """The loaded code of a kernel, its layout, the parameters it writes through, and a variable that may be unset."""
 
     ready: Ready
     layout: tuple[LayoutSlot, ...]
@@ -66,7 +66,10 @@ class MetalCheckedRuns:
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
     ) -> Callable[[NativeCall], MetalLaunch]:
-        """Launches over ``arguments``. Raises ArgumentError for an array that is not in host memory."""
+        """Returns a function that makes launches over ``arguments``.
+
+        Raises ArgumentError for an array that is not in host memory.
+        """
         if limits.memory:
             notes.append("memory= is not looked at: a Metal kernel's arrays are its arguments")
         pointers = [slot.name for slot in self.layout if slot.type is AbiType.POINTER]
@@ -82,7 +85,7 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         memory: copies of its arrays.
         arguments: the caller's objects by name.
         limits: how much to examine.
-        notes: gets a line for each thing that is not examined.
+        notes: gets a line for each aspect that is not examined.
         call: the launch.
     """
 
@@ -114,19 +117,19 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
 
     @property
     def schedules(self) -> Sequence[int]:
-        """Seeds."""
+        """The seeds of the schedules."""
         return SCHEDULES
 
     @property
     def unseen(self) -> Sequence[Unseen[MetalSuspect | CheckedVariable]]:
-        """The variable in doubt: reads of registers cannot be observed."""
+        """The variable that may be unset: reads of registers cannot be observed."""
         variable = self._code.variable
         return () if variable is None else (Unseen(Doubt(variable, (0, 1)), own=False),)
 
     def run(
         self, schedule: int, exchange: Exchange[MetalSuspect | CheckedVariable] | None = None
     ) -> Ran[FoundFault | MetalFault, MetalSuspect | CheckedVariable]:
-        """Run every group in the order of a seed."""
+        """Runs every threadgroup in the order of a seed."""
         if exchange is not None:
             (doubt,) = exchange.doubts
             if isinstance(doubt.about, CheckedVariable):
@@ -139,7 +142,7 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         return Ran(doubts=(Doubt(suspect, _OTHER_BYTES),), comparable=not self._check.any_atomic)
 
     def fault_finding(self, fault: FoundFault | MetalFault, schedule: int) -> CheckFinding:
-        """The finding made of a check in the code, or of a fault of the runtime."""
+        """Returns the finding for a check in the code, or for a fault of the runtime."""
         return self._reporter(schedule).fault(fault)
 
     def doubt_finding(
@@ -149,7 +152,7 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         effect: FoundFault | MetalFault | Difference | None,
         schedule: int,
     ) -> CheckFinding:
-        """A read of unset memory or of an unset variable, and the first result that depends on it."""
+        """Returns the finding for a read of unset memory or of an unset variable, and the first dependent result."""
         del other
         about = doubt.about
         if isinstance(about, CheckedVariable):
@@ -165,12 +168,12 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         return self._reporter(schedule).suspect(about, address)
 
     def order_finding(self, difference: Difference, schedule: int) -> CheckFinding:
-        """The first byte of a result that differs."""
+        """Returns the finding for the first byte of a result that differs."""
         what = "results that depend on the order in which threads run"
         return self._reporter(schedule).result("race", what, self.memory.address(difference))
 
     def results_finding(self, results: Contents) -> CheckFinding | None:
-        """A NaN made of numbers, if the caller asked for those."""
+        """Returns the finding for a NaN computed from numbers, if the caller asked for these."""
         if self._limits.nan and (address := self._new_nan(results)):
             self._once(self.schedules[0], _NAN_BYTE)
             return self._reporter(self.schedules[0]).result("NaN", "a NaN made of numbers", address)
@@ -186,7 +189,7 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         )
 
     def _new_nan(self, results: Contents) -> int:
-        """The address of the first element that became a NaN in the run; 0 if none did."""
+        """Returns the address of the first element that became a NaN in the run; 0 if none did."""
         np = self._np
         for one in self._copies.copies:
             array = _floats(np, self._arguments[one.name])
@@ -212,7 +215,7 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         self.memory.restore()
         self._fresh()
         check, ready = self._check, ready or self._code.ready
-        check.bytes, check.claimed, check.text = 1024, 0, b""  # of the part that any kernel is lent
+        check.bytes, check.claimed, check.text = 1024, 0, b""  # the text's buffer in the state, as for any kernel
         check.run, check.seed, check.fill = self._runs, seed, fill
         check.first_group = 1 + (self._runs - 1) * self._call.total
         self._point_at_rows(ready)
@@ -229,7 +232,7 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         )
 
     def _prepare(self, params: int) -> None:
-        """Parameters that point into the copies; the areas that the code may reach."""
+        """Makes parameters that point into the copies, and the areas that the code may access."""
         slots = self._code.layout
         given: Sequence[int | None] = (ctypes.c_void_p * len(slots)).from_address(params)[:] if slots else []
         cells: list[Any] = []
@@ -285,7 +288,7 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
         return self.memory.region_of(self.memory.allocations[at])
 
     def _fresh(self) -> None:
-        """Nothing was written yet to the arrays that the caller says hold nothing; no atomic was done."""
+        """Marks arrays in ``uninitialized`` as unwritten, and resets the state of atomics."""
         ctypes.memset(self._atomics, 0, ctypes.sizeof(self._atomics))
         for index, (name, area) in enumerate(self._areas):
             if name in self._limits.uninitialized and area.kind == AreaKind.ARRAY and area.high > area.low:
@@ -295,6 +298,6 @@ class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | Chec
 
 
 def _floats(np: Any, value: object) -> Any:  # noqa: ANN401
-    """The type of a numpy or torch array's elements if it is one of numpy's floats, else None."""
+    """Returns the element type of a numpy or torch array if it is one of numpy's floats, else None."""
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
     return np.dtype(name) if name in ("float16", "float32", "float64") else None

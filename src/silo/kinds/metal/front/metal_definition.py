@@ -42,31 +42,32 @@ def metal(
     key: Sequence[str] = (),
     name: str | None = None,
     release_gil: bool = True,
-) -> Any:  # noqa: ANN401  # what silo.metal gives: a kernel, called with its buffers by rising index
-    """Make a Silo kernel of one in Metal Shading Language.
+) -> Any:  # noqa: ANN401  # a kernel, called with its buffers by rising index
+    """Make a Silo kernel of a kernel in Metal Shading Language.
 
     Args:
         source: the text, or the path of a file that ends in ``.metal``.
-        kernel: which of the text's kernels, by the name that programs call it; needed where there are several.
-        constants: values of function constants; names that the text does not declare so are macros. With a sequence
-            of names each call or config sets them.
+        kernel: the name of one of the text's kernels, as programs call it; needed if the text has several.
+        constants: values of function constants; names that the text does not declare as function constants are macros.
+            If it is a sequence of names, each call or config sets them.
         group_size: threads of a threadgroup: a number, the name of a constant, up to three of these, or a function of
             the constants. A kernel with ``[[required_threads_per_threadgroup]]`` needs none.
-        threadgroup_bytes: bytes of each ``[[threadgroup(n)]]`` parameter, by its name; a number where there is one.
-        effects: ``in``, ``out`` or ``inout`` by parameter. Without it ``const`` ones that no cast makes writable are
-            read, others read and written.
+        threadgroup_bytes: bytes of each ``[[threadgroup(n)]]`` parameter, by its name; a number for a single one.
+        effects: ``in``, ``out`` or ``inout`` by parameter. By default ``const`` parameters that no cast makes writable
+            are read, others are read and written.
         space: as for :func:`silo.kernel`; its values are constants.
         grid: as for :func:`silo.kernel`; it counts threadgroups.
         key: as for :func:`silo.kernel`.
-        name: what the kernel is called here; its own name by default.
+        name: the kernel's name in Silo; its own name by default.
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: no such kernel, several and none named, or one that no launch could call; with file and line.
-        SpaceError: the space makes no sense.
-        TraceError: the grid, or a size, cannot become an expression.
+        SourceError: no kernel of that name, several and no name given, or one that cannot be launched; with file and
+            line.
+        SpaceError: the space is invalid.
+        TraceError: the grid, or a size, cannot be traced to an expression.
     """
-    caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # who called silo.metal
+    caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # the caller of silo.metal
     text = _read(source, f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}")
     chosen = _chosen(text, kernel)
     made_name = name or chosen.name

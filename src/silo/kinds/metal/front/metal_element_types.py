@@ -1,4 +1,4 @@
-"""Metal's types and what they are in Silo's words."""
+"""Metal's types by Silo's dtypes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _NAMES = {
 }
 
 SCALARS = MappingProxyType({name: dtype(own) for own, names in _NAMES.items() for name in names})
-"""Dtypes by the names that Metal has for them."""
+"""Dtypes by Metal's names for them."""
 
 _WRAPPED = ("atomic", "_atomic", "vec", "packed_vec")
 
 
 def scalar_of(text: str) -> DType | None:
-    """The dtype that a type is, None for anything but a scalar.
+    """Returns the dtype of a scalar type, None for any other type.
 
     >>> scalar_of("uint").short, scalar_of("float4")
     ('u32', None)
@@ -39,7 +39,7 @@ def scalar_of(text: str) -> DType | None:
 
 
 def element_of(text: str) -> DType | None:
-    """The dtype of the elements of an array of that type; None for a struct.
+    """Returns the element dtype of an array with elements of that type; None for a struct.
 
     >>> element_of("packed_half3").short, element_of("atomic_uint").short, element_of("vec<float, 4>").short
     ('fp16', 'u32', 'fp32')

@@ -1,4 +1,4 @@
-"""What ``silo doctor`` says of Metal kernels."""
+"""The findings of ``silo doctor`` on Metal kernels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["findings"]
 
 
 def findings() -> Sequence[Finding]:
-    """Whether MLX is there, whose arrays a Mac's launches take beside torch's."""
+    """Returns a finding on MLX, whose arrays launches on a Mac accept beside torch's."""
     try:
         return (Finding("mlx", "ok", importlib.metadata.version("mlx")),)
     except importlib.metadata.PackageNotFoundError:

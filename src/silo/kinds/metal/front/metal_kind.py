@@ -17,44 +17,44 @@ __all__ = ["MetalKind"]
 
 
 class MetalKind:
-    """Reads what :func:`silo.kinds.metal.front.metal_definition.metal` makes, and takes it from ``silo.metal``."""
+    """Reads the definitions made by ``silo.metal`` (:func:`silo.kinds.metal.front.metal_definition.metal`)."""
 
     advice = "make one of a text in Metal Shading Language with silo.metal(text, group_size=...)"
 
     @property
     def define(self) -> Callable[..., object]:
-        """What ``silo.metal`` calls."""
-        from silo.kinds.metal.front.metal_definition import metal  # noqa: PLC0415  # most programs have no such kernels
+        """The function behind ``silo.metal``."""
+        from silo.kinds.metal.front.metal_definition import metal  # noqa: PLC0415  # few programs have Metal kernels
 
         return metal
 
     @property
     def example_targets(self) -> tuple[str, ...]:
-        """What a whole installation compiles for."""
+        """The targets that a complete installation compiles for."""
         return ("metal:3.1",)
 
     def findings(self) -> Sequence[Finding]:
-        """What else ``silo doctor`` says."""
+        """Returns further findings for ``silo doctor``."""
         from silo.kinds.metal.front.metal_findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
 
         return findings()
 
     @property
     def selftest(self) -> str:
-        """What ``silo selftest metal`` runs."""
+        """The function behind ``silo selftest metal``."""
         return "silo.kinds.metal.programs.metal_selftest:selftest"
 
     def reads(self, value: object) -> Decision:
-        """A definition of a Metal kernel."""
+        """Accepts a definition of a Metal kernel."""
         if isinstance(value, Declaration) and value.source.kind == "metal":
             return Accepted("a Metal kernel")
         return Rejected("not a Metal kernel, which silo.metal(...) makes")
 
     def read(self, value: object) -> Declaration:
-        """The definition itself."""
+        """Returns the definition itself."""
         assert isinstance(value, Declaration)
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Nothing but Python calls it."""
+        """Returns a plain callable: only Python code calls a Metal kernel."""
         return plain_callable(source, launcher, members)

@@ -30,7 +30,7 @@ MOST_GROUP_BYTES = 32768
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MetalSource:
-    """One kernel of a text. ``group`` says how the threads of a threadgroup lie, ``memory`` what bytes a launch gives.
+    """One kernel of a text. ``group`` is the shape of a threadgroup, ``memory`` the threadgroup memory of a launch.
 
     The signature has the buffers by rising index, then constants.
     """
@@ -45,14 +45,14 @@ class MetalSource:
     kind: str = "metal"
     cut: bool = False  # the grid may end within a threadgroup: a call passes its threads after the buffers
     exact: frozenset[str] = frozenset()  # no scalar's value decides the code
-    extents: None = None  # and no array's shape does
+    extents: None = None  # nor does an array's shape
 
     def __str__(self) -> str:
         return f"{self.name} ({self.location})"
 
     @property
     def fingerprint(self) -> str:
-        """Names what the kernel does; free of paths."""
+        """Digest of the kernel's text and parameters; contains no paths."""
         return digest(
             "metal-source/1",
             [
@@ -68,16 +68,16 @@ class MetalSource:
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """No constants are computed from the arguments."""
+        """Empty: no constants are computed from the arguments."""
         return {}
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """A config sets nothing but what the signature has."""
+        """Returns an empty mapping: a config only sets constants of the signature."""
         del config, specialization
         return {}
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature of one call, and its constants. Raises ArgumentError."""
+        """Returns the typed signature of one call, and its constants. Raises ArgumentError."""
         if unknown := [one for one in arguments if one not in self.signature.names]:
             known = ", ".join(self.signature.names)
             raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
@@ -131,13 +131,13 @@ class MetalSource:
         return parameter
 
     def constant(self, value: object) -> Value:
-        """The value of a constant: a number, a bool, or a word that a macro stands for. Raises SourceError."""
+        """Returns the value of a constant: a number, a bool, or the text of a macro. Raises SourceError."""
         if isinstance(value, bool | int | float | str):
             return value
         raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
 
     def constants(self, variant: Variant) -> dict[str, Value]:
-        """The value of every constant of a variant: from the call, else the config, else the default. CompileError."""
+        """Returns every constant of a variant: the call's, else the config's, else the default. Raises CompileError."""
         known = {**dict(variant.config.values), **variant.specialization.constant_values}
         found: dict[str, Value] = {}
         for one in self.signature.parameters:
@@ -152,7 +152,7 @@ class MetalSource:
         return found
 
     def ending_within_groups(self) -> MetalSource:
-        """The same kernel for grids that end within a threadgroup. A call passes the grid's threads as well."""
+        """Returns the kernel for grids that end within a threadgroup. A call passes the grid's threads as well."""
         parameters = self.signature.parameters
         passed = [one for one in parameters if one.kind is not ParameterKind.CONSTEXPR]
         threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]
@@ -160,7 +160,7 @@ class MetalSource:
         return dataclasses.replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
 
     def group_size(self, constants: Mapping[str, Value]) -> tuple[int, int, int]:
-        """Threads of a threadgroup. CompileError for what no launch can have: it costs one config alone."""
+        """Returns threads of a threadgroup. Raises CompileError, which rejects only this config, for invalid sizes."""
         sizes = [evaluated(self.name, "group_size", one, constants) for one in self.group]
         x, y, z = (*sizes, *[1] * (3 - len(sizes)))
         if min(x, y, z) < 1 or x * y * z > self.kernel.most_threads:
@@ -172,7 +172,7 @@ class MetalSource:
         return x, y, z
 
     def memory_bytes(self, constants: Mapping[str, Value]) -> dict[str, int]:
-        """Bytes of threadgroup memory that a launch gives, by parameter. CompileError."""
+        """Returns bytes of threadgroup memory that a launch provides, by parameter. Raises CompileError."""
         found = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
         for name, size in found.items():
             if not 0 < size <= MOST_GROUP_BYTES:
@@ -184,5 +184,5 @@ class MetalSource:
         return found
 
     def metal(self, constants: Mapping[str, Value]) -> str:
-        """The text that Metal compiles; the kernel has no ``[[threadgroup(n)]]`` parameters there. CompileError."""
+        """Returns the text for Metal, without ``[[threadgroup(n)]]`` parameters of the kernel. Raises CompileError."""
         return metal_text(self.text, self.kernel, constants, self.memory_bytes(constants))

@@ -1,6 +1,6 @@
-"""From a text in Metal Shading Language to its declarations: tokens, kernels, casts that take ``const`` away.
+"""Parses a text in Metal Shading Language: tokens, kernels, casts that remove ``const``.
 
-Only declarations are read; clang or Metal reads the rest.
+Reads declarations only; clang or Metal reads the rest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
     "written_by_cast",
 ]
 
-# ---- Metal's text as tokens: words, numbers, strings, signs, and lines of the preprocessor. Comments are none ----
+# ---- Metal's text as tokens: words, numbers, strings, signs, preprocessor lines. Comments are skipped ----
 
 _WORD_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _DIGITS = frozenset("0123456789")
@@ -37,18 +37,18 @@ _JOINED = frozenset(
 
 
 class TokenKind(Enum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"
     NUMBER = "number"
     TEXT = "text"  # a string or a character
-    SIGN = "sign"  # one or two characters; `>>` is two tokens, and `]]` one only where a `[[` is open
-    DIRECTIVE = "directive"  # a line of the preprocessor, with those it goes on in
+    SIGN = "sign"  # one or two characters; `>>` is two tokens, and `]]` one token only if a `[[` is open
+    DIRECTIVE = "directive"  # a line of the preprocessor, with its continuation lines
 
 
 @frozen
 class Token:
-    """A token and where it is: from ``begin`` up to ``end`` of the text, on ``line``, counted from 1."""
+    """A token and its place: from ``begin`` up to ``end`` of the text, on ``line``, counted from 1."""
 
     kind: TokenKind
     text: str
@@ -63,7 +63,7 @@ class Token:
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
-    """The tokens of a text, whatever it is: what cannot be read is a sign of one character.
+    """Returns the tokens of any text: an unknown character is a sign of one character.
 
     >>> [one.text for one in tokens_of("device float *x [[buffer(0)]] // the input")]
     ['device', 'float', '*', 'x', '[[', 'buffer', '(', '0', ')', ']]']
@@ -83,7 +83,7 @@ def tokens_of(text: str) -> tuple[Token, ...]:
 
 
 def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[TokenKind | None, int]:
-    """What begins at ``at``, None for blanks, and where it ends. ``fresh``: only blanks are before it on its line."""
+    """Returns the kind of the token at ``at`` (None: blank) and its end. ``fresh``: it is the first on its line."""
     first, two = text[at], text[at : at + 2]
     if first.isspace():
         return None, at + 1
@@ -110,7 +110,7 @@ def _while(text: str, at: int, kept: frozenset[str]) -> int:
 
 
 def _line_end(text: str, at: int) -> int:
-    """The end of a line, which goes on after a backslash."""
+    """Returns the end of a line; a backslash continues it."""
     while True:
         close = text.find("\n", at)
         if close < 0:
@@ -153,10 +153,10 @@ class AddressSpace(Enum):
 
 @frozen
 class MslParameter:
-    """One parameter of a kernel. ``type`` is what it is or points to, in the text's words (``float4``).
+    """One parameter of a kernel. ``type`` is its own or its target's, as in the text (``float4``).
 
-    ``attribute`` is Metal's (``buffer``, ``threadgroup``, ``thread_position_in_grid``), with its ``index`` where it has
-    one; ``form`` is ``*``, ``&`` or ""; ``span`` is where it stands.
+    ``attribute`` is Metal's (``buffer``, ``threadgroup``, ``thread_position_in_grid``), with its ``index`` if it has
+    one; ``form`` is ``*``, ``&`` or ""; ``span`` is its place in the text.
     """
 
     name: str
@@ -179,8 +179,8 @@ class MslParameter:
 class MslKernel:
     """One kernel function.
 
-    ``name`` is what programs call it: its ``host_name`` where it is the instance of a template; ``function`` is how
-    C++ calls it (``add<float>``). ``body`` is between its braces. ``group`` is what it requires of a threadgroup.
+    ``name`` is the name for programs: its ``host_name`` if it is the instance of a template; ``function`` is its C++
+    expression (``add<float>``). ``body`` is between its braces. ``group`` is the threadgroup that it requires.
     """
 
     name: str
@@ -194,13 +194,13 @@ class MslKernel:
 
     @property
     def buffers(self) -> tuple[MslParameter, ...]:
-        """What a call passes, by rising index: as torch and MLX pass it."""
+        """The parameters that a call passes, by rising index, as in torch and MLX."""
         return tuple(sorted((one for one in self.parameters if one.is_buffer), key=lambda one: one.index))
 
 
 @frozen
 class FunctionConstant:
-    """``constant type name [[function_constant(index)]];``, where it stands: ``span`` is from the type to the ``;``."""
+    """``constant type name [[function_constant(index)]];`` and its place: ``span`` is from the type to the ``;``."""
 
     name: str
     type: str
@@ -221,9 +221,9 @@ class ArrayDeclaration:
 
 @frozen
 class MslText:
-    """A text as it was read; ``file`` is for messages.
+    """A parsed text; ``file`` is for messages.
 
-    ``refused`` are kernels that no launch could call, each with the reason.
+    ``refused`` are kernels that cannot be launched, each with the reason.
     """
 
     text: str
@@ -231,12 +231,12 @@ class MslText:
     kernels: tuple[MslKernel, ...]
     constants: tuple[FunctionConstant, ...]
     arrays: tuple[ArrayDeclaration, ...]
-    instances: tuple[Span, ...]  # attributes of explicit instances, which C++ does not take there
+    instances: tuple[Span, ...]  # attributes of explicit instances, which C++ does not accept there
     words: frozenset[str]
     refused: tuple[tuple[str, str], ...] = ()
 
 
-# ---- Casts that take ``const`` from a parameter: the kernel may write that array, against its declaration ----
+# ---- Casts that remove ``const`` from a parameter: the kernel may write that array, against its declaration ----
 
 _CASTS = frozenset({"const_cast", "reinterpret_cast", "static_cast"})
 _BEFORE_A_NAME = frozenset({"(", "&"})
@@ -245,8 +245,8 @@ _BEFORE_A_NAME = frozenset({"(", "&"})
 def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
     """Return the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
 
-    C's casts and C++'s are found if the name is the first word of the operand. A cast within a function that the
-    kernel calls, or to a type by another name, is not found: such a parameter is to be declared without ``const``.
+    C casts and C++ casts are found if the name is the first word of the operand. A cast within a function that the
+    kernel calls, or to a type alias, is not found: declare such a parameter without ``const``.
 
     >>> sorted(written_by_cast("((device float*)x)[i] = *(device const float*)z;", ["x", "z"]))
     ['x']
@@ -274,7 +274,7 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
 
 
 def _end(tokens: Sequence[Token], place: int, opening: str, closing: str) -> int:
-    """Where the bracket at ``place`` is closed; the end of the tokens if nowhere."""
+    """Returns the place of the bracket that closes the one at ``place``; the number of tokens if it is missing."""
     depth = 0
     for at in range(place, len(tokens)):
         depth += (tokens[at].text == opening) - (tokens[at].text == closing)
@@ -294,10 +294,10 @@ _TEXTURES = ("texture", "depth", "sampler", "imageblock", "visible_function_tabl
 
 
 def parse_metal(text: str, file: str) -> MslText:
-    """Read a text.
+    """Parses a text.
 
     Raises:
-        SourceError: a kernel that no launch could call, with file and line.
+        SourceError: brackets or declarations are malformed, or two kernels have one name; with file and line.
     """
     return _Parser(text, file).read()
 
@@ -344,7 +344,7 @@ class _Parser:
         return self._tokens[place].text if 0 <= place < len(self._tokens) else ""
 
     def _paired(self) -> dict[int, int]:
-        """For each bracket the place of its other half."""
+        """Returns the place of the matching bracket for each bracket."""
         found: dict[int, int] = {}
         stack: list[int] = []
         for place, token in enumerate(self._tokens):
@@ -361,7 +361,7 @@ class _Parser:
         return found
 
     def _slice(self, begin: int, end: int) -> str:
-        """The text of tokens ``begin`` up to ``end``."""
+        """Returns the text of the tokens from ``begin`` up to ``end``."""
         return self._text[self._tokens[begin].begin : self._tokens[end - 1].end] if end > begin else ""
 
     def _begins(self, place: int) -> bool:
@@ -376,7 +376,7 @@ class _Parser:
             begin -= 1
         opening = place - 1
         if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(place + 1) != "(":
-            return  # an attribute of a parameter, or a word of somebody else's
+            return  # an attribute of a parameter, or an unrelated word
         name = self._tokens[opening - 1]
         end = self._pairs[opening] + 1
         if self._at(end) != ";":
@@ -410,7 +410,7 @@ class _Parser:
         self._arrays.append(ArrayDeclaration(kind, tuple(arrays), span, self._tokens[place].line))
 
     def _declared(self, begin: int, end: int) -> int:
-        """The place of the name that a declaration declares: the last word outside of brackets."""
+        """Returns the place of the declared name: the last word outside of brackets."""
         found = begin
         place = begin
         while place < end:
@@ -422,7 +422,7 @@ class _Parser:
         return found
 
     def _split(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Parts between commas that are in no bracket; ``<`` and ``>`` are brackets of templates here."""
+        """Returns the parts between commas outside of brackets; ``<`` and ``>`` count as brackets of templates."""
         parts: list[tuple[int, int]] = []
         first, depth, place = begin, 0, begin
         while place < end:
@@ -442,7 +442,7 @@ class _Parser:
     # Kernels
 
     def _kernel(self, place: int) -> None:
-        """``place`` is the word ``kernel``, alone or within ``[[ ]]``."""
+        """Reads the declaration at ``place``, the word ``kernel``, alone or within ``[[ ]]``."""
         begin = place
         while begin and self._at(begin - 1) not in (";", "}", "{"):
             begin -= 1
@@ -488,7 +488,7 @@ class _Parser:
         self._keep(made)
 
     def _keep(self, kernel: MslKernel) -> None:
-        """Others of the text can be launched where this one cannot."""
+        """Keeps a valid kernel and records an invalid one in ``refused``; others can still be launched."""
         try:
             self._check(kernel)
         except SourceError as error:
@@ -497,7 +497,7 @@ class _Parser:
             self._kernels.append(kernel)
 
     def _attributes(self, begin: int, end: int) -> dict[str, str]:
-        """Attributes between two places: name and what is in its parentheses."""
+        """Returns the attributes between two places: name and the text in its parentheses."""
         found: dict[str, str] = {}
         place = begin
         while place < end:
@@ -519,7 +519,7 @@ class _Parser:
         return tuple(self._at(stop - 1) for _, stop in self._split(begin + 2, end - 1))
 
     def _instance(self, begin: int, at: int, attributes: dict[str, str]) -> None:
-        """``template [[host_name("add_float")]] [[kernel]] void add<float>(...);`` and the form with ``decltype``."""
+        """Reads ``template [[host_name("add_float")]] [[kernel]] void add<float>(...);``, or with ``decltype``."""
         place = at - 1
         depth = 0
         while place > begin:
@@ -582,7 +582,7 @@ class _Parser:
         return MslParameter(name.text, kind, space, form, const, attribute, index, span, line)
 
     def _expanded(self, plain: Sequence[Token], kernel: str) -> list[Token]:
-        """Words of a parameter, in the place of macros that stand for words."""
+        """Returns the tokens of a parameter with macros expanded."""
         found: list[Token] = []
         for one in plain:
             text = self._macros.get(one.text, one.text)
@@ -639,7 +639,7 @@ class _Parser:
 
 
 def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
-    """Buffers of which none has an index get theirs by their order, as Metal gives it."""
+    """Returns the parameters; if no buffer has an index, buffers get indices by their order, as in Metal."""
     if any(one.attribute == "buffer" for one in parameters):
         return tuple(parameters)
     found: list[MslParameter] = []
@@ -654,9 +654,9 @@ def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
 
 
 def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
-    """What ``#define`` says a word stands for; None for macros with arguments. The last one counts.
+    """Returns the text of each macro that ``#define`` sets; None for macros with arguments. The last definition counts.
 
-    One that stands within ``#if`` may be a default, which a constant of a launch takes the place of: it stays a word.
+    A definition within ``#if`` may be a default that a constant of a launch replaces: the word is not expanded.
     """
     found: dict[str, str | None] = {}
     depth = 0
@@ -673,7 +673,7 @@ def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
 
 
 def _spelled(tokens: Sequence[Token]) -> str:
-    """A type as it is usually written: one space where words meet and after commas."""
+    """Returns a type in the usual spelling: one space between words and after commas."""
     text = ""
     for one in tokens:
         joined = text and text[-1] not in "<:(" and one.text not in ("<", ">", "::", ",", "(", ")")
@@ -682,12 +682,12 @@ def _spelled(tokens: Sequence[Token]) -> str:
 
 
 def _substituted(kind: str, values: dict[str, str]) -> str:
-    """A type of a template with what an instance sets."""
+    """Returns a type of a template with an instance's values."""
     return "".join(values.get(one, one) for one in _pieces(kind))
 
 
 def _pieces(text: str) -> list[str]:
-    """Words and what is between them."""
+    """Returns words and the text between them."""
     found: list[str] = []
     at = 0
     for one in tokens_of(text):

@@ -1,4 +1,4 @@
-"""A kernel's text with what a variant sets, as Metal, MLX and the emulator get it. Lines stay where they are."""
+"""A kernel's text with a variant's values, for Metal, MLX and the emulator. Line numbers stay the same."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from silo.kinds.metal.front.parser import MslKernel, MslText, tokens_of
 
 __all__ = ["MLX_POSITIONS", "SMALL", "metal_text"]
 
-# ---- A kernel's text with what a variant sets, as Metal and the emulator get it. Lines stay where they are ----
+# ---- A kernel's text with a variant's values, for Metal and the emulator. Line numbers stay the same ----
 
 _Edit = tuple[int, int, str]
 
 
 def metal_text(text: MslText, kernel: MslKernel, constants: Mapping[str, Value], group_bytes: Mapping[str, int]) -> str:
-    """What Metal compiles: constants have their values, and threadgroup memory that a launch gives is declared.
+    """Returns the text for Metal: constants have their values, and the launch's threadgroup memory is declared.
 
     Raises:
-        CompileError: a constant without a value, or memory of a template's instance.
+        CompileError: a constant without a value, or threadgroup memory of a template's instance.
     """
     edits = [*_constants(text, constants), *_questions(text)]
     given = [one for one in kernel.parameters if one.attribute == "threadgroup"]
@@ -51,7 +51,7 @@ def _constants(text: MslText, constants: Mapping[str, Value]) -> Iterable[_Edit]
 
 
 def _questions(text: MslText) -> Iterable[_Edit]:
-    """``is_function_constant_defined(N)``: a constant with a value is no function constant any more."""
+    """Yields replacements of ``is_function_constant_defined(N)``, because no function constants are left."""
     words = tokens_of(text.text)
     defined = {one.name for one in text.constants}
     for at, word in enumerate(words):
@@ -75,7 +75,7 @@ def _special(value: float) -> str:
 
 
 def _prologue(text: MslText, constants: Mapping[str, Value]) -> str:
-    """Constants that the text does not declare are macros."""
+    """Returns macros for the constants that the text does not declare."""
     declared = {one.name for one in text.constants}
     lines = "".join(
         f"#define {name} {value if isinstance(value, str) else f'({_literal(value)})'}\n"
@@ -86,7 +86,7 @@ def _prologue(text: MslText, constants: Mapping[str, Value]) -> str:
 
 
 def _with_comma(text: str, kernel: MslKernel, span: tuple[int, int]) -> tuple[int, int]:
-    """A parameter with one of the commas round it."""
+    """Returns the span of a parameter with one of the commas beside it."""
     begin, end = span
     after = next((at for at in range(end, kernel.body[0]) if not text[at].isspace()), end)
     if text[after] == ",":
@@ -102,12 +102,12 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
     return text
 
 
-# ---- What MLX declares in the signature that it writes for the body of a kernel ----
+# ---- MLX's declarations in the signature that it writes for the body of a kernel ----
 
-# An input with fewer elements is passed in constant memory, whatever the kernel wants.
+# An input with fewer elements is passed in constant memory, whatever the kernel declares.
 SMALL = 8
 
-# What MLX declares where the body has the word, by its type.
+# MLX declares these, with their types, if the body contains the word.
 MLX_POSITIONS: dict[str, str] = {
     "dispatch_quadgroups_per_threadgroup": "uint",
     "dispatch_simdgroups_per_threadgroup": "uint",

@@ -1,1 +1,1 @@
-"""Metal's libraries for programs without a Mac: doubles of their calls, which the emulator answers."""
+"""Metal's libraries for programs without a Mac: replacements of their calls, which run on the emulator."""

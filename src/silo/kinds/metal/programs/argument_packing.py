@@ -1,4 +1,4 @@
-"""What torch packs the arguments of a shader into, and what a parameter of the kernel reads of that."""
+"""Packs the arguments of a shader as torch does, and computes the value that a parameter of the kernel reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from silo.kinds.metal.front.parser import MslParameter
 
 __all__ = ["CASTS", "cast_of", "number_read", "packed"]
 
-# What ``arg_casts`` knows, as Python's struct has it; a number that is not cast is an int64 or a float32.
+# The values of ``arg_casts``, as formats of Python's struct; a number without a cast is an int64 or a float32.
 CASTS = {"int32": "<i", "int16": "<h", "int8": "<b", "uint8": "<B", "fp16": "<e", "bf16": "bf16"}
 _PLAIN = {int: "<q", bool: "<q", float: "<f"}
 _FORMS = {
@@ -33,7 +33,7 @@ _FORMS = {
 
 
 def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
-    """The cast of one argument. Raises ValueError, as torch does, for one that it does not have."""
+    """Returns the cast of one argument. Raises ValueError, as torch does, for an unknown cast."""
     found = casts if isinstance(casts, str) or casts is None else casts.get(index)
     if found is not None and found not in CASTS:
         raise ValueError(f"argument {index} is cast to {found!r}; torch casts to {', '.join(CASTS)}")
@@ -41,7 +41,7 @@ def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
 
 
 def packed(value: bool | float, cast: str | None) -> bytes:  # noqa: FBT001  # a number of any kind
-    """The bytes that the kernel is given for a number. Raises ValueError: it does not fit."""
+    """Returns the bytes of a number for the kernel. Raises ValueError: it does not fit."""
     form = _PLAIN[type(value)] if cast is None else CASTS[cast]
     try:
         if form == "bf16":
@@ -52,7 +52,7 @@ def packed(value: bool | float, cast: str | None) -> bytes:  # noqa: FBT001  # a
 
 
 def _bfloat(value: float) -> bytes:
-    """The nearest, ties to even."""
+    """Returns the nearest bfloat16, ties to even."""
     (bits,) = struct.unpack("<I", struct.pack("<f", value))
     if value != value:  # noqa: PLR0124  # NaN
         return struct.pack("<H", 0x7FC0)
@@ -60,15 +60,15 @@ def _bfloat(value: float) -> bytes:
 
 
 def number_read(kernel: str, parameter: MslParameter, value: Any, cast: str | None) -> bool | float:  # noqa: ANN401
-    """The number that a kernel reads where a call passes this one.
+    """Returns the number that a kernel reads if a call passes ``value``.
 
     Raises:
-        ArgumentError: it would read other bits than were meant, or past their end.
+        ArgumentError: it would read a different number, or read past the end of its bytes.
     """
     if hasattr(value, "item"):
         return value.item()
     wanted = scalar_of(parameter.type)
-    assert wanted is not None  # only such parameters are numbers
+    assert wanted is not None  # only parameters with a scalar type are numbers
     given = packed(value, cast)
     what = f"{kernel}: {parameter.name} is a {parameter.type}, and the call passes {describe(value)}"
     passed = cast or ("fp32" if isinstance(value, float) else "int64")
@@ -90,7 +90,7 @@ def _read(data: bytes, wanted: DType) -> bool | float:
 
 
 def _rounded(read: float, value: float, wanted: DType) -> bool:
-    """Whether a float is what rounding gives: of the same type, and near."""
+    """Whether ``read`` is ``value`` rounded to the wanted float type."""
     if wanted.kind.value != "float" or not isinstance(value, float):
         return wanted.kind.value == "float" and abs(read - value) <= abs(value) * 2**-7
     both_nan = read != read and value != value  # noqa: PLR0124

@@ -20,14 +20,14 @@ NAME = "Silo's emulator of Metal"
 
 
 class EmulatedMetal:
-    """What the block of :func:`emulated_metal` has made: ``libraries`` of torch, ``kernels`` of MLX, in order."""
+    """The results of the block of :func:`emulated_metal`: ``libraries`` of torch, ``kernels`` of MLX, in order."""
 
     def __init__(self) -> None:
         self.libraries: list[EmulatedLibrary] = []
         self.kernels: list[EmulatedMlxKernel] = []
 
     def compile_shader(self, source: str) -> EmulatedLibrary:
-        """What takes the place of ``torch.mps.compile_shader``. Raises SourceError."""
+        """Replaces ``torch.mps.compile_shader``. Raises SourceError."""
         made = EmulatedLibrary(source)
         self.libraries.append(made)
         return made
@@ -43,7 +43,7 @@ class EmulatedMetal:
         atomic_outputs: bool = False,  # noqa: FBT001, FBT002
         compile_options: Mapping[str, str] | None = None,
     ) -> EmulatedMlxKernel:
-        """What takes the place of ``mlx.core.fast.metal_kernel``. Raises ValueError, as MLX does."""
+        """Replaces ``mlx.core.fast.metal_kernel``. Raises ValueError, as MLX does."""
         if unknown := sorted({*(compile_options or {})} - {"math_mode"}):
             raise ValueError(f"[metal_kernel] Unknown compile option `{unknown[0]}`.")
         texts = MlxTexts(name, tuple(input_names), tuple(output_names), source, header, atomic_outputs)
@@ -54,14 +54,14 @@ class EmulatedMetal:
 
 @contextmanager
 def emulated_metal() -> Generator[EmulatedMetal]:
-    """In the block, ``torch.mps.compile_shader`` compiles for the CPU, and kernels run on tensors there.
+    """Makes ``torch.mps.compile_shader`` compile for the CPU within the block, and run kernels on CPU tensors.
 
-    Where the program has imported ``mlx.core``, so does ``mlx.core.fast.metal_kernel``, on MLX's arrays there. Results
-    are the emulator's, and so are times: neither says how fast Metal is. Tensors stay on the CPU, there is no device
-    ``mps``, and ``torch.mps.synchronize()`` returns at once. All threads of the program see it.
+    If the program has imported ``mlx.core``, ``mlx.core.fast.metal_kernel`` does the same for MLX's arrays on the CPU.
+    Results and times are the emulator's: the times do not indicate the speed of Metal. Tensors stay on the CPU, the
+    device ``mps`` does not exist, and ``torch.mps.synchronize()`` returns at once. The change applies to all threads.
 
     Raises:
-        ToolchainError: neither torch nor MLX is there.
+        ToolchainError: neither torch nor MLX is available.
     """
     made = EmulatedMetal()
     places = [*_torch_places(made), *_mlx_places(made)]
@@ -85,11 +85,11 @@ def emulated_metal() -> Generator[EmulatedMetal]:
 
 def _torch_places(made: EmulatedMetal) -> list[_Place]:
     try:
-        import torch  # noqa: PLC0415  # whose calls are taken
+        import torch  # noqa: PLC0415  # its functions are replaced
         import torch.mps  # noqa: PLC0415
     except ImportError:
         return []
-    native: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # where programs ask for its name
+    native: Any = torch._C  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # programs read the GPU's name here
     return [
         (torch.mps, "compile_shader", made.compile_shader),
         (torch.mps, "synchronize", lambda: None),

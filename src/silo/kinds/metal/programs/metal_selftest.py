@@ -1,4 +1,4 @@
-"""``silo selftest metal``: small kernels, each with what it should compute, as a report to paste."""
+"""``silo selftest metal``: small kernels, each with its expected results, as a report to paste."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CONSTANTS", "PROBES", "TEXT", "Probe", "Runner", "selftest"]
 
-# ---- Small Metal kernels, in ``probes.metal``: what each asks of who runs it, and what it should compute ----
+# ---- Small Metal kernels, in ``probes.metal``: the feature that each tests, and its expected results ----
 
 TEXT = Path(__file__).with_name("probes.metal")
 CONSTANTS: dict[str, bool | int | float] = {"TIMES": 3, "PLUS": 0.25, "TURN": True}
@@ -32,8 +32,9 @@ CONSTANTS: dict[str, bool | int | float] = {"TIMES": 3, "PLUS": 0.25, "TURN": Tr
 class Probe:
     """One kernel, launched as ``grid`` of threadgroups of ``group`` threads.
 
-    ``arguments`` takes the module numpy and makes what is passed; ``expected`` takes numpy and that, and makes what the
-    array ``out`` holds afterwards. ``bound`` is how far off results may be, as a part of that: 0 is every bit.
+    ``arguments`` takes the module numpy and returns the arguments; ``expected`` takes numpy and the arguments, and
+    returns the expected contents of the array ``out``. ``bound`` is the relative error that results may have: 0 is
+    every bit.
     """
 
     kernel: str
@@ -45,7 +46,7 @@ class Probe:
     bound: float = 0.0
 
 
-def _values(np: Any, count: int, dtype: str = "float32") -> Any:  # noqa: ANN401  # numpy, imported by who asks
+def _values(np: Any, count: int, dtype: str = "float32") -> Any:  # noqa: ANN401  # numpy, imported by the caller
     return ((np.arange(count) * 37 + 11) % 101).astype(dtype)
 
 
@@ -59,7 +60,7 @@ def _sums(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
 
 
 def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    """Lane ``l`` has two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of the columns that bit 3 names."""
+    """Lane ``l`` holds two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of columns that bit 3 selects."""
     del given
     made = np.zeros((8, 8), np.float32)
     for lane in range(32):
@@ -174,12 +175,12 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-# ---- ``silo selftest metal``: what runs Metal kernels here does what the language promises, as a report to paste ----
+# ---- ``silo selftest metal``: checks that Metal kernels run correctly here, as a report to paste ----
 
 
 @frozen
 class Runner:
-    """A way to run kernels: ``make`` an array of a library from numpy's, and ``read`` it again."""
+    """A way to run kernels: ``make`` converts an array from numpy's to a library's, ``read`` converts it back."""
 
     name: str
     make: Callable[[NDArray[Any]], Any]
@@ -187,11 +188,11 @@ class Runner:
 
 
 def selftest(probes: Sequence[Probe] = PROBES) -> SelfTestReport:
-    """Run every probe on a Mac's GPU, through torch and MLX as they are there; elsewhere on the emulator.
+    """Run every probe on a Mac's GPU, through the installed torch and MLX; elsewhere on the emulator.
 
     Raises:
         ToolchainError: numpy is missing, or on a Mac both torch and MLX are.
-        CompilerMissingError: no clang, where there is no Mac's GPU.
+        CompilerMissingError: clang is missing on a machine other than a Mac.
     """
     try:
         import numpy as np  # noqa: PLC0415  # for this command alone

@@ -1,4 +1,4 @@
-"""A double of what ``mlx.core.fast.metal_kernel`` gives: the same calls, answered by the emulator on the CPU."""
+"""A replacement of ``mlx.core.fast.metal_kernel``'s kernels: the same calls, run by the emulator on the CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from silo.kinds.metal.programs.shader_library import EmulatedLibrary
 __all__ = ["EmulatedMlxKernel", "MlxTexts"]
 
 _AXES = 3
-# What MLX calls the types of Metal in a signature that it writes, and what it declares before every text.
+# MLX's names of Metal's types in the signatures that it writes, and its declarations before every text.
 _TYPES = {"bool_": "bool", "bool": "bool", "float32": "float", "float16": "float16_t", "bfloat16": "bfloat16_t"}
 _BEFORE = "#include <metal_stdlib>\nusing namespace metal;\ntypedef half float16_t;\ntypedef bfloat bfloat16_t;\n"
 _LAYOUT = ("_shape", "_strides", "_ndim")
@@ -21,7 +21,7 @@ _LAYOUT = ("_shape", "_strides", "_ndim")
 
 @frozen
 class MlxTexts:
-    """What a kernel was made of: name, inputs, outputs, body and header, as ``metal_kernel`` takes them."""
+    """The arguments of ``metal_kernel``: name, inputs, outputs, body and header."""
 
     name: str
     input_names: tuple[str, ...]
@@ -32,10 +32,10 @@ class MlxTexts:
 
 
 class EmulatedMlxKernel:
-    """What ``metal_kernel`` gives, called as MLX's is: all by keyword; new arrays are returned.
+    """A kernel like those of ``metal_kernel``, with the same call: all arguments by keyword; returns new arrays.
 
-    Arrays are MLX's, on the CPU. Floats that the kernel does not write are NaN, other numbers 0x55 a byte: MLX's have
-    whatever was there. ``texts`` has the last text, as MLX would have compiled it, for each call.
+    Arrays are MLX's, on the CPU. Floats that the kernel does not write are NaN, other numbers have bytes 0x55; with MLX
+    itself they are undefined. ``texts`` has the full text of each call, as MLX would have compiled it.
     """
 
     def __init__(self, mx: Any, texts: MlxTexts, *, ensure_row_contiguous: bool) -> None:  # noqa: ANN401  # mlx.core
@@ -58,11 +58,11 @@ class EmulatedMlxKernel:
         verbose: bool = False,
         stream: object = None,
     ) -> list[Any]:
-        """Run it.
+        """Runs the kernel.
 
         Raises:
             ValueError: counts, a grid or a threadgroup that MLX refuses.
-            ArgumentError: an input that is not laid out as the kernel reads it.
+            ArgumentError: an input whose layout differs from the kernel's.
             CompileError: clang refuses the text.
         """
         del verbose, stream
@@ -111,7 +111,7 @@ class EmulatedMlxKernel:
         return mx.full((*shape[:-1], (shape[-1] if shape else 1) * kind.size), 0x55, mx.uint8).view(kind).reshape(shape)
 
     def _text(self, arrays: Sequence[Any], results: Sequence[str], passed: list[Any]) -> str:
-        """The whole text, with the signature that MLX writes; ``passed`` gets the inputs and what it adds to them."""
+        """Returns the whole text, with MLX's signature; ``passed`` gets the inputs and their shapes and strides."""
         given = self._given
         parameters: list[str] = []
 
@@ -147,7 +147,7 @@ def _type(kind: Any) -> str:  # noqa: ANN401  # a dtype of MLX
 
 
 def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """Those of a row-major array: MLX tells no others."""
+    """Returns the strides of a row-major array: MLX does not expose an array's own."""
     found: list[int] = []
     step = 1
     for extent in reversed(array.shape):

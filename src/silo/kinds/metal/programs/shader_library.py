@@ -1,4 +1,4 @@
-"""A double of what ``torch.mps.compile_shader`` gives: the same calls, answered by the emulator on the CPU."""
+"""A replacement of ``torch.mps.compile_shader``'s libraries: the same calls, run by the emulator on the CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Counts = tuple[int, ...]
 
 @frozen
 class RecordedCall:
-    """One call of a function: what a Mac would have dispatched."""
+    """One call of a function, with the dispatch that a Mac would have made."""
 
     function: str
     arguments: tuple[object, ...]
@@ -35,11 +35,12 @@ class RecordedCall:
 
 
 class EmulatedFunction:
-    """A kernel of a library, called as torch's is: arguments by the index of their buffer.
+    """A kernel of a library, called like torch's: arguments by the index of their buffer.
 
     ``threads`` counts threads, not threadgroups; ``group_size`` has as many axes. Arguments are tensors on the CPU (or
-    arrays of another library), numbers, or sequences of numbers. A number that is not named in ``arg_casts`` is 8 bytes
-    of an integer or 4 of a float; where the kernel reads something else of them than the number, it is an error here.
+    arrays of another library), numbers, or sequences of numbers. A number without an entry in ``arg_casts`` is passed
+    as an integer of 8 bytes or a float of 4; it is an error here if the kernel reads a different number from these
+    bytes.
     """
 
     thread_execution_width = 32
@@ -52,7 +53,7 @@ class EmulatedFunction:
 
     @property
     def max_threads_per_threadgroup(self) -> int:
-        """As the text says, else what Metal allows at most; hardware may allow fewer."""
+        """The limit in the text, else Metal's; hardware may allow fewer."""
         return self._kernel.most_threads
 
     def __call__(
@@ -63,11 +64,11 @@ class EmulatedFunction:
         arg_casts: str | Mapping[int, str] | None = None,
         error_buf_idx: int | None = None,
     ) -> None:
-        """Run it.
+        """Runs the kernel.
 
         Raises:
             ValueError: threads or a group that torch refuses.
-            ArgumentError: an argument that is missing, or of which the kernel would read something else.
+            ArgumentError: an argument is missing, or the kernel would read a different value.
             CompileError: clang refuses the text.
         """
         if error_buf_idx is not None:
@@ -134,7 +135,7 @@ class EmulatedFunction:
     def _declared(self) -> Any:  # noqa: ANN401  # a declaration of a Metal source
         return metal(self._text, kernel=self._kernel.name, group_size=1, name=self._kernel.name)
 
-    def _serving(self, group: Counts, *, cut: bool) -> Any:  # noqa: ANN401  # what silo.metal gives
+    def _serving(self, group: Counts, *, cut: bool) -> Any:  # noqa: ANN401  # the type that silo.metal returns
         key = (group, cut)
         with self._lock:
             found = self._made.get(key)
@@ -148,7 +149,7 @@ class EmulatedFunction:
 
 
 def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
-    """Memory that the kernel reads and writes: as it lies, whatever its shape says."""
+    """Returns memory that the kernel reads and writes, in its own layout, whatever its shape."""
     if isinstance(value, list | tuple):
         import numpy as np  # noqa: PLC0415  # few calls pass sequences
 
@@ -167,7 +168,7 @@ class EmulatedLibrary:
     silo.errors.SourceError: program_source: no kernel is defined here
 
     Raises:
-        SourceError: a text without kernels, or with one that no launch could call.
+        SourceError: the text has no kernels, or they cannot be launched.
     """
 
     def __init__(self, source: str) -> None:

@@ -1,7 +1,7 @@
 """The headers that the text of a Metal kernel is compiled against: Metal's library for the CPU.
 
-``<metal_stdlib>`` and its siblings lie here under their own names; what they are made of lies in ``emulator/``, a noun
-a file. Nothing of the C++ library is included, so the host needs none.
+``<metal_stdlib>`` and its siblings have their own names here; their parts are in ``emulator/``, one noun per file.
+The headers include no part of the C++ library, so the host needs none.
 """
 
 from __future__ import annotations

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckedProgram", "PallasLaunch"]
 
-# What jax's interpreter says of an access, and of a block that an index map asks for.
+# Begins the interpreter's errors for an access, and for a block of an index map, out of bounds.
 _OUTSIDE = "Out-of-bounds "
 _NOWHERE = "a line that jax does not tell"
 
 
 class CheckedProgram:
-    """A Pallas kernel to be checked: the programs that jax makes of it, each compiled when first needed."""
+    """A Pallas kernel to be checked: its interpreted programs, each compiled when first needed."""
 
-    def __init__(  # what a launch is made of
+    def __init__(  # the parts of a launch
         self,
         source: PallasSource,
         blocked: BlockedLaunch,
@@ -50,7 +50,7 @@ class CheckedProgram:
         self.arrays = Arrays(entry, source.signature.names, device)
 
     def program(self, mode: CheckMode) -> Interpreted:
-        """The program interpreted in ``mode``."""
+        """Returns the program interpreted in ``mode``."""
         if mode not in self._modes:
             self._modes[mode] = interpreted(self.source, self._blocked, self._constants, mode)
         return self._modes[mode]
@@ -58,7 +58,7 @@ class CheckedProgram:
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
     ) -> Callable[[tuple[Any, ...]], PallasLaunch]:
-        """Launches; the call brings the arguments, and each is copied. Loops of a body are jax's."""
+        """Returns a function that makes a launch from a call's arguments, which each run copies."""
         del arguments
         if limits.memory:
             notes.append("memory= is not looked at: a Pallas kernel's arrays are its arguments")
@@ -71,7 +71,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def __init__(
         self, program: CheckedProgram, arguments: tuple[Any, ...], limits: CheckLimits, notes: list[str]
     ) -> None:
-        """ArgumentError for an array that the program was not made for."""
+        """Raises ArgumentError for an array of another shape or dtype than the program's."""
         self._program, self._arguments, self._limits, self._notes = program, arguments, limits, notes
         self._source, self._plan, self._arrays = program.source, program.plan, program.arrays
         for one in (*self._plan.operands, *self._plan.results):
@@ -81,7 +81,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     @property
     def schedules(self) -> Sequence[CheckMode]:
-        """One mode, if nothing in the program depends on the time of a copy or on the order of programs."""
+        """One mode, if the results cannot depend on the time of a copy or on the order of programs."""
         return (
             (CheckMode.EAGER, CheckMode.LATE)
             if self._program.program(CheckMode.EAGER).schedules
@@ -90,11 +90,11 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
     @property
     def unseen(self) -> Sequence[Unseen[str]]:
-        """Jax does not report reads of memory to which nothing was written."""
+        """Jax does not report reads of memory that was never written."""
         return (Unseen(Doubt("memory to which nothing was written", (0,))),)
 
     def run(self, schedule: CheckMode, exchange: Exchange[str] | None = None) -> Ran[CheckFinding, str]:
-        """Interpret the program."""
+        """Interprets the program."""
         mode = schedule if exchange is None else CheckMode.ZERO
         function = self._program.program(mode).function
         given = [self._operand(one, self._arguments[one.parameter], mode) for one in self._plan.operands]
@@ -110,11 +110,11 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return Ran(self._race(heard) if heard.races and mode is CheckMode.EAGER else None, comparable=True)
 
     def results(self) -> tuple[Any, ...]:
-        """Arrays of jax, which nothing writes to."""
+        """Returns arrays of jax, which are never written to."""
         return self._results
 
     def difference(self, results: tuple[Any, ...]) -> Difference | None:
-        """The first byte of a result that differs."""
+        """Returns the first byte of a result that differs."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         for number, (one, other) in enumerate(zip(results, self._results, strict=True)):
@@ -124,12 +124,12 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return None
 
     def fault_finding(self, fault: CheckFinding, schedule: CheckMode) -> CheckFinding:
-        """The fault is a finding already."""
+        """Returns the fault itself, which is a finding."""
         del schedule
         return fault
 
     def order_finding(self, difference: Difference, schedule: CheckMode) -> CheckFinding:
-        """The first element that differs."""
+        """Returns a finding for the first element that differs."""
         del schedule
         why = "it depends on when copies move, or in which order programs run"
         return self._element("race", "a race", difference, why)
@@ -137,16 +137,16 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def doubt_finding(
         self, doubt: Doubt[str], other: int, effect: CheckFinding | Difference | None, schedule: CheckMode
     ) -> CheckFinding:
-        """The first element that differs, or the fault that shows with zeros in that memory."""
+        """Returns a finding for the first element that differs, or the fault that occurs with zeros in that memory."""
         del doubt, other, schedule
         if isinstance(effect, CheckFinding):
             return effect
-        assert effect is not None  # there is one doubt
+        assert effect is not None  # None needs several doubts, and here is one
         why = "it depends on memory to which nothing was written, or is not written itself"
         return self._element("uninitialized", "a value of memory that was never written", effect, why)
 
     def results_finding(self, results: tuple[Any, ...]) -> CheckFinding | None:
-        """A NaN, if no argument has one and the caller asked for those."""
+        """Returns a finding for a NaN, if the caller asked for these and no argument has a NaN."""
         import numpy as np  # noqa: PLC0415
 
         if not self._limits.nan:
@@ -172,7 +172,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         """Does nothing, because the program has copies of the arguments."""
 
     def _operand(self, one: ArrayPlace | ScalarPlace, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
-        """A copy: what an argument holds that holds nothing yet is what other memory holds."""
+        """Returns a copy; an argument in ``uninitialized`` gets the same fill as unwritten memory."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         jnp = jax_module("jax.numpy")
@@ -185,7 +185,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return jnp.asarray(held)
 
     def _fault_of(self, error: Exception, heard: Heard) -> CheckFinding | None:
-        """The finding that an error of jax's is; None if it is not one of the kernel."""
+        """Returns the finding for an error of jax; None if it is not an error of the kernel."""
         text = str(error)
         place = heard.places[-1] if heard.places else ""
         if (stuck := stuck_in(text)) is not None:
@@ -206,7 +206,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
                 self._source.location,
                 f" ({self._source.location})",
             )
-        if races := races_in(text):  # a jax that raises them
+        if races := races_in(text):  # some versions of jax raise races
             heard.races.extend(races)
             return self._race(heard)
         at = text.find(_OUTSIDE)
@@ -227,7 +227,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         return CheckFinding("race", what, tuple(details), place=first.place, at=at)
 
     def _element(self, kind: str, what: str, difference: Difference, why: str) -> CheckFinding:
-        """A finding in the element of a result that a byte is part of."""
+        """Returns a finding for the element of a result that contains a byte."""
         import numpy as np  # noqa: PLC0415
 
         array = np.asarray(self._results[difference.region])

@@ -1,4 +1,4 @@
-"""A Pallas kernel as jax interprets a TPU, in several ways: what its results depend on shows between them."""
+"""Interprets a Pallas kernel's TPU in several modes: results that depend on time or order differ between them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["CheckMode", "Interpreted", "forget", "interpreted"]
 
 
 class CheckMode(Enum):
-    """When copies move, what memory holds that nothing was written to, in which order programs run."""
+    """When copies move data, the value of unwritten memory, and the order in which programs run."""
 
-    EAGER = "eager"  # copies move when they are started; races are looked for
-    LATE = "late"  # copies move when they are waited for, and programs along parallel axes run in another order
-    ZERO = "zero"  # as LATE, and what nothing was written to is zero instead of NaN
+    EAGER = "eager"  # copies move data when they are started; races are detected
+    LATE = "late"  # copies move data when they are waited for, and programs along parallel axes run in another order
+    ZERO = "zero"  # like LATE, but memory that was never written reads as zero instead of NaN
 
 
 _SEED = 1
-# How names of primitives begin that move memory or wait.
+# Prefixes of the primitives that move memory or wait.
 _SCHEDULED = ("dma_", "semaphore_", "get_barrier_semaphore")
 
 
@@ -36,7 +36,7 @@ _SCHEDULED = ("dma_", "semaphore_", "get_barrier_semaphore")
 class Interpreted:
     """``function`` takes the operands of a program and returns its results; compiled for this machine's CPU.
 
-    ``schedules``: whether results may depend on when copies move, or on the order of programs.
+    ``schedules``: whether results may depend on when copies move data, or on the order of programs.
     """
 
     function: Callable[..., Any]
@@ -46,7 +46,7 @@ class Interpreted:
 def interpreted(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: CheckMode
 ) -> Interpreted:
-    """The program as jax interprets it in ``mode``.
+    """Returns the program as jax interprets it in ``mode``.
 
     Raises CompileError: jax refuses the kernel.
     """
@@ -74,12 +74,12 @@ def _has_schedules(launch: BlockedLaunch, jaxpr: Any) -> bool:  # noqa: ANN401  
     if any(extent > 1 and semantics != "arbitrary" for extent, semantics in axes):
         return True
     used = set(_primitives(jaxpr))
-    # A jax that prints the body elsewhere is not relied on.
+    # Without a pallas_call in the jaxpr, the body's primitives are unknown.
     return "pallas_call" not in used or any(name.startswith(_SCHEDULED) for name in used)
 
 
 def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
-    """The names of the primitives of a jaxpr and of those within it."""
+    """Yields the names of the primitives of a jaxpr and of the jaxprs inside it."""
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield str(equation.primitive.name)
         for value in equation.params.values():
@@ -90,5 +90,5 @@ def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
 
 
 def forget() -> None:
-    """Put jax's interpreter into its first state again, after a kernel that failed in it."""
+    """Resets jax's interpreter to its initial state, after a kernel that failed in it."""
     jax_module("jax.experimental.pallas.tpu").reset_tpu_interpret_mode_state()

@@ -1,4 +1,4 @@
-"""What jax's interpreter of TPUs says while it runs: races it prints, or raises, and where an access was wrong."""
+"""Reports of jax's interpreter of TPUs: races that it prints or raises, and the place of a failed access."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from silo.kinds.pallas.front.pallas_installation import jax_module
 __all__ = ["Access", "Heard", "Race", "listening", "races_in"]
 
 _MARK = "RACE DETECTED"
-# Who logs what a callback raised, with the place in the body as its cause.
+# Logs the errors of callbacks; the place in the body is the cause of the error.
 _LOGGER = "jax._src.callback"
 _FIRST_DMA = 100  # from here on numbers of "devices" are copies
 
 
 @frozen
 class Access:
-    """One of two: a ``read`` or ``write`` of a part of a buffer, by a copy (DMA) or by the body, at ``place``."""
+    """One access of a race: a ``read`` or ``write`` of a part of a buffer, by a copy (DMA) or the body."""
 
     kind: str
     memory: str
@@ -39,7 +39,7 @@ class Access:
 
 @frozen
 class Race:
-    """Two accesses of which one writes, and nothing says which is first."""
+    """Two accesses without a fixed order, of which at least one writes."""
 
     first: Access
     second: Access
@@ -47,7 +47,7 @@ class Race:
 
 @frozen
 class Heard:
-    """``races`` in the order in which they were seen; ``places``: where in the author's code a callback failed."""
+    """``races`` in the order of their reports; ``places``: the author's lines at which callbacks failed."""
 
     races: list[Race]
     places: list[str]
@@ -55,14 +55,14 @@ class Heard:
 
 @contextmanager
 def listening() -> Generator[Heard]:
-    """Within the block races that jax prints are kept and not printed; all else that is printed passes."""
+    """Collects races that jax prints within the block instead of printing them; other output is printed."""
     heard = Heard([], [])
     out, logger = sys.stdout, logging.getLogger(_LOGGER)
     handler = _Handler(heard)
     was = logger.propagate
     sys.stdout = _Tee(out, heard)
     logger.addHandler(handler)
-    logger.propagate = False  # what is raised says it
+    logger.propagate = False  # the raised error has the same text
     try:
         yield heard
     finally:
@@ -72,7 +72,7 @@ def listening() -> Generator[Heard]:
 
 
 def races_in(text: str) -> list[Race]:
-    r"""The races that a text of jax's tells of.
+    r"""Returns the races that a text of jax reports.
 
     >>> said = "RACE DETECTED\n  read of ('vmem', 102, 0, 0)[()] from 0, 0, k.py:15:6 (k)\n  clock: [4 0]\n"
     >>> (race,) = races_in(said + "  write of ('vmem', 102, 0, 0)[()] from 100, 0 k.py:14:40 (k)\n  clock: [1 3]\n")
@@ -82,7 +82,7 @@ def races_in(text: str) -> list[Race]:
     found: list[Race] = []
     for part in text.split(_MARK)[1:]:
         accesses = [one for line in part.splitlines() if (one := _access(line.strip())) is not None]
-        if len(accesses) >= 2:  # a race is of two
+        if len(accesses) >= 2:  # a race needs two accesses
             found.append(Race(accesses[0], accesses[1]))
     return found
 
@@ -135,7 +135,7 @@ class _Handler(logging.Handler):
 
 
 def _place(error: BaseException) -> str:
-    """The innermost line of the author's own, of an error or of its causes."""
+    """Returns the innermost line of the author's own code, in the traceback of an error or of its causes."""
     folder = str(Path(str(jax_module().__file__)).parent)
     while True:
         frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]

@@ -1,4 +1,4 @@
-"""Waits for a semaphore that never end: jax's interpreter looks at the count again and again, and a check would hang.
+"""Raises for waits for a semaphore that never end: jax's interpreter would poll the count and the check would hang.
 
 A check interprets one core. While it waits, nothing else runs: if the count is too low and no copy is pending that
 would add to it, the wait never ends, and raises.
@@ -21,9 +21,9 @@ _NONE_LEFT = "no copy or signal is left to add to it"
 
 @contextmanager
 def endless_waits_raise(notes: list[str]) -> Generator[None]:
-    """Within the block a wait that cannot end raises RuntimeError, with a text that :func:`stuck_in` finds.
+    """Makes waits that cannot end raise RuntimeError within the block, with a text that :func:`stuck_in` finds.
 
-    ``notes`` gets a line if this jax waits in another way than Silo knows: then such a wait hangs.
+    ``notes`` gets a line if this version of jax waits in an unknown way: then an endless wait hangs.
     """
     kind: Any = getattr(import_module(_MODULE), "Semaphore", None)
     plain: Any = getattr(kind, "wait", None)
@@ -58,7 +58,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
 
 
 def _place(information: Any) -> str:  # noqa: ANN401  # jax's, or None
-    """``file:line`` of a wait; "" if jax does not pass it."""
+    """Returns ``file:line`` of a wait; "" if jax does not pass it."""
     if getattr(information, "source_info", None) is None:
         return ""
     file, _, rest = str(information.get_source_info_str()).partition(" (")[0].partition(".py:")
@@ -66,7 +66,7 @@ def _place(information: Any) -> str:  # noqa: ANN401  # jax's, or None
 
 
 def stuck_in(text: str) -> tuple[str, str] | None:
-    r"""Place and reason in a text of an error that such a wait raised; None if it is another error.
+    r"""Returns the place and the reason in the text of an endless wait's error; None for another error.
 
     >>> stuck_in("INTERNAL: SILO: a wait that does not end at k.py:8: It needs 8, the semaphore has 0\nTraceback")
     ('k.py:8', 'It needs 8, the semaphore has 0')

@@ -1,1 +1,1 @@
-"""Source plug-in ``pallas``: Pallas bodies, with what a launch of them needs said beside them."""
+"""Source plug-in ``pallas``: Pallas bodies, with the descriptions of their launches."""

@@ -1,4 +1,4 @@
-"""What an author says of a launch and of its parameters, as expressions over constants and shapes; read once."""
+"""The author's description of a launch and its parameters, as expressions over constants and shapes; read once."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ __all__ = [
     "size_value",
 ]
 
-# ---- What an author says of a body's parameters, and of the scratch memory that it gets beside them ----
+# ---- The author's description of a body's parameters, and of its scratch memory ----
 
 Size: TypeAlias = "int | str | Node | Callable[[Any], object]"
 """A number, the name of a constant, or a function of constants and of the arguments' shapes and values."""
 
 Dim: TypeAlias = "int | tuple[int, int, int] | None"
-"""Which block along one axis a program has: that of its index along an axis of the grid, or of an index
-``(pid // stride) % blocks`` where one axis of the grid goes over several of the array, or always the first."""
+"""The block of a program along one axis: ``n``: its index along the grid's axis ``n``; ``(axis, stride, blocks)``: the
+block ``(index // stride) % blocks``, if one axis of the grid covers several of the array's; None: the first block."""
 
 Pad: TypeAlias = "tuple[int, int, int]"
-"""``(axis, multiple, extra)``: the axis is made longer, to a multiple, and by ``extra`` elements more."""
+"""``(axis, multiple, extra)``: the axis is padded to a multiple, and then by ``extra`` elements."""
 
 
 class MemorySpace(Enum):
-    """Where a program sees an array."""
+    """The memory in which a program sees an array."""
 
     VMEM = "vmem"  # a block of it, copied in before the program runs and out afterwards
     SMEM = "smem"  # the same, in the memory of scalars
-    HBM = "hbm"  # all of it, where it is: the body copies what it needs
+    HBM = "hbm"  # the whole array in place: the body copies the parts it needs
 
 
 class ArgumentRole(Enum):
-    """What a body does with an array."""
+    """The effect of a body on an array."""
 
     IN = "in"
     OUT = "out"
@@ -63,16 +63,16 @@ class ArgumentRole(Enum):
 
 
 class Scheme(Enum):
-    """How a body gets its arrays."""
+    """How a body accesses its arrays."""
 
     DEFAULT = "default"  # blocks, one program of the grid after the other
     PIPELINE = "pipeline"  # arrays in HBM, over which it runs ``emit_pipeline``
     FORI = "fori"  # arrays in HBM, which it copies itself, with semaphores
-    MOSAIC_GPU = "mosaic_gpu"  # of an NVIDIA GPU: arrays in its memory, which it copies itself, with barriers
+    MOSAIC_GPU = "mosaic_gpu"  # on NVIDIA GPUs: arrays in GPU memory, which it copies itself, with barriers
 
 
 class ScratchKind(Enum):
-    """What a piece of scratch is."""
+    """The kind of a scratch buffer."""
 
     VMEM = "vmem"
     SMEM = "smem"
@@ -86,18 +86,20 @@ class ArgSpec:
     """One array of a Pallas body.
 
     Attributes:
-        block: what a program sees of it, an entry an axis: a :data:`Size`, or None for all of the axis; None for all.
-        dims: which block a program has, an entry an axis: :data:`Dim`. Missing entries are None.
-        space: ``vmem``, ``smem`` or ``hbm``; by default VMEM, and HBM without a block where the body copies.
-        role: ``in``, ``out`` or ``inout``. What a program does not write of an array that is ``out`` is not defined.
-        pad: axes that are made longer, for ``pl.ds`` beyond the end: :data:`Pad`. What is added is zero, and is cut off
-            what is written.
+        block: the part that a program sees, an entry for each axis: a :data:`Size`, or None for the whole axis. None:
+            the whole array.
+        dims: the block of a program, an entry for each axis: :data:`Dim`. Missing entries are None.
+        space: ``vmem``, ``smem`` or ``hbm``; by default VMEM, or HBM for an array without a block that the body copies.
+        role: ``in``, ``out`` or ``inout``. The parts of an ``out`` array that no program writes are undefined.
+        pad: axes that are padded, for ``pl.ds`` beyond the end: :data:`Pad`. The padding is zero, and is cut off
+            results.
         prefetch: the whole array is in SMEM before the grid begins; index maps may read it.
         index: an index map, in place of ``dims``: takes the program's indices along the grid, then the arrays with
-            ``prefetch``, and gives the block's index for each axis.
-        buffers: how many blocks of it are held at a time; 2, so that the next one comes while one is worked on.
-        dtype: of its elements, such as ``fp32``; by default that of what a call passes.
-        shape: of an ``out`` array that calls leave out: the name of the argument that it is like, or a size an axis.
+            ``prefetch``, and returns the block's index for each axis.
+        buffers: the number of blocks in VMEM at once; with 2, the next block is copied while one is used.
+        dtype: the elements' dtype, such as ``fp32``; by default the dtype of a call's array.
+        shape: for an ``out`` array that calls leave out: the name of the argument with the same shape, or a size for
+            each axis.
     """
 
     block: Sequence[Size | None] | None = None
@@ -114,12 +116,12 @@ class ArgSpec:
 
 @frozen
 class Scratch:
-    """Memory or semaphores that a body gets after its arguments, one for each of its last parameters.
+    """Memory or semaphores for a body, after its arguments: one for each of its last parameters.
 
     Attributes:
         kind: ``vmem``, ``smem``, ``dma_semaphore``, ``semaphore`` or ``barrier``.
-        shape: a :data:`Size` an axis; () for a single semaphore.
-        dtype: of memory; the name of an argument that it is as, or such as ``fp32``.
+        shape: a :data:`Size` for each axis; () for a single semaphore.
+        dtype: for memory: a dtype such as ``fp32``, or the name of the argument that has the same dtype.
     """
 
     kind: Literal["vmem", "smem", "dma_semaphore", "semaphore", "barrier"] = "vmem"
@@ -136,10 +138,10 @@ _Choice = TypeVar("_Choice", bound=Enum)
 
 @frozen
 class ArraySpec:
-    """An :class:`ArgSpec` with its name, its sizes as expressions and its words as what they mean.
+    """An :class:`ArgSpec` with its name; its sizes are expressions and its strings are enumeration members.
 
-    ``like`` names the argument that an array which calls leave out has its shape and dtype of; ``made`` is its shape
-    otherwise.
+    An array that a call leaves out gets the shape and dtype of the argument named by ``like``, or else the shape
+    ``made``.
     """
 
     name: str
@@ -156,16 +158,16 @@ class ArraySpec:
 
     @property
     def may_be_left_out(self) -> bool:
-        """Whether its shape is known without it: calls that leave it out get it back."""
+        """Whether calls may leave it out, because its shape is known; they return it."""
         return bool(self.like) or self.made is not None
 
     @property
     def sizes(self) -> tuple[Node, ...]:
-        """Every expression of it."""
+        """All expressions of its sizes."""
         return (*(one for one in self.block or () if one is not None), *(self.made or ()))
 
     def to_json(self) -> JSON:
-        """The canonical form, without the index map."""
+        """Returns the canonical form, without the index map."""
         block = None if self.block is None else [None if one is None else nodes.to_json(one) for one in self.block]
         made = None if self.made is None else [nodes.to_json(one) for one in self.made]
         dims: list[JSON] = [list(one) if isinstance(one, tuple) else one for one in self.dims]
@@ -185,7 +187,7 @@ class ArraySpec:
 
 @frozen
 class ScratchSpec:
-    """A :class:`Scratch` in the same way; ``dtype`` is None for semaphores and where it is that of ``like``."""
+    """A :class:`Scratch` with expressions; ``dtype`` is None for semaphores, and if ``like`` names an argument."""
 
     kind: ScratchKind
     shape: tuple[Node, ...] = ()
@@ -193,20 +195,20 @@ class ScratchSpec:
     like: str = ""
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """Returns the canonical form."""
         element = None if self.dtype is None else self.dtype.name
         return [self.kind.value, [nodes.to_json(one) for one in self.shape], element, self.like]
 
 
 def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) -> tuple[str, ...]:
-    """The constants that expressions read, each once, in order."""
+    """Returns the constants that expressions read, each once, in order."""
     sizes = [size for one in arrays for size in one.sizes] + [size for one in scratch for size in one.shape]
     found = [leaf.name for size in sizes for leaf in leaves(size) if isinstance(leaf, ConfigValue)]
     return tuple(dict.fromkeys(name for name in found if not is_option(name)))
 
 
 def size_value(where: str, what: str, size: Node, bindings: Bindings, least: int = 1) -> int:
-    """What a size is in one variant. CompileError where it is none: that costs one config alone."""
+    """Returns a size's value in one variant. Raises CompileError, which rejects only this config, if it is invalid."""
     try:
         found = nodes.evaluate(size, bindings)
     except ExpressionError as error:
@@ -217,10 +219,10 @@ def size_value(where: str, what: str, size: Node, bindings: Bindings, least: int
 
 
 class SpecReader:
-    """Reads what an author says. ``where`` is the kernel for messages; raises SourceError and TraceError.
+    """Reads the author's description. ``where`` names the kernel in messages; raises SourceError and TraceError.
 
     ``arrays`` names the arguments whose shapes expressions may read, ``constants`` the constants, and ``taken`` the
-    other parameters; any further name is a constant of the kernel's own, which a config sets.
+    other parameters; any further name becomes a constant of the kernel, which a config sets.
     """
 
     def __init__(
@@ -233,7 +235,7 @@ class SpecReader:
         self._taken = frozenset(taken)
 
     def array(self, name: str, given: ArgSpec) -> ArraySpec:
-        """One array."""
+        """Returns the spec of one array."""
         what = f"{self._where}: {name}"
         role = choice(what, "role", ArgumentRole, given.role)
         blocked = given.block is not None
@@ -278,7 +280,7 @@ class SpecReader:
         )
 
     def scratch(self, name: str, given: Scratch) -> ScratchSpec:
-        """One piece of scratch."""
+        """Returns the spec of one scratch buffer."""
         what = f"{self._where}: the scratch {name}"
         kind = choice(what, "kind", ScratchKind, given.kind)
         shape = tuple(self._size(name, "shape", one) for one in given.shape)
@@ -290,7 +292,7 @@ class SpecReader:
 
     @staticmethod
     def dtype(what: str, word: str) -> DType:
-        """The dtype of a name."""
+        """Returns the dtype of a name."""
         try:
             return dtype(word.removeprefix("*"))
         except KeyError as error:
@@ -348,7 +350,7 @@ class SpecReader:
 
 
 def choice(where: str, what: str, kind: type[_Choice], given: object) -> _Choice:
-    """A member of an enumeration by its word. SourceError lists them."""
+    """Returns the member of an enumeration with the value ``given``. Raises SourceError, which lists the values."""
     try:
         return kind(given)
     except ValueError:
@@ -357,7 +359,7 @@ def choice(where: str, what: str, kind: type[_Choice], given: object) -> _Choice
 
 
 def read_named(given: Sequence[Any] | Mapping[str, Any], names: Sequence[str], where: str, what: str) -> dict[str, Any]:
-    """What is said for each of ``names``, in their order or by name; None of those that nothing is said of."""
+    """Returns the entry for each of ``names``, given in their order or by name; None for names without an entry."""
     if isinstance(given, Mapping):
         if unknown := [one for one in given if one not in names]:
             raise SourceError(f"{where}: {what} names {', '.join(unknown)}; there are {', '.join(names) or 'none'}")

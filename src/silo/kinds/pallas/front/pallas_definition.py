@@ -52,33 +52,33 @@ def pallas(
     key: Sequence[str] = (),
     name: str | None = None,
     release_gil: bool = True,
-) -> Any:  # noqa: ANN401  # what silo.pallas gives: a kernel, whose call takes what the body does
+) -> Any:  # noqa: ANN401  # a kernel, called like the body
     """Make a Silo kernel of a Pallas body.
 
     Args:
-        body: what one program does. It takes its arguments by position, then one reference for each piece of scratch;
-            what it takes by keyword only is a constant, which a call or a config sets.
-        args: what each argument is, in the body's order or by name: a :class:`silo.ArgSpec` of an array; of a scalar
-            its dtype (``"fp32"``, ``"i32"``), nothing where each call says it; ``"constexpr"``. A scalar reaches the
-            body as a value that a call passes: another one compiles nothing.
+        body: the code of one program. It takes its arguments by position, then one reference for each scratch buffer;
+            parameters that are keyword-only are constants, which a call or a config sets.
+        args: the description of each argument, in the body's order or by name: a :class:`silo.ArgSpec` for an array;
+            for a scalar its dtype (``"fp32"``, ``"i32"``), or None if each call decides; ``"constexpr"``. A scalar
+            reaches the body as a value that a call passes: another value needs no compilation.
         scheme: ``default``: the body sees blocks. ``pipeline`` and ``fori``: arrays without a block stay in HBM, and
-            the body runs ``pltpu.emit_pipeline`` over them, or copies itself. ``mosaic_gpu``: the body is one of
+            the body runs ``pltpu.emit_pipeline`` over them, or copies itself. ``mosaic_gpu``: the body is written for
             ``plgpu.kernel``, for NVIDIA's GPUs alone; the axes of its grid are x, y and z.
-        scratch: memory and semaphores, for the last parameters of the body.
-        dimension_semantics: ``parallel`` or ``arbitrary`` for each axis of the grid: an axis whose programs may run
-            in any order, on several cores. Arbitrary by default.
-        vmem_limit_bytes: the VMEM that the compiler may use; by default what the estimate asks for.
+        scratch: memory and semaphores, passed as the last parameters of the body.
+        dimension_semantics: ``parallel`` or ``arbitrary`` for each axis of the grid: the programs of a parallel axis
+            may run in any order, on several cores. Arbitrary by default.
+        vmem_limit_bytes: the VMEM that the compiler may use; by default the estimate's limit.
         space: as for :func:`silo.kernel`; its values are constants of the body, or names in blocks and scratch.
-        grid: as for :func:`silo.kernel`; each axis is a loop on a TPU, the last one innermost. One of more than three
-            axes is a tuple of numbers: nothing computes it from the arguments.
+        grid: as for :func:`silo.kernel`; each axis is a loop on a TPU, the last one innermost. A grid of more than
+            three axes is a tuple of numbers: it cannot be computed from the arguments.
         key: as for :func:`silo.kernel`.
-        name: what the kernel is called; its body's name by default.
+        name: the kernel's name; its body's name by default.
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: not such a body, one without source, or specs that contradict it or themselves.
-        SpaceError: the space makes no sense.
-        TraceError: a size cannot become an expression.
+        SourceError: the body is not a function with source, or the specs contradict it or each other.
+        SpaceError: the space is invalid.
+        TraceError: a size cannot be traced to an expression.
     """
     plain = plain_function(getattr(body, "func", body))
     code = getattr(plain, "__code__", None)
@@ -142,7 +142,7 @@ def pallas(
 
 
 def _parameters(where: str, body: Callable[..., object]) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
-    """Those by position, and those by keyword only."""
+    """Returns the positional and the keyword-only parameters."""
     found = list(inspect.signature(body).parameters.values())
     for one in found:
         if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
@@ -155,7 +155,7 @@ def _parameter(
     where: str, one: inspect.Parameter, given: object, spec: ArraySpec | None, reader: SpecReader
 ) -> Parameter:
     if spec is not None:
-        assert isinstance(given, ArgSpec)  # it was read from it
+        assert isinstance(given, ArgSpec)  # a spec is read from an ArgSpec
         element = None if given.dtype is None else reader.dtype(f"{where}: {one.name}", given.dtype)
         if element is not None and element.name in WIDE:
             raise SourceError(f"{where}: {one.name} has dtype={given.dtype!r}; jax has no 64-bit arrays as it is set")
@@ -188,7 +188,7 @@ def _parameter(
 
 
 def _named_sizes(specs: Iterable[object], scratch: Sequence[Scratch]) -> list[str]:
-    """The names among the sizes, which functions among them may read too."""
+    """Returns the names among the sizes, which functions among the sizes may read too."""
     found: list[object] = [size for one in scratch for size in one.shape]
     for one in specs:
         if isinstance(one, ArgSpec):
@@ -205,13 +205,13 @@ def _constant(where: str, one: inspect.Parameter) -> Parameter:
 
 
 def _axes(grid: object) -> int:
-    """How many axes of a grid a body may ask for: as many as a tuple has; 3 where a function or each call says them."""
+    """Returns the number of axes of a grid that a body may read: a tuple's length; 3 for a function or None."""
     axes = len(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else 0
     return axes or _AXES
 
 
 def _outer(where: str, grid: object, scheme: Scheme) -> tuple[int, ...]:
-    """The sizes of the outermost axes of a grid of more than three, which its launches have as one; () of others."""
+    """Returns the outermost sizes of a grid with over three axes, which a launch merges into one axis; else ()."""
     sizes = tuple(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else ()
     if len(sizes) <= _AXES:
         return ()

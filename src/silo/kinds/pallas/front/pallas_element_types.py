@@ -1,4 +1,4 @@
-"""Dtypes: Silo's from jax's and numpy's objects, which are told by their names alone."""
+"""Silo's dtypes from objects of jax and numpy, recognised by their names, without importing either."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from silo.errors import ArgumentError
 __all__ = ["WIDE", "dtype_of", "refuse_wide"]
 
 WIDE = frozenset({"int64", "uint64", "float64"})
-"""Dtypes that jax makes 32 bits wide without a word, unless a setting of the whole process says otherwise."""
+"""Dtypes that jax silently narrows to 32 bits, unless a setting of the whole process enables them."""
 
 _MODULES = ("jax", "numpy", "ml_dtypes", "jaxlib")
 
 
 def dtype_of(value: Any) -> DType | None:  # noqa: ANN401
-    """The dtype that an object of a library stands for: ``jnp.float32``, ``np.dtype("int8")``, ``ml_dtypes.bfloat16``.
+    """Returns the dtype of a library's object: ``jnp.float32``, ``np.dtype("int8")``, ``ml_dtypes.bfloat16``; or None.
 
     >>> import numpy as np
     >>> str(dtype_of(np.float32)), str(dtype_of(np.dtype("int8"))), dtype_of(np), dtype_of(np.float32(1))
@@ -41,7 +41,7 @@ def dtype_of(value: Any) -> DType | None:  # noqa: ANN401
 
 
 def refuse_wide(kernel: str, name: str, element: DType) -> None:
-    """ArgumentError for a dtype of 64 bits."""
+    """Raises ArgumentError for a dtype of 64 bits."""
     if element.name in WIDE:
         narrow = element.name.replace("64", "32")
         raise ArgumentError(

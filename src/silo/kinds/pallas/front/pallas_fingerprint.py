@@ -1,4 +1,4 @@
-"""What a Pallas body is known by: its source, what it calls and the globals it reads; and the values of constants."""
+"""The fingerprint of a Pallas body, from its source, callees and globals; and the values of constants."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["constant_value", "plain_function", "reached_from"]
 
 
 def reached_from(function: Any) -> JSON:  # noqa: ANN401
-    """All that decides what a body or an index map does, as data.
+    """Returns all code and values that a body or an index map reaches, as data.
 
     Raises:
-        SourceError: a source is not available, or something that is read has no canonical form.
+        SourceError: a source is not available, or a value that is read has no canonical form.
     """
     return reached_by(_Reached(), function)
 
 
 def constant_value(candidate: Any) -> Value:  # noqa: ANN401
-    """The value of a constant: plain values, dtypes, functions. ``TypeError`` for anything else."""
+    """Returns the value of a constant: plain values, dtypes, functions. Raises TypeError for others."""
 
     def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
         if (element := dtype_of(one)) is not None:
@@ -40,12 +40,12 @@ def constant_value(candidate: Any) -> Value:  # noqa: ANN401
 
 
 def plain_function(function: Any) -> Any:  # noqa: ANN401
-    """The author's function within what jax or ``functools`` made of it; any other object as it is."""
+    """Returns the author's function inside wrappers of jax or ``functools``; any other object unchanged."""
     return reached_objects.plain_function(function, _Reached.libraries)
 
 
 class _Reached(ReachedObjects):
-    """What jax wraps, too. Its own functions count by name, for its version is part of the compiler's identity."""
+    """Reached objects. jax's own functions count by name only, as its version is part of the compiler's identity."""
 
     libraries = ("jax", "jaxlib", "numpy", "ml_dtypes", *ReachedObjects.libraries)
 

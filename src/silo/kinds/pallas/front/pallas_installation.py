@@ -26,31 +26,31 @@ __all__ = [
     "versions",
 ]
 
-# ---- Which jax is installed. Imports nothing of it before it is needed: that takes two to four seconds ----
+# ---- The installed version of jax. jax is imported only when needed, which takes two to four seconds ----
 
 PACKAGE = "jax"
 PACKAGES = (PACKAGE, "jaxlib", "flatbuffers", "ml_dtypes")
 OLDEST = (0, 10)
 """The first release whose Pallas has the names that Silo uses."""
 NEWEST = (0, 12)
-"""The last one that was tried; exported programs of a later one may be of a later calling convention."""
+"""The last tested release; programs exported by a later one may have a later calling convention."""
 
 INSTALL = "pip install 'kernel-silo[pallas]'"
-"""The cure where something of it is missing."""
+"""The cure if a part of it is missing."""
 
 
 def jax_version() -> str | None:
-    """The version of jax; None where it is not installed."""
+    """Returns the version of jax; None if it is not installed."""
     return version_of(PACKAGE)
 
 
 def versions() -> Mapping[str, str]:
-    """Versions by package; without those that are not installed."""
+    """Returns versions by package, for installed packages only."""
     return {name: version for name in PACKAGES if (version := version_of(name)) is not None}
 
 
 def usable() -> Decision:
-    """Whether the jax that is installed can export Pallas kernels, without importing it."""
+    """Whether the installed jax can export Pallas kernels; does not import it."""
     version = jax_version()
     if version is None:
         return Rejected(f"compiling Pallas kernels needs {PACKAGE}, which is not installed; {INSTALL}")
@@ -63,8 +63,8 @@ def usable() -> Decision:
     return Accepted(f"{PACKAGE} {version}")
 
 
-def jax_module(name: str = PACKAGE) -> Any:  # noqa: ANN401  # a module of a package whose types are not here everywhere
-    """A module of jax. ToolchainError where jax is absent, of another version, or does not load."""
+def jax_module(name: str = PACKAGE) -> Any:  # noqa: ANN401  # a module of a package that may be missing
+    """Returns a module of jax. Raises ToolchainError if jax is absent, of an unsupported version, or does not load."""
     decision = usable()
     if isinstance(decision, Rejected):
         raise ToolchainError(decision.reason)
@@ -74,21 +74,21 @@ def jax_module(name: str = PACKAGE) -> Any:  # noqa: ANN401  # a module of a pac
         raise ToolchainError(f"{PACKAGE} {jax_version()} is installed and does not load: {error}") from error
 
 
-# ---- Tracing of jax as Silo does it: under one lock, for settings of jax are of the whole process or of a thread ----
+# ---- Silo traces under one lock, because settings of jax belong to the whole process or to a thread ----
 
-# Source locations are switched off for a trace by a setting of the process; two threads would put back each other's.
+# A trace switches source locations off by a setting of the process, which two threads would restore for each other.
 FRONT_END = Mutex()
 """Held while a body is traced."""
 
 
-# ---- What ``silo doctor`` says of the parts that Pallas kernels need. Imports none of them ----
+# ---- Findings of ``silo doctor`` on the packages that Pallas kernels need. Imports none of them ----
 
 _OPTIONAL = "optional"
 _TPU_COMPILER = "the compiler for TPUs"
 
 
 def findings() -> Sequence[Finding]:
-    """Nothing where no jax is installed."""
+    """Returns findings on jax and the compiler for TPUs; empty if jax is not installed."""
     if jax_version() is None:
         return ()
     decision = usable()

@@ -18,7 +18,7 @@ __all__ = ["PallasKind"]
 
 
 class PallasKind:
-    """Reads what :func:`silo.kinds.pallas.front.pallas_definition.pallas` makes, and takes it from ``silo.pallas``."""
+    """Reads the definitions made by ``silo.pallas`` (:func:`silo.kinds.pallas.front.pallas_definition.pallas`)."""
 
     advice = "make one of a Pallas body with silo.pallas(body, args=[silo.ArgSpec(...), ...])"
     requirement = "kernel-silo[pallas]"
@@ -27,32 +27,32 @@ class PallasKind:
 
     @property
     def define(self) -> Callable[..., object]:
-        """What ``silo.pallas`` calls."""
-        from silo.kinds.pallas.front.pallas_definition import pallas  # noqa: PLC0415  # most programs have no such kernels
+        """The function behind ``silo.pallas``."""
+        from silo.kinds.pallas.front.pallas_definition import pallas  # noqa: PLC0415  # few have Pallas kernels
 
         return pallas
 
     def reads(self, value: object) -> Decision:
-        """A definition of a Pallas kernel. Imports nothing."""
+        """Accepts a definition of a Pallas kernel. Imports nothing."""
         if isinstance(value, Declaration) and value.source.kind == "pallas":
             return Accepted("a Pallas kernel")
         return Rejected("not a Pallas kernel, which silo.pallas(...) makes")
 
     def read(self, value: object) -> Declaration:
-        """The definition itself."""
+        """Returns the definition itself."""
         assert isinstance(value, Declaration)
         return value
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """Nothing but Python calls it."""
+        """Returns a plain callable: only Python code calls a Pallas kernel."""
         return plain_callable(source, launcher, members)
 
     def versions(self) -> Mapping[str, str]:
-        """Those of jax and what it needs, where they are installed."""
+        """Returns the versions of jax and its requirements, if they are installed."""
         return installation.versions()
 
     def findings(self) -> Sequence[Finding]:
-        """Whether the jax that is installed can be used, and whether the compiler for TPUs is here."""
+        """Returns findings on the installed jax, and on the compiler for TPUs."""
         from silo.kinds.pallas.front.pallas_installation import findings  # noqa: PLC0415  # for ``silo doctor`` alone
 
         return findings()

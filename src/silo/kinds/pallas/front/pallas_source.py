@@ -32,10 +32,10 @@ _SCALARS = {bool: dtype("bool"), int: dtype("int32"), float: dtype("float32")}
 class PallasSource:
     """A Pallas kernel. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
-    ``signature`` has what the body takes by position without scratch (``passed``), then what it takes by keyword
+    ``signature`` has the body's positional parameters without scratch (``passed``), then its keyword-only parameters
     (``keywords``), then the names that only sizes read; all but arrays and scalars among the first are constants.
-    ``axes`` is how many axes of the grid the body may ask for. A launch has three: of a grid of more, ``outer`` has the
-    sizes of the outermost, which are one for the launch.
+    ``axes`` is the number of axes of the grid that the body may read. A launch has three: of a grid of more, ``outer``
+    has the sizes of the outermost axes, which the launch merges into one.
     """
 
     name: str
@@ -62,12 +62,12 @@ class PallasSource:
 
     @property
     def in_library(self) -> bool:
-        """Always: jax runs what is made of it."""
+        """Always True: jax runs the exported program."""
         return True
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over the body, what it calls and reads, and what is said of its arguments; free of paths."""
+        """SHA-256 of the body, the code and values it reaches, and its arguments' specs; contains no paths."""
         return self._fingerprint
 
     @cached_property
@@ -86,28 +86,28 @@ class PallasSource:
             self.axes,
             list(self.dimension_semantics),
             self.vmem_limit_bytes,
-            *([list(self.outer)] if self.outer else []),  # other sources keep the keys that they had
+            *([list(self.outer)] if self.outer else []),  # only if set, so that the keys of other sources stay the same
         ]
         return digest("pallas-source/1", [self.name, self.signature.to_json(), how, code, maps])
 
     @property
     def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """None: Pallas has no such thing."""
+        """Empty: Pallas has no heuristics."""
         return {}
 
     @property
     def exact(self) -> frozenset[str]:
-        """None: a value that decides the code is a constexpr."""
+        """Empty: a value that decides the code is a constexpr."""
         return frozenset()
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """None."""
+        """Returns an empty mapping."""
         del config, specialization
         return {}
 
     @property
     def extents(self) -> HeldExtents | None:
-        """The shape of every array, and the grid: a program of jax is for one of each. Strides are not part of it."""
+        """The shape of every array, and the grid: a program of jax is compiled for these. Strides are not included."""
         return self._extents
 
     @cached_property
@@ -116,7 +116,7 @@ class PallasSource:
 
     @cached_property
     def index_axes(self) -> Mapping[str, int]:
-        """How many indices of the grid each index map takes; the rest are prefetched arrays."""
+        """The number of grid indices that each index map takes; its other parameters are prefetched arrays."""
         prefetched = sum(one.prefetch for one in self.arrays)
         found: dict[str, int] = {}
         for one in self.arrays:
@@ -132,9 +132,9 @@ class PallasSource:
         return found
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature of one call, and its constants. Raises ArgumentError.
+        """Returns the typed signature of one call, and its constants. Raises ArgumentError.
 
-        The code assumes nothing of addresses: arrays pass through the library, which aligns them itself.
+        The code assumes nothing about addresses: arrays pass through jax, which aligns them itself.
         """
         name, signature = self.name, self.signature
         if unknown := [one for one in arguments if one not in signature.names]:
@@ -163,14 +163,14 @@ class PallasSource:
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     def constant(self, value: object) -> Value:
-        """The value of an argument for a constexpr; ``SourceError`` where it has no canonical form."""
+        """Returns the value of an argument for a constexpr. Raises SourceError if it has no canonical form."""
         try:
             return constant_value(value)
         except TypeError as error:
             raise SourceError(f"{self}: {error}") from None
 
     def constants(self, variant: Variant) -> dict[str, Value]:
-        """The value of every constant of a variant: from the call, else the config, else the default. SourceError."""
+        """Returns every constant of a variant: from the call, else the config, else the default. Raises SourceError."""
         known = {**dict(variant.config.values), **variant.specialization.constant_values}
         found: dict[str, Value] = {}
         for one in self.signature.parameters:
@@ -213,7 +213,7 @@ def _array(kernel: str, parameter: Parameter, spec: ArraySpec, given: ArgumentFa
 
 
 def _left_out(kernel: str, parameter: Parameter, spec: ArraySpec, arguments: Mapping[str, ArgumentFacts]) -> Parameter:
-    """An array that is made: of its declared dtype, else of that of the array which it is like."""
+    """Returns the parameter of an array that is made: of its declared dtype, else the dtype of ``spec.like``."""
     like = arguments.get(spec.like)
     element = parameter.dtype or (None if like is None else like.dtype)
     if element is None:
