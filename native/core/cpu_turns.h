@@ -15,7 +15,7 @@ const struct silo_cpu_turns *silo_cpu_turns_within(const struct silo_context *ou
 /* For a kernel that was left where it waited. */
 void silo_cpu_turn_ended(struct silo_context *context);
 
-/* In a child made by fork: whoever had entered is not there. */
+/* In a child made by fork: the threads that had entered do not exist there. */
 void silo_cpu_turns_renew(void);
 
 #endif

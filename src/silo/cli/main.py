@@ -63,7 +63,7 @@ app.command(
     cls=exec_.ExecCommand,
     context_settings=exec_.CONTEXT,
     rich_help_panel="Programs",
-    short_help="Run your program with its Triton kernels launched by Silo.",
+    short_help="Run your program, unchanged, with its kernels launched by Silo.",
 )(exec_.command)
 for _group, _commands in _GROUPS.items():
     for _name, (_command, _line) in _commands.items():

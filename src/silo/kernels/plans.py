@@ -181,8 +181,8 @@ class Plan(native.LaunchPlan):
         """Add the form that two recordings show."""
         if not first:
             raise ArgumentError(
-                f"{self._name}: nothing was launched that a plan records: kernels of Silo, and Triton's under"
-                " silo.accelerate()"
+                f"{self._name}: nothing was launched that a plan records: kernels of Silo, and of unchanged programs"
+                " under silo.accelerate()"
             )
         maker = FormMaker(self._name, named, first, second, trail, result)
         added = self.add(maker.describe())

@@ -25,6 +25,7 @@ CALLS = {
     "CpuModule": {
         "drivers/cpu/cpu_device.py": "CpuDevice.load, which requires consent",
         "checking/kernel.py": "a function of this process by its address: nothing is mapped",
+        "launch/plan_copies.py": "two functions of the native module by their addresses: nothing is mapped",
         "kinds/triton/programs/backend/launching.py": "Triton's own code or its cache's, by its word; "
         "of a recording what the ledger knows",
     },

@@ -179,7 +179,7 @@ class Event:
 
 
 def replace_streams(torch: Any) -> None:  # noqa: ANN401
-    """Replace the streams and events of ``torch.cuda``, and those of ``torch`` for any device."""
+    """Replace the streams and events of ``torch.cuda``, and of ``torch`` for any device."""
     cuda = torch.cuda
 
     def external(data_ptr: int, device: Any = None) -> Stream:  # noqa: ANN401

@@ -39,7 +39,7 @@ class CallFacts:
 
 
 def example_of(kernel: Kernel, example: object) -> dict[str, object]:
-    """Returns the arguments of an example call by name; without an example, those of the kernel's first case.
+    """Returns the arguments of an example call by name; without an example, the arguments of the kernel's first case.
 
     Raises:
         ArgumentError: the kernel has no case, or the example does not fit the kernel.

@@ -32,7 +32,7 @@ class MlxTexts:
 
 
 class EmulatedMlxKernel:
-    """A kernel like those of ``metal_kernel``, with the same call: all arguments by keyword; returns new arrays.
+    """A kernel like MLX's own ``metal_kernel``, with the same call: all arguments by keyword; returns new arrays.
 
     Arrays are MLX's, on the CPU. Floats that the kernel does not write are NaN, other numbers have bytes 0x55; with MLX
     itself they are undefined. ``texts`` has the full text of each call, as MLX would have compiled it.
