@@ -141,6 +141,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
 COMMANDS = {
     "run": (("run", "K"), 3),
     "run --check": (("run", "K", "--check"), 3),
+    "check": (("check", "K"), 3),
     "tune": (("tune", "K", "--budget", "1"), 3),
     "build": (("build", "K", "-o", "OUT/made.silo"), 3),
     "inspect": (("inspect", "K"), 0),
@@ -181,7 +182,7 @@ def test_a_command_runs_nothing_of_a_strangers_bundle(world, home, tmp_path, nam
     assert not made or name == "doctor"
     if code is not None:
         assert done.returncode == code, done.stderr
-    if name in ("run", "run --check", "tune") or name.startswith("export"):
+    if name in ("run", "run --check", "check", "tune") or name.startswith("export"):
         assert "brings native code" in done.stderr
         assert f"silo trust {world.evil}" in done.stderr
     if name.startswith("export"):
@@ -197,7 +198,9 @@ def test_there_is_no_command_that_was_forgotten():
         "pull",
         "exec",
         "agent",
-    }  # the last five take no bundle
+        "help",
+        "version",
+    }  # all but the first two take no bundle
     asked = {one.name for one in app.registered_commands} | {one.name or "cache" for one in app.registered_groups}
     assert asked == known
 

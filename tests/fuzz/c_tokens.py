@@ -93,7 +93,7 @@ def _is_ours(name: str, entry: str, known: frozenset[str]) -> bool:
     return bool(
         name in known
         or name in _own_words()
-        or name in (entry, f"{entry}_frame")
+        or name in (entry, f"{entry}_frame", f"{entry}_turn")
         or _NUMBERED.fullmatch(name)
         or _BUILTIN.fullmatch(name)
         or _PASTED.fullmatch(name)

@@ -212,7 +212,10 @@ def other(self, key):
     CHANGE
     return files
 KeptFiles.get = other
-""".replace("CHANGE", """files["json"] = files["json"].replace(b'"hash": "', b'"hash": "0')""")
+""".replace(
+            "CHANGE",
+            """if "json" in files: files["json"] = files["json"].replace(b'"hash": "', b'"hash": "0')""",
+        )
         + CALLS,
         SILO_HOME=home,
     )
