@@ -179,7 +179,7 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
     function = kernel_of_tuner(tuner)
     if type(function).__name__ != "JITFunction" or getattr(function, "is_gluon", bool)():
         return "its kernel is not a plain function of Triton's"
-    if notices_compiles(function):
+    if notices_compiles(function, compiled=True):
         return "a hook of the program sees launches or compiles"
     if reason := _reason_of_knobs(knobs, _SEEN):
         return reason

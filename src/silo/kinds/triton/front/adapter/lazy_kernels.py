@@ -14,16 +14,19 @@ from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, behind
 
 __all__ = ["changed_global", "forget_served", "kept_later", "launch_options", "note_served", "notices_compiles"]
 
-# jit_post_compile_hook is none of them: code that is served was not compiled.
 _HOOKS = ("jit_cache_hook", "kernel_load_start_hook", "kernel_load_end_hook")
+_COMPILED_HOOK = "jit_post_compile_hook"  # not called for served code, because that was not compiled
 _MAKE = "_silo_make"
 _LOCK = "_silo_lock"
 
 
-def notices_compiles(function: Any) -> bool:  # noqa: ANN401  # Triton's JITFunction
-    """Whether a program's hook decides about compiles, or would see a kernel be loaded or what it is launched with."""
+def notices_compiles(function: Any, *, compiled: bool = False) -> bool:  # noqa: ANN401  # Triton's JITFunction
+    """Whether a program's hook decides about compiles, or would see a kernel be loaded or what it is launched with.
+
+    ``compiled``: the hook that Triton calls after a compile counts as well.
+    """
     runtime = module("triton.knobs").runtime
-    hooks = (getattr(runtime, name, None) for name in _HOOKS)
+    hooks = (getattr(runtime, name, None) for name in (*_HOOKS, *([_COMPILED_HOOK] if compiled else [])))
     return bool(function.pre_run_hooks) or any(hook is not None and getattr(hook, "calls", True) for hook in hooks)
 
 
