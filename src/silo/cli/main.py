@@ -83,9 +83,10 @@ def help_command(
     for name in command or ():
         found = at.command.get_command(at, name) if hasattr(at.command, "get_command") else None
         if found is None:
-            raise typer.BadParameter(f"there is no command {' '.join(command or ())}")
+            raise typer.BadParameter(f"there is no command {' '.join(command or ())!r}")
         at = typer.Context(found, info_name=name, parent=at)
-    typer.echo(at.get_help())
+    if text := at.get_help():  # "" if the library has printed it with colours
+        say_lines(text)
 
 
 @app.command("version", cls=Command, rich_help_panel="Help", short_help="Show the version.")

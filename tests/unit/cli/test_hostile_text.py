@@ -91,6 +91,9 @@ WAYS = {
     "exec": [(["[red]\x1b]0;t\x07.py"], False, TITLE)],  # of a program that is there this process would become it
     "sign": [(["{}", "--key", "{}"], False, TITLE)],
     "verify": [(["{}"], False, TITLE), (["{}", "--key", "{}"], False, TITLE)],
+    "check": [(["{}"], False, ""), (["{}", "-k", "nope"], False, TITLE)],
+    "help": [([], True, ""), (["{}"], False, TITLE)],
+    "version": [([], True, "")],
     "cache": [([], True, "")],
     "cache prune": [(["--size", "0"], True, "")],
     "cache clear": [(["--yes"], True, "")],
