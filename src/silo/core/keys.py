@@ -13,7 +13,7 @@ __all__ = ["SCHEMAS", "ceilings_key", "effort_key", "seeds_key", "spills_key", "
 # Every schema a key is made under. A change of what goes into one is a new version, so old entries are never misread.
 SCHEMAS = (
     *("artifact-key/1", "artifact-key/2", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1"),
-    *("space-key/1", "spills-key/1", "studies-key/1", "trial-key/1", "triton-key/1"),
+    *("space-key/1", "spills-key/1", "studies-key/1", "trial-key/1", "installation-key/1"),
 )
 
 

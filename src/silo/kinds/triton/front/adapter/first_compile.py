@@ -50,7 +50,7 @@ class KeyFiles:
         for path in sorted(hashed_files(package)):
             found = path.stat()
             rows.append([str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns, str(found.st_ino)])
-        place = digest("triton-key/1", [str(package), sys.version, triton_version() or ""])
+        place = digest("installation-key/1", [str(package), sys.version, triton_version() or ""])
         return cls(place, digest("triton-key-files/1", rows), max(max(row[2], row[3]) for row in rows))
 
 
