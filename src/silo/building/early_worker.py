@@ -8,6 +8,7 @@ from pathlib import Path
 
 from silo.compile.toolchain import select_compiler
 from silo.core.protocols import WarmsUp
+from silo.core.python_syntax import parse_python
 from silo.core.target import Target
 from silo.errors import SiloError
 from silo.machine.process_session import Session
@@ -60,7 +61,7 @@ def kinds_mentioned(text: str) -> tuple[str, ...]:
         SyntaxError, ValueError: the text is not Python.
     """
     said, imported = set[str](), set[str]()
-    for package, name in _names(ast.parse(text)):
+    for package, name in _names(parse_python(text)):
         imported.add(package)
         if package == "silo":
             said.add(name)

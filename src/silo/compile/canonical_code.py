@@ -12,6 +12,8 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from silo.core.python_syntax import parse_python
+
 __all__ = ["ModuleCode", "Project", "module_code"]
 
 # The contexts repeat the position of a node; kinds and comments are of the text alone.
@@ -70,7 +72,7 @@ def module_code(text: str | bytes, name: str, project: Project, *, package: bool
     >>> one.digest == module_code("from silo.b import f", "silo.d", project).digest
     True
     """
-    tree = ast.parse(text)
+    tree = parse_python(text)
     form = _Form(tree, name if package else name.rpartition(".")[0], project)
     form.block(tree.body)
     body = "".join(form.parts)

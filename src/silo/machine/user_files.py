@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from silo.core.python_syntax import parse_python
 from silo.errors import SiloError, SourceError, StoreError
 from silo.gc_pause import seldom_collected
 from silo.sources.kinds import requirement_of
@@ -109,7 +110,7 @@ def _imports_relatively(path: Path) -> bool:
     if not _PERHAPS_RELATIVE.search(text):
         return False
     try:
-        tree = ast.parse(text)
+        tree = parse_python(text)
     except (SyntaxError, ValueError):
         return False  # running it raises the error, with the line
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))

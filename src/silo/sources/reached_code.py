@@ -18,6 +18,7 @@ from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, ClassVar, TypeAlias, cast
 
+from silo.core.python_syntax import parse_python
 from silo.core.values import JSON, canonical_json
 from silo.errors import SourceError
 
@@ -213,7 +214,7 @@ def text_key(source: str) -> str:
 def names_in(source: str) -> Names:
     """The names in a function's text. Depends on nothing else."""
     try:
-        tree = ast.parse(source)
+        tree = parse_python(source)
     except SyntaxError:  # a lambda in the middle of an expression: it is described by its text alone
         return ()
     finder = _Finder()

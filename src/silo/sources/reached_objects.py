@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from types import FunctionType, MethodType
 from typing import Any, ClassVar, cast
 
+from silo.core.python_syntax import parse_python
 from silo.core.values import JSON, Value, canonical_json, value_to_json
 from silo.errors import SourceError
 from silo.sources import constant_values
@@ -140,7 +141,7 @@ def _class_text(kind: type, libraries: Sequence[str]) -> str:
             continue
         text = "".join(linecache.getlines(plain.__code__.co_filename))
         try:
-            tree = ast.parse(text)
+            tree = parse_python(text)
         except SyntaxError:
             continue
         for node in (one for one in ast.walk(tree) if isinstance(one, ast.ClassDef) and one.name == kind.__name__):
@@ -165,7 +166,7 @@ def _lambda_text(function: FunctionType) -> str:
     code = function.__code__
     try:
         lines, _ = inspect.findsource(function)
-        tree = ast.parse("".join(lines))
+        tree = parse_python("".join(lines))
     except (OSError, SyntaxError) as error:
         raise SourceError("the source of a lambda is not available: define a function in a file") from error
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
