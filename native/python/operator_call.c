@@ -56,7 +56,7 @@ static int truth(PyObject *answer) {
 }
 
 /* Whether torch took an argument of this class in this place. */
-SILO_INLINE bool is_known(const struct operand *operand, PyTypeObject *class) {
+SILO_INLINE bool is_known_class(const struct operand *operand, PyTypeObject *class) {
     const uint32_t count = __atomic_load_n(&operand->classes, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < count; i++) {
         if (operand->class[i] == class)
@@ -83,7 +83,7 @@ SILO_INLINE int is_observed(const struct operator_call *self) {
 /* Whether torch does nothing but run the operator; 1, 0, or -1 with an exception set. */
 static int is_quiet(const struct operator_call *self, PyObject *const *arguments) {
     for (int32_t i = 0; i < self->count; i++) {
-        if (!is_known(&self->operands[i], Py_TYPE(arguments[i])))
+        if (!is_known_class(&self->operands[i], Py_TYPE(arguments[i])))
             return 0;
     }
     const int observed = is_observed(self);
@@ -223,7 +223,7 @@ static PyObject *operator_learn(PyObject *object, PyObject *args) {
     for (int32_t i = 0; i < self->count; i++) {
         struct operand *operand = &self->operands[i];
         PyTypeObject *class = Py_TYPE(PyTuple_GetItem(args, i));
-        if (is_known(operand, class) || operand->classes == CLASSES)
+        if (is_known_class(operand, class) || operand->classes == CLASSES)
             continue;
         Py_INCREF((PyObject *)class);
         operand->class[operand->classes] = class;
