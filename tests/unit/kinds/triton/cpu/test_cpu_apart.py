@@ -156,6 +156,27 @@ def test_rows_are_looked_up(d, n):
     assert not out[n:].any()
 
 
+@triton.jit
+def one_place_or_none(x, table, out, copies, d: tl.constexpr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    one = tl.load(x + i // d * 0, mask=i < n, other=i.to(tl.int64))
+    tl.store(copies + i, tl.load(table + i // d))
+    tl.store(out + i, one)
+
+
+# With runs of 16 and of 32 elements, and of 2, which are none; a mask that holds for some, for none, and for all.
+@pytest.mark.parametrize("d", [2, 16, 32])
+@pytest.mark.parametrize("n", [0, 1, 24, 48, 64])
+def test_a_masked_load_of_one_place_is_not_made_outside_of_its_runs(d, n):
+    """Its value is not that of elements for which the mask does not hold; and it is not read if no mask holds."""
+    x, table = np.full(1, -4, np.int64), np.arange(64, dtype=np.int64)
+    out, copies, i = np.zeros(64, np.int64), np.zeros(64, np.int64), np.arange(64)
+    given = {"x": x, "table": table, "out": out, "copies": copies, "d": d, "n": n, "BLOCK": 64}
+    run(one_place_or_none, (1,), "optimized", options=APART, **given)
+    np.testing.assert_array_equal(out, np.where(i < n, -4, i))
+    np.testing.assert_array_equal(copies, table[i // d])
+
+
 # Rows of which a block has one, some, and more than a vector; that blocks cut; and wrong ones at each end of a block.
 @pytest.mark.parametrize("d", [16, 64, 20, 512, 7])
 @pytest.mark.parametrize("n", [2048, 1999])

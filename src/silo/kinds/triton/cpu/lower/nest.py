@@ -265,8 +265,10 @@ class Nest(NestLoops):
         """One element of a ``tt.load``."""
         pointer, mask, other = load_parts(operation)
         inner = self.depends(pointer, index)
-        if self.runs is not None and self.fast and self.runs.first in index:  # where a run begins its mask holds
-            condition = self.mask(mask, tuple(self.inner if name == self.runs.first else name for name in index))
+        runs = self.runs
+        in_run = runs is not None and self.fast and runs.first in index
+        if runs is not None and in_run:  # where a run begins its mask holds
+            condition = self.mask(mask, tuple(self.inner if name == runs.first else name for name in index))
         else:
             condition = self.mask(mask, index, limiting=inner)
         if condition == "0":
@@ -276,6 +278,8 @@ class Nest(NestLoops):
             self.rows[pointer] = place.removesuffix(f"[{self.inner}]")
         if inner:  # a limit may stand for its mask, and limits hold in the innermost loop alone
             level = self.depth
+        elif in_run and mask is not None:  # as above: outside of the runs, also if its address is the same everywhere
+            level = max(level, self.depth - 1)
         type_ = operation.result.type
         if condition:
             fill = self.value(other, index) if other is not None else ops.zero(type_)
