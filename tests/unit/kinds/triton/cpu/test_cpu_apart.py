@@ -177,6 +177,20 @@ def test_a_masked_load_of_one_place_is_not_made_outside_of_its_runs(d, n):
     np.testing.assert_array_equal(copies, table[i // d])
 
 
+@triton.jit
+def where_loaded(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, i, mask=tl.load(x + i, mask=i < n, other=i % 4) == 2)
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 16, 63, 64])
+def test_a_mask_that_is_loaded_holds_where_its_own_load_does_not(n):
+    """A store ends where its mask ends, and not where the mask of a load within it does."""
+    x, out, i = RNG.integers(0, 4, 64).astype(np.int32), np.full(64, -7, np.int32), np.arange(64)
+    run(where_loaded, (1,), "optimized", options=APART, x=x, out=out, n=n, BLOCK=64)
+    np.testing.assert_array_equal(out, np.where(np.where(i < n, x, i % 4) == 2, i, -7))
+
+
 # Rows of which a block has one, some, and more than a vector; that blocks cut; and wrong ones at each end of a block.
 @pytest.mark.parametrize("d", [16, 64, 20, 512, 7])
 @pytest.mark.parametrize("n", [2048, 1999])
