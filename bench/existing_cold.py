@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +126,23 @@ def run(name: str, folder: Path, way: str, home: Path, limit_s: float) -> dict[s
     """One process with an empty cache of Triton's; ``{"failed": reason}`` where it fails."""
     cache = tempfile.mkdtemp(dir=folder)
     exec_words = ["-m", "silo", "exec"] if way == "silo exec" else []
-    own = {"TRITON_CACHE_DIR": cache, "SILO_HOME": str(home), "FLA_CACHE_MODE": "disabled"}
+    words = [*exec_words, "-m", "bench.existing_cold", "--child", name]
+    return child_result(words, limit_s, TRITON_CACHE_DIR=cache, SILO_HOME=str(home))
+
+
+def child_result(words: Sequence[str], limit_s: float, **variables: str) -> dict[str, Any]:
+    """The JSON that a Python process prints last; ``{"failed": reason}`` if it fails or takes too long."""
+    own = {"FLA_CACHE_MODE": "disabled", **variables}
     own["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    words = [sys.executable, *exec_words, "-m", "bench.existing_cold", "--child", name]
     try:
         done = subprocess.run(
-            words, env={**os.environ, **own}, check=False, capture_output=True, text=True, timeout=limit_s, cwd=ROOT
+            [sys.executable, *words],
+            env={**os.environ, **own},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            cwd=ROOT,
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"it took more than {limit_s:.0f} s"}

@@ -14,10 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -27,8 +24,6 @@ from typing import Any
 from bench import existing_cold
 from silo.kinds.triton.front.adapter import default_benchmark
 from silo.kinds.triton.programs.searches.short_measurements import LEAST_CONFIGS, ShortSearch
-
-ROOT = Path(__file__).resolve().parents[1]
 
 MOST_LOSS = 0.01  # of a short winner
 MOST_TIME = 0.5  # of Triton's
@@ -141,27 +136,11 @@ def child(name: str) -> None:
 
 def run(name: str, limit_s: float) -> dict[str, Any]:
     """The searches of one program, in a process with empty caches; ``{"failed": reason}`` if it fails."""
+    words = ["-m", "bench.existing_short", "--child", name]
     with tempfile.TemporaryDirectory() as cache:
-        own = {"TRITON_CACHE_DIR": cache, "FLA_CACHE_MODE": "disabled", "SILO_ACCELERATE": "0"}
-        own["PYTHONPATH"] = os.pathsep.join(
-            [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
-        )
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "bench.existing_short", "--child", name],
-                env={**os.environ, **own},
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=limit_s,
-                cwd=ROOT,
-            )
-        except subprocess.TimeoutExpired:
-            return {"failed": f"it took more than {limit_s:.0f} s"}
-    if done.returncode:
-        return {"failed": (done.stderr.strip().splitlines() or ["?"])[-1][:300]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found if found["searches"] else {"failed": "none of its tuners measures by Triton's benchmark"}
+        found = existing_cold.child_result(words, limit_s, TRITON_CACHE_DIR=cache, SILO_ACCELERATE="0")
+    none = {"failed": "none of its tuners measures by Triton's benchmark"}
+    return found if "failed" in found or found["searches"] else none
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, encode_documents
+from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant, encode_documents
 from silo.bundle.format import TRIALS_KIND
 from silo.bundle.reader import Bundle, open_bundle, stored_blobs
 from silo.bundle.signing import Signing
@@ -20,7 +20,15 @@ from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
 from silo.store.locks import lock_of_place
 
-__all__ = ["KernelUpdate", "Updated", "document_blob", "locked_bundle", "update_bundle"]
+__all__ = [
+    "KernelUpdate",
+    "Updated",
+    "blob_ref",
+    "document_blob",
+    "locked_bundle",
+    "update_bundle",
+    "with_attachments",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +54,19 @@ def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, byte
     ('trials', 14, b'{"time_ns":5}\n')
     """
     data = encode_documents(documents)
-    return _document_ref(kind, data), data
+    return blob_ref(kind, data), data
 
 
-def _document_ref(kind: str, data: bytes) -> BlobRef:
+def blob_ref(kind: str, data: bytes) -> BlobRef:
+    """A blob by its bytes."""
     return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
+
+
+def with_attachments(contents: BundleContents, attachments: Mapping[str, BlobRef]) -> BundleContents:
+    """The contents with these attachments alone. A file that is also the code of a variant is stored once, as code."""
+    code = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
+    found = {name: code.get(ref.sha256, ref) for name, ref in attachments.items()}
+    return replace(contents, attachments=tuple(sorted(found.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +83,11 @@ def update_bundle(
     read_blob: ReadBlob | None = None,
     *,
     signing: Signing | None = None,
+    attachments: Mapping[str, BlobRef] | None = None,
 ) -> Updated:
-    """Rewrite the bundle with ``updates`` by kernel name; ``read_blob`` gives the bytes of new variants' blobs.
+    """Rewrite the bundle with ``updates`` by kernel name, and with ``attachments`` beside the present ones.
+
+    ``read_blob`` returns the bytes of new blobs.
 
     Several processes may update one bundle: each adds to what the one before has written. Blobs that stay are copied
     as they are stored, after their sha256 was checked. On any failure the bundle is as it was. A signature that is
@@ -95,7 +114,10 @@ def update_bundle(
                 return documents[sha256]
             return None if read_blob is None else read_blob(sha256)
 
-        written = write_bundle(target, replace(contents, kernels=kernels), read_new, read_stored=stored_blobs([bundle]))
+        contents = replace(contents, kernels=kernels)
+        if attachments:
+            contents = with_attachments(contents, {**dict(contents.attachments), **attachments})
+        written = write_bundle(target, contents, read_new, read_stored=stored_blobs([bundle]))
         signing = signing or Signing(bundle.signed_bytes)
         return Updated(written, signing.settle(path, bundle.signed_bytes, written.header))
 
@@ -111,7 +133,7 @@ def _merged(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, document
         # As texts: parsed, they would take far more memory.
         merged = dict.fromkeys(map(canonical_json, chain(known, update.trials)))
         data = b"".join(text + b"\n" for text in merged)
-        ref = _document_ref(TRIALS_KIND, data)
+        ref = blob_ref(TRIALS_KIND, data)
         documents[ref.sha256] = data
         kernel = replace(kernel, trials=ref)
     rules = {rules.key: rules for rules in kernel.rules}

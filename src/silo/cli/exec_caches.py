@@ -114,9 +114,11 @@ def _keep(record: Path, folders: Mapping[str, Path]) -> None:
         for path, reason in refused:
             say(f"{os.fspath(path)} of {CACHES[name].project} is not recorded: {reason}", stderr=True)
     try:
-        added = add_caches(record, found)
+        added, signature = add_caches(record, found)
     except BundleError as error:
         say(f"the caches of other runtimes are not recorded: {error}", stderr=True)
         return
+    if signature:
+        say(signature, stderr=True)
     counts = ", ".join(f"{len(files)} of {CACHES[name].project}" for name, files in found.items())
     say(f"{record.name}: {added} new files of caches; files left by the program: {counts}", stderr=True)

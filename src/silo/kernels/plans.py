@@ -125,9 +125,7 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
                 " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
-        if native.recording() is not None:  # of another plan, whose launches these are
-            return self._function(arguments)
-        if self._full:
+        if self._full or native.recording() is not None:  # of another plan, whose launches these are
             return self._function(arguments)
         if self._recordings:
             self._say()

@@ -118,18 +118,11 @@ class FormMaker:
                 f"{self.name}: the function made {len(self.first)} launches at first and {len(self.second)} the second"
                 " time: what it launches depends on more than its arguments"
             )
-        sources = [
-            self._sources(number, one, other)
-            for number, (one, other) in enumerate(zip(self.first, self.second, strict=True))
-        ]
-        regions = self._regions()
-        for (one, other), (values, places), axes in zip(
-            zip(self.first, self.second, strict=True),
-            sources,
-            [self._axes(*pair) for pair in zip(self.first, self.second, strict=True)],
-            strict=True,
-        ):
-            del other
+        pairs = list(zip(self.first, self.second, strict=True))
+        sources = [self._sources(number, *pair) for number, pair in enumerate(pairs)]
+        grids = [self._axes(*pair) for pair in pairs]
+        regions = self._regions()  # known once every launch has named its memory
+        for one, (values, places), axes in zip(self.first, sources, grids, strict=True):
             memories = tuple(self._memory(place, regions) for place in places)
             self._nodes.append((one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories))
         for node, truth in self.trail.conditions:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, Self, cast
 
 from silo.core.nodes import Argument, Bindings, Const, Extent, Node, Op, OpKind, Stride, evaluate, leaves, make
 from silo.core.traced import Known, as_node
@@ -335,12 +335,12 @@ _FLOAT_METHODS: Final = (
 )
 
 
-class TracedFloat(native.StandIn):
-    """A float argument: launches are given it; what is computed of it is not followed."""
+class _TracedArgument(native.StandIn):
+    """An argument as a whole: launches are given it, and other uses of it are noted under its name."""
 
     __slots__ = ("_name", "_trail")
 
-    def __new__(cls, value: float, name: str, trail: Trail) -> TracedFloat:  # noqa: PYI034
+    def __new__(cls, value: object, name: str, trail: Trail) -> Self:
         """The argument of that name."""
         made = super().__new__(cls, value)
         made._name = name
@@ -352,10 +352,16 @@ class TracedFloat(native.StandIn):
         """Its name."""
         return self._name
 
-    def as_is(self, where: str) -> float:
-        """The plain float, for a use that is noted."""
+    def as_is(self, where: str) -> Any:
+        """The argument itself, for a use that is noted."""
         self._trail.used.setdefault(self._name, where)
         return self.stands_for
+
+
+class TracedFloat(_TracedArgument):
+    """A float argument: launches are given it; what is computed of it is not followed."""
+
+    __slots__ = ()
 
     def __float__(self) -> float:
         return self.as_is("arithmetic")
@@ -380,27 +386,10 @@ for _name in _FLOAT_METHODS:
     setattr(_Ratio, _name, _of_float(_name))
 
 
-class TracedArray(native.StandIn):
+class TracedArray(_TracedArgument):
     """An array argument: launches are given it; its extents and strides are integers with expressions."""
 
-    __slots__ = ("_name", "_trail")
-
-    def __new__(cls, value: object, name: str, trail: Trail) -> TracedArray:  # noqa: PYI034
-        """The argument of that name."""
-        made = super().__new__(cls, value)
-        made._name = name
-        made._trail = trail
-        return made
-
-    @property
-    def argument(self) -> str:
-        """Its name."""
-        return self._name
-
-    def as_is(self, where: str) -> Any:
-        """The array itself, for a use that is noted."""
-        self._trail.used.setdefault(self._name, where)
-        return self.stands_for
+    __slots__ = ()
 
     @property
     def shape(self) -> tuple[TracedInt, ...]:

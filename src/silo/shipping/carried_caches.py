@@ -23,13 +23,11 @@ from pathlib import Path, PurePosixPath
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents
 from silo.bundle.format import FILE_KIND
-from silo.bundle.reader import Bundle, open_bundle, stored_blobs
-from silo.bundle.signing import Signing
-from silo.bundle.update import locked_bundle
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.update import blob_ref, update_bundle, with_attachments
 from silo.bundle.writer import place_of_bundle, write_bundle
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import BundleError, SettingsError
-from silo.frozen import replace
 from silo.plain_files import read_plain
 from silo.settings import settings
 from silo.store.atomic_files import AtomicFile, make_directory
@@ -174,10 +172,11 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(at, name) for name in names)
 
 
-def add_caches(path: str | os.PathLike[str], caches: Mapping[str, Mapping[str, bytes]]) -> int:
-    """Put files into the bundle at ``path``, by cache and relative path, and return how many are new there.
+def add_caches(path: str | os.PathLike[str], caches: Mapping[str, Mapping[str, bytes]]) -> tuple[int, str]:
+    """Put files into the bundle at ``path``, by cache and relative path.
 
     The bundle is made if it is missing. A file of the same place is replaced. On any failure the bundle is as it was.
+    Returns the number of files that are new there, and what became of the bundle's signature, "" without one.
 
     Raises:
         BundleError: the bundle cannot be read or written.
@@ -186,27 +185,19 @@ def add_caches(path: str | os.PathLike[str], caches: Mapping[str, Mapping[str, b
     added: dict[str, BlobRef] = {}
     for name, files in caches.items():
         for relative, data in files.items():
-            sha256 = hashlib.sha256(data).hexdigest()
-            blobs[sha256] = data
-            added[f"{_ATTACHED}{name}/{relative}"] = BlobRef(sha256, FILE_KIND, len(data))
-    if not added:
-        return 0
+            ref = added[f"{_ATTACHED}{name}/{relative}"] = blob_ref(FILE_KIND, data)
+            blobs[ref.sha256] = data
     target = place_of_bundle(path)
-    if not target.exists():
-        contents = BundleContents((), (("silo", __version__),), attachments=tuple(sorted(added.items())))
-        write_bundle(target, contents, blobs.get)
-        return len(added)
-    with locked_bundle(target), open_bundle(target) as bundle:
-        contents = bundle.contents()
-        before = dict(contents.attachments)
-        new = [name for name, ref in added.items() if before.get(name) != ref]
-        if new:
-            kinds = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
-            joined = {**before, **{name: kinds.get(ref.sha256, ref) for name, ref in added.items()}}
-            contents = replace(contents, attachments=tuple(sorted(joined.items())))
-            written = write_bundle(target, contents, blobs.get, read_stored=stored_blobs([bundle]))
-            Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header)
-        return len(new)
+    if target.exists():
+        with open_bundle(target) as bundle:
+            before = {name: ref.sha256 for name, ref in bundle.attachments.items()}
+        added = {name: ref for name, ref in added.items() if before.get(name) != ref.sha256}
+    if not added:
+        return 0, ""
+    if target.exists():
+        return len(added), update_bundle(target, {}, blobs.get, attachments=added).signature
+    write_bundle(target, with_attachments(BundleContents((), (("silo", __version__),)), added), blobs.get)
+    return len(added), ""
 
 
 # ---- From a bundle into a folder ----

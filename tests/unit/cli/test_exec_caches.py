@@ -12,10 +12,12 @@ import pytest
 import silo
 from made_bundles import write_made
 from silo.bundle.reader import open_bundle
+from silo.bundle.signing import signature_bytes
 from silo.cli.exec_caches import names_of, served_variables
 from silo.errors import BundleError, SettingsError
 from silo.settings import override
 from silo.shipping.carried_caches import CACHES, add_caches, cached_files, carried_caches, write_caches
+from silo.store.signatures import SecretKey
 
 PROGRAM = """
 import hashlib, os, pathlib, struct, sys
@@ -157,8 +159,20 @@ def test_a_bundle_with_kernels_keeps_them(tmp_path):
     place = write_made(tmp_path / "k.silo")
     with open_bundle(place) as bundle:
         before = bundle.contents().kernels
-    assert add_caches(place, {"deep_gemm": {"cache/kernel.a.1/kernel.cubin": cubin()}}) == 1
-    assert add_caches(place, {"deep_gemm": {"cache/kernel.a.1/kernel.cubin": cubin()}}) == 0
+    assert add_caches(place, {"deep_gemm": {"cache/kernel.a.1/kernel.cubin": cubin()}}) == (1, "")
+    assert add_caches(place, {"deep_gemm": {"cache/kernel.a.1/kernel.cubin": cubin()}}) == (0, "")
     with open_bundle(place) as bundle:
         assert bundle.contents().kernels == before
     assert silo.load(place)
+
+
+def test_a_signature_that_the_new_files_make_false_is_removed_and_reported(tmp_path):
+    pytest.importorskip("cryptography", reason="signatures need kernel-silo[sign]")
+    place = write_made(tmp_path / "k.silo")
+    signature = Path(f"{place}.minisig")
+    with open_bundle(place) as bundle:
+        signature.write_bytes(signature_bytes(place.name, bundle.signed_bytes, SecretKey(bytes(8), bytes(32))))
+    added, said = add_caches(place, {"deep_gemm": {"cache/kernel.a.1/kernel.cubin": cubin()}})
+    assert added == 1
+    assert "k.silo.minisig is removed" in said
+    assert not signature.exists()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from types import MappingProxyType
 from typing import TypeAlias
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.format import FILE_KIND
+from silo.bundle.update import blob_ref
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.json_reader import TEXT, Persisted, listed, paired, value_of
 from silo.core.signature import Signature
@@ -87,7 +87,7 @@ def key_of(artifact: Artifact) -> str:
 
 def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
     """A blob by its bytes."""
-    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
+    return blob_ref(kind, data)
 
 
 @frozen

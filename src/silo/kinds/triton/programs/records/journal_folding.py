@@ -21,7 +21,7 @@ from silo.bundle.contents import (
 )
 from silo.bundle.reader import Bundle, open_bundle, stored_blobs
 from silo.bundle.signing import Signing
-from silo.bundle.update import locked_bundle
+from silo.bundle.update import locked_bundle, with_attachments
 from silo.bundle.writer import Written, place_of_bundle, write_bundle
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules, bucket_of
@@ -156,10 +156,7 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
             texts = encode_documents(documents)
             attachments[name] = ref = file_ref(texts)
             gathered.texts[ref.sha256] = texts
-    # One blob may be the code of a variant and a file of the cache: it is stored once, as what a driver loads.
-    kinds = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
-    found = {name: kinds.get(ref.sha256, ref) for name, ref in attachments.items()}
-    return replace(contents, attachments=tuple(sorted(found.items())))
+    return with_attachments(contents, attachments)
 
 
 def merged(

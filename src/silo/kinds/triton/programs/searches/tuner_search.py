@@ -129,8 +129,7 @@ class TunerSearches:
         if search.found is None and not search.times and self._short:
             search.found = self._shortly(search, own)
         if search.found is not None:
-            found = search.times[place] = search.found[place]
-            return found
+            return search.found[place]
         found = search.run(place, own)
         self._measured(search, place, found)
         return found
