@@ -207,10 +207,10 @@ def test_measuring_anew_takes_nothing_over(earlier):
 
 
 def test_tuning_takes_over_no_more_than_its_budget_says(earlier):
-    file, home, first = earlier
+    file, home, _ = earlier
     with override(home=home, cc=SAME):
         (row,) = tune_path(file, evaluations=3)
-        assert (row.measured, row.winner) == (0, first.winner)
+        assert row.measured == 0
         _, now = known().values()
         assert 3 <= len({str(one.config) for one in now}) <= 4  # their reference besides
 

@@ -178,7 +178,7 @@ def test_nothing_is_left_behind(arguments, tmp_path):
     assert len(children()) == 1
     process.close()
     assert children() == []
-    assert descriptors() == before
+    assert descriptors() <= before  # threads that other tests left may close theirs meanwhile
 
 
 def test_a_device_that_is_not_there_is_no_configs_fault(arguments, tmp_path):

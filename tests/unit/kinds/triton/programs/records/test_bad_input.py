@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import triton_entry
 from triton_programs import TUNED, program
 
 SCRIPT = "import triton\nprint('the program ran')\n"
@@ -14,9 +15,20 @@ SCRIPT = "import triton\nprint('the program ran')\n"
 def run(folder, *words, **variables):
     (folder / "program.py").write_text(SCRIPT)
     before = [sys.executable, *(["-m", "silo", "exec", *words] if words else []), "program.py"]
-    own = {"SILO_HOME": str(folder / "home"), "SILO_ACCELERATE": "1", **variables}
+    places = (str(triton_entry.entry_folder(folder, triton_entry.SILO)), os.environ.get("PYTHONPATH", ""))
+    own = {
+        "SILO_HOME": str(folder / "home"),
+        "SILO_ACCELERATE": "1",
+        "PYTHONPATH": os.pathsep.join(places),
+    }
     return subprocess.run(
-        before, cwd=folder, env={**os.environ, **own}, capture_output=True, text=True, check=False, timeout=120
+        before,
+        cwd=folder,
+        env={**os.environ, **own, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 

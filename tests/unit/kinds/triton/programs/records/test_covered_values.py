@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import triton_entry
 from silo.errors import SettingsError
 from silo.kinds.triton.programs.records.covered_values import Cover, covered_combinations, read_covers
 
@@ -65,7 +66,9 @@ def run(tmp_path):
     program.write_text(PROGRAM)
 
     def start(*words, code=0, calls=(), **variables):
+        places = (str(triton_entry.entry_folder(tmp_path, triton_entry.SILO)), os.environ.get("PYTHONPATH", ""))
         own = {"SILO_TRITON": "cpu", "SILO_HOME": str(tmp_path / "home"), "SILO_LOG": "info"}
+        own["PYTHONPATH"] = os.pathsep.join(places)
         done = subprocess.run(
             [sys.executable, "-m", "silo", "exec", *map(str, words), str(program), *calls],
             env={**os.environ, **own, "TRITON_CACHE_DIR": str(tmp_path / f"cache{len(words)}"), **variables},
