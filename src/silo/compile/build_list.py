@@ -36,7 +36,7 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BuildCase:
-    """What one case asks for: its typed signature and what its arguments allow to assume.
+    """The needs of one case: its typed signature and the specialization that its arguments allow.
 
     ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
     ``ruled`` where a heuristic made them, its best guess first.
@@ -72,7 +72,7 @@ class BuildVariant:
 
     ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
     measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
-    being 1. ``origin`` says what chose its config first.
+    being 1. ``origin`` names the first source of its config.
     """
 
     variant: Variant
@@ -83,7 +83,7 @@ class BuildVariant:
     leads: tuple[str, ...] = ()
 
     def serving(self, variant: Variant, cases: Sequence[str]) -> BuildVariant:
-        """The part of it that serves these of its cases, as ``variant``, with what was said of them."""
+        """The part of this entry that serves the given cases, as ``variant``, with the remarks about those cases."""
         others = tuple(_said_of(label) for label in self.cases if label not in cases)
         return replace(
             self,
@@ -95,7 +95,7 @@ class BuildVariant:
 
 
 def _said_of(case: str) -> str:
-    """What reasons begin with that are about one case."""
+    """The prefix of reasons that are about one case."""
     return f"case {case}: "
 
 
@@ -111,17 +111,16 @@ def plan_variants(
     """Every variant that a build needs, without repetition, in a fixed order.
 
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature, unless its code is
-    made for certain extents. For each target: the measured winner of a case where one is known; otherwise the first
-    config, which a heuristic may have put there,
-    and, where no device of that target is here to measure on, as much of the space besides as ``packing`` allows, so
-    that its device can tune it.
+    made for certain extents. For each target: the measured winner of a case if it is known. Otherwise the first config
+    (a heuristic may have put it first) and, if this machine has no device of that target to measure on, as much more of
+    the space as ``packing`` allows, so that a device can tune it later.
 
     Args:
-        kernels: what to plan for.
+        kernels: the kernels to build.
         targets: concrete targets.
-        winners: what the lock or measurements say, by kernel name, case label and target (as in ``targets``).
+        winners: the winners of the lock or of measurements, by kernel name, case label and target (as in ``targets``).
         has_device: whether variants of a target can be measured here.
-        canonical: what code for a target is really for (``sm_90`` and ``sm_90a`` may be one); variants carry that.
+        canonical: the target that code is compiled for (``sm_90`` and ``sm_90a`` may be one); variants carry it.
         packing: how many configs of a case to pack.
 
     Raises:
@@ -166,7 +165,7 @@ class _Chooser:
     measured_here: bool
 
     def configs(self, case: BuildCase) -> list[tuple[Config, Origin, str]]:
-        """The configs to build, each with what chose it and the reason; the first is what calls get."""
+        """The configs to build, each with its decision source and reason; calls get the first."""
         winner = self.winners.get((self.kernel.name, case.label, self.target))
         if winner is not None:
             chosen = (winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")
@@ -184,14 +183,17 @@ class _Chooser:
         return [(ordered[0], origin, f"{origin.phrase}: no {self.target} is here to measure on"), *packed]
 
     def _ordered(self, case: BuildCase) -> tuple[Sequence[Config], Origin]:
-        """The case's configs, best guess first, and what made that guess. ``SpaceError`` where there is none."""
+        """The case's configs, best guess first, and what made that guess.
+
+        Raises ``SpaceError`` without a valid config.
+        """
         configs = self.kernel.configs if case.configs is None else case.configs
         if not configs:
             raise SpaceError(f"{self.kernel.name}: no config of its space can be used in the case {case.label}")
         return tuple(configs), default_origin(len(configs), ruled=case.ruled)
 
     def _packed(self, ordered: Sequence[Config], origin: Origin) -> list[tuple[Config, Origin, str]]:
-        """What is packed besides the first config, to be measured where the bundle is used."""
+        """The configs to pack besides the first; they are measured by the process that uses the bundle."""
         packed = first_of(ordered, self._neighbours, self.packing.configs)
         reason = f"one of {len(packed)} configs to measure on {self.target}"
         if len(packed) < len(ordered):
@@ -241,7 +243,7 @@ def _fallbacks(kernel: BuildKernel) -> list[tuple[BuildCase, Specialization, tup
 
 
 def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[BuildVariant, ...]:
-    """A case without any assumption asks for the fallback itself: one variant then serves as both."""
+    """A case without any assumption needs the fallback itself: one variant then serves as both."""
     merged: dict[Variant, BuildVariant] = {}
     for (variant, generic), entry in planned.items():
         before = merged.get(variant) or BuildVariant(variant, (), (), generic=False, origin=entry.origin)

@@ -14,13 +14,13 @@ from silo.settings import child_environment, search_path
 
 __all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identify"]
 
-# Tried in this order where nobody named a compiler.
+# Tried in this order unless a setting names a compiler.
 COMPILERS = ("cc", "gcc", "clang")
 
 
 @dataclass(frozen=True, slots=True)
 class CCompiler:
-    """A C compiler: the command that runs it, and what its ``--version`` says of it, which names no path."""
+    """A C compiler: the command that runs it, and the output of its ``--version``, which contains no path."""
 
     command: tuple[str, ...]
     version: str
@@ -29,11 +29,11 @@ class CCompiler:
 def choose_compiler(
     requested: str | None, found: Mapping[str, str | None], need: str = "CPU kernels need"
 ) -> tuple[str, ...]:
-    """The command to run, from what was asked for and where each name was found (None: nowhere).
+    """The command to run, from the requested name and the place where each name was found (None: nowhere).
 
     ``requested`` may carry arguments (``ccache gcc``); it is the path of a compiler where ``found`` has all of it, with
     spaces in it too. It is never replaced by another compiler when it is missing.
-    ``need`` says in a message who needs one.
+    ``need`` names, in the error's message, the feature that needs a compiler.
 
     >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
     ('/usr/bin/gcc',)
@@ -66,7 +66,7 @@ def find_compiler(requested: str | None, need: str = "CPU kernels need") -> CCom
     """Find the compiler and ask its version; both are remembered for the life of the process, by ``PATH``.
 
     Raises:
-        CompilerMissingError: there is none, or it does not run; this is not remembered.
+        CompilerMissingError: no compiler was found, or it does not run; the failure is not remembered.
     """
     found = _found if requested is None or requested.startswith("/") else _found.__wrapped__  # by the current folder
     return found(requested, search_path(), need)

@@ -26,7 +26,7 @@ class Project:
     """The modules whose places do not count.
 
     ``roots`` are the names of top-level packages. ``modules`` holds the dotted names of the modules that a digest
-    covers. ``exists`` tells whether a dotted name in a text, such as a plug-in's place, is a module of the project.
+    covers. ``exists`` returns whether a dotted name in a text, such as a plug-in's place, is a module of the project.
     """
 
     roots: frozenset[str]
@@ -102,7 +102,7 @@ class _Form:
         return tuple((label, name) for name, label in self._modules.items())
 
     def _bound_modules(self, tree: ast.Module) -> dict[str, str]:
-        """By each name that means a module of the project wherever it stands in this one, that module."""
+        """Maps each name that this module binds to a module of the project everywhere in its text, to that module."""
         bound: dict[str, set[str]] = {}
         others: set[str] = set()
         for node in ast.walk(tree):
@@ -246,7 +246,7 @@ class _Form:
 
 
 def _plain(value: object) -> str:
-    """The text of a value that is no node; no other value of its type has the same."""
+    """The text of a value that is not a syntax node. Different values of one type have different texts."""
     return str(value).translate(_SEPARATORS) if isinstance(value, str) else repr(value).translate(_SEPARATORS)
 
 

@@ -47,7 +47,7 @@ def compiler_process(
     In a child made by fork inside of the block, the end of the block does nothing: the compiler is the parent's.
 
     Raises:
-        FileNotFoundError: there is no such command.
+        FileNotFoundError: the command does not exist.
         OSError: it cannot be run.
     """
     if shutil.which(command[0]) is None:
@@ -137,7 +137,7 @@ def _keeper(reading: int, *, lead: bool) -> subprocess.Popen[bytes]:
 
 
 def _kill_group(keeper: subprocess.Popen[bytes]) -> None:
-    # It has not been waited for, so the number of its group is nobody else's.
+    # It has not been waited for, so no other process group can have its number.
     if keeper.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(keeper.pid, signal.SIGKILL)

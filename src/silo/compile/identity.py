@@ -106,7 +106,7 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
 
     Args:
         files: modules and other files; the names of the modules matter only to find out which import leads where.
-        exists: whether a dotted name that stands in a text is a module of the project, in these packages or not.
+        exists: returns whether a dotted name found in a text is a module of the project, in these packages or outside.
     """
     from silo.compile.canonical_code import Project, module_code  # noqa: PLC0415  # with ast: see above
 
@@ -147,7 +147,7 @@ def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
 
 
 def _others(files: Sequence[CodeFile]) -> list[str]:
-    """A line for each file that is no module: its name, with folders where the name alone is another's too."""
+    """A line for each file that is not a module: its name, with its folders if another file has the same name."""
     from silo.compile.canonical_text import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
 
     def text(file: CodeFile) -> bytes:

@@ -21,7 +21,7 @@ class LeftOut:
     reason: str
 
     def __str__(self) -> str:
-        """The first line of the reason: what follows is what each plug-in says."""
+        """The first line of the reason; the reason of each plug-in follows it."""
         return f"{self.kernel} is left out for {self.target}: {self.reason.partition(chr(10))[0].rstrip(':')}"
 
 

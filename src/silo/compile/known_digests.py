@@ -1,8 +1,8 @@
 """Digests of code that were computed before, by the bytes that they depend on.
 
-They lie in two files: one that a wheel brings, and one in the folder where Python keeps the byte code of this package.
-Whoever may write there decides what Python runs, so the second file is believed as the byte code is. An entry counts
-for the very bytes of the files, so it cannot be out of date.
+They are in two files: the first comes with a wheel, the second is in the folder where Python keeps the byte code of
+this package. Whoever may write there decides what Python runs, so the second file is believed as the byte code is. An
+entry counts for the very bytes of the files, so it cannot be out of date.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KnownDigest:
 
 
 def known_digest(content: str, exists: Callable[[str], bool]) -> KnownDigest | None:
-    """The digest for files of these bytes, or None. ``exists`` tells which of its names are modules today."""
+    """The digest for files of these bytes, or None. ``exists`` returns whether one of its names is a module today."""
     for path in (_shipped_file(), _cache_file()):
         found = _read(path).get(content)
         if found is not None and all(exists(name) == there for name, there in found.names.items()):

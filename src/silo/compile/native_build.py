@@ -29,7 +29,7 @@ class InternalCompilerError(CompileError):
 
 @dataclass(frozen=True, slots=True)
 class BuiltObject:
-    """A shared object and what the compiler said while making it (usually nothing)."""
+    """A shared object and the compiler's messages while making it (usually empty)."""
 
     data: bytes
     log: str
@@ -40,7 +40,7 @@ def build(
 ) -> BuiltObject:
     """Compile and link ``source``, which is the compiler's standard input, in a private temporary folder.
 
-    ``language`` is what the compiler calls it: ``c``, ``c++``. ``beside`` is an object that is linked with it.
+    ``language`` is the compiler's name of it: ``c``, ``c++``. ``beside`` is an object that is linked with it.
 
     Raises:
         CompileError: the compiler refused; its message, and where the C source was kept. Or a signal handler forked

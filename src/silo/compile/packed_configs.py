@@ -31,7 +31,9 @@ class Packing:
 
     @classmethod
     def parse(cls, text: str | None) -> Packing:
-        """What ``--configs`` says; None is the default. ``SpaceError`` for what is neither a number nor ``all``.
+        """What ``--configs`` says; None is the default.
+
+        Raises ``SpaceError`` for a text that is neither a number nor ``all``.
 
         >>> Packing.parse("all").configs, Packing.parse("12").configs, Packing.parse(None).configs
         (None, 12, 128)
@@ -46,10 +48,10 @@ class Packing:
 def first_of(
     ordered: Sequence[Config], neighbours: Callable[[Config], Iterable[Config]], limit: int | None
 ) -> tuple[Config, ...]:
-    """At most ``limit`` of the configs, first the one that ``ordered`` begins with.
+    """At most ``limit`` of the configs, beginning with the first of ``ordered``.
 
-    Where not all fit, its neighbours follow, for it may be nearly right, then others from all over the space: in an
-    order that has nothing to do with the space's own, in which the first ones are alike.
+    If not all fit, its neighbours follow, because it may be nearly right. Then come configs from all over the space, in
+    an order unrelated to the space's own, whose first configs are alike.
     """
     if limit is None or len(ordered) <= limit:
         return tuple(ordered)

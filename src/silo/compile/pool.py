@@ -31,8 +31,8 @@ _FACTOR = 4.0
 _ENOUGH = 8  # jobs, before anything is concluded from them
 
 # numpy, which some compilers import, starts a thread for every core but one, and each waits busily for a tenth of a
-# second for linear algebra that no compiler asks for.
-# A worker launches nothing and records nothing, whatever the program that started it does.
+# second for linear algebra that no compiler uses. A worker launches nothing and records nothing, whatever the program
+# that started it does.
 _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "SILO_ACCELERATE": "0",
@@ -46,7 +46,7 @@ _ENVIRONMENT = {
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A job and everybody who waits for it. Changed under the pool's lock only."""
+    """A job and the futures that wait for it. Changed under the pool's lock only."""
 
     job: CompileJob
     limit_s: float
@@ -65,11 +65,12 @@ class _Entry:
 class WorkerPool:
     """Worker processes that compile. They start when there is work and end when they had none for a while.
 
-    A worker that passes a time limit fails only the job it was at and is replaced. Where one dies its job is tried once
-    more in another: only a job that kills two is to blame. Equal jobs that are not finished yet share one compilation.
+    A worker that passes a time limit fails only the job it was at and is replaced. If a worker dies, its job is tried
+    once more in another: only a job that kills two workers is at fault. Equal jobs that are not finished yet share one
+    compilation.
 
-    A child made by fork has none of the threads, so it begins anew: with no workers and no jobs. What was submitted
-    before is the parent's, and so are its futures.
+    A child made by fork lacks the threads, so it begins anew, without workers and jobs. Jobs submitted before the fork,
+    and their futures, belong to the parent.
 
     Args:
         workers: the most workers; ``SILO_JOBS`` or the CPUs this process may use by default.
@@ -115,7 +116,7 @@ class WorkerPool:
             process.close()
 
     def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
-        """Queue ``job``. A job equal to one that is not finished yet is joined to it, with the first one's limit.
+        """Queue ``job``. A job that equals an unfinished job is joined to it and takes its time limit.
 
         A ``trial`` is one of many configs of a kernel, and may take no longer than those before it suggest
         (:func:`learned_limit`).
@@ -169,7 +170,7 @@ class WorkerPool:
         """Serve one worker, from this one thread: the worker ends when the thread that started it does."""
         process: WorkerProcess | None = None
         if warm:
-            with contextlib.suppress(CompileError):  # the first job meets it too, and says so
+            with contextlib.suppress(CompileError):  # the first job fails with the same error and reports it
                 process = self._start_process("--warm", warm)
         while (entry := self._take()) is not None:
             try:
@@ -273,7 +274,7 @@ class WorkerPool:
                 waiter.set_result(outcome)
 
     def close(self) -> None:
-        """Kill the workers, cancel what is queued, fail what is running. Returns within a second."""
+        """Kill the workers, cancel queued jobs, fail running jobs. Returns within a second."""
         with self._changed:
             self._closed = True
             queued, self._queue = list(self._queue), deque()

@@ -19,7 +19,7 @@ __all__ = ["Toolchain", "choose_compiler", "select_compiler", "target_kinds"]
 
 
 class Toolchain:
-    """Compilers by name, each loaded when first asked for. A broken plug-in is a reason, never an exception.
+    """Compilers by name, each loaded when first needed. A broken plug-in is a reason, never an exception.
 
     Args:
         plugins: name to ``module:attribute`` of a declaration; the installed entry points where absent.
@@ -37,7 +37,7 @@ class Toolchain:
         return dict(self._plugins)
 
     def declaration(self, name: str) -> CompilerDeclaration | Rejected:
-        """What one plug-in declares, or why it cannot be used. Does not import the compiler."""
+        """The declaration of one plug-in, or the reason why it cannot be used. Does not import the compiler."""
         place = self._plugins.get(name)
         if place is None:
             known = ", ".join(self._plugins) or "none"
@@ -92,7 +92,7 @@ class Toolchain:
         """Do a compile of a framework's by the compiler that the job names.
 
         Raises:
-            CompileError: it is not installed, fails, or has no framework with a cache.
+            CompileError: it is not installed, fails, or lacks a framework with a cache.
         """
         compiler = self.compiler(job.compiler)
         if not isinstance(compiler, MakesCacheFiles):
@@ -100,14 +100,17 @@ class Toolchain:
         return compiler.cache_files(job)
 
     def decisions(self, source_kind: str, target: Target) -> dict[str, Decision]:
-        """What every plug-in says of such a source for such a target."""
+        """The answer of every plug-in about a source of this kind for a target of this kind."""
         return {
             name: declared if isinstance(declared, Rejected) else self._accepts(name, source_kind, target)
             for name, declared in self._declared(source_kind, target).items()
         }
 
     def _declared(self, source_kind: str, target: Target) -> Mapping[str, Decision]:
-        """What each declaration says of such a source for such a target, which nothing in the environment changes."""
+        """The answer of each declaration about a source and target of these kinds.
+
+        The environment does not change it.
+        """
         found = self._taken.get((source_kind, target))
         if found is None:
             found = self._taken[source_kind, target] = {
@@ -117,7 +120,7 @@ class Toolchain:
         return found
 
     def _accepts(self, name: str, source_kind: str, target: Target) -> Decision:
-        """What a compiler says whose declaration takes them: whether its tools are here, which may change."""
+        """A compiler's answer about a source and target that its declaration accepts: are its tools installed?"""
         loaded = self.load(name)
         if isinstance(loaded, Rejected):
             return loaded
@@ -127,10 +130,10 @@ class Toolchain:
             return Rejected(f"the plug-in {name} failed when asked: {type(error).__name__}: {error}")
 
     def choose(self, source_kind: str, target: Target) -> tuple[str, Accepted]:
-        """The name of the compiler to use for such a source and ``target`` here, and why it is this one.
+        """The name of the compiler to use for a source of this kind and ``target`` here, and the reason.
 
-        Of several that accept, the one that names more of source kind and target kind in its declaration; then the one
-        that declares to stand before the others; then Silo's own.
+        Of several that accept, the compiler whose declaration names more of source kind and target kind; then the
+        compiler that declares itself before the others; then Silo's own.
 
         Raises:
             TargetError: none does, or the rule does not tell them apart; the message holds each plug-in's reason.
@@ -138,7 +141,7 @@ class Toolchain:
         decisions = self.decisions(source_kind, target)
         accepted = {name: decision for name, decision in decisions.items() if isinstance(decision, Accepted)}
         if not accepted:
-            # Who is for other kernels altogether is no reason, where somebody is for these.
+            # Plug-ins for other kernels altogether are left out of the reason if a plug-in is for these.
             own = {name: one for name, one in decisions.items() if self._is_for(name, source_kind)}
             listed = _listed(own or decisions)
             raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{listed}")
@@ -153,7 +156,10 @@ class Toolchain:
         return chosen, Accepted(f"{chosen}: {accepted[chosen].reason}{why}")
 
     def _best(self, accepted: tuple[str, ...]) -> tuple[list[str], str]:
-        """The plug-in that stands before all others that accept, by what they declare, and why; several if none."""
+        """The plug-in that goes before all others that accept, by their declarations, and the reason.
+
+        Several if undecided.
+        """
         if accepted not in self._ranked:
             best = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
             why = ""
@@ -167,7 +173,10 @@ class Toolchain:
         return self._ranked[accepted]
 
     def target_kinds(self, source_kind: str) -> tuple[str, ...]:
-        """The kinds of targets that compilers of such a source name; () where one names none or has no declaration."""
+        """The kinds of targets that compilers of this kind of source name.
+
+        () if a compiler names none or lacks a declaration.
+        """
         declared = [self.declaration(name) for name in self._plugins if self._is_for(name, source_kind)]
         targets = [() if isinstance(one, Rejected) else one.targets for one in declared]
         return tuple(sorted({kind for kinds in targets for kind in kinds})) if all(targets) else ()

@@ -1,6 +1,6 @@
 """A compile worker: ``python -m silo.compile.worker``. Started by :mod:`silo.compile.pool`, never by hand.
 
-Reads jobs from standard input and writes outcomes to what was its standard output; whatever a compiler prints goes to
+Reads jobs from standard input and writes outcomes to its original standard output; whatever a compiler prints goes to
 standard error. It never outlives the process that started it.
 """
 
@@ -57,12 +57,12 @@ def _warm_up(toolchain: Toolchain, name: str) -> None:
                 compiler.warm_up()
             except Exception:  # noqa: BLE001  # a plug-in may raise anything; the first job meets it too and says so
                 traceback.print_exc()
-    gc.freeze()  # what was loaded stays as long as the process: no collection looks at it again
+    gc.freeze()  # loaded modules stay as long as the process: the garbage collector skips them from here on
 
 
 def _give_way() -> None:
     """Let the process that lowers go first where CPUs are short. As far as the system allows; nothing depends on it."""
-    with contextlib.suppress(OSError, AttributeError):  # Windows has no nice
+    with contextlib.suppress(OSError, AttributeError):  # Windows lacks nice
         os.nice(_NICE)
     # A worker leads a session of its own, and Linux may share CPUs among sessions before it looks at niceness
     # (CONFIG_SCHED_AUTOGROUP, sched(7)).
@@ -73,7 +73,8 @@ def _give_way() -> None:
 def main(arguments: Sequence[str]) -> None:
     """Serve until the parent is gone.
 
-    ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads one with what it needs.
+    ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads a compiler with its
+    imports.
     """
     plugins, warm = dict(installed_places(COMPILERS)), ""
     for option, value in zip(arguments[::2], arguments[1::2], strict=True):

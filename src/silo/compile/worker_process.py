@@ -52,7 +52,10 @@ class WorkerProcess:
         environment: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
     ) -> None:
-        """Start ``python -m module arguments``; ``environment`` changes what it inherits, ``pass_fds`` stay open."""
+        """Start ``python -m module arguments``.
+
+        ``environment`` changes its inherited variables, ``pass_fds`` stay open.
+        """
         if not sys.executable:
             raise CompileError("this Python does not know its own executable, so no worker can be started")
         self._stderr: IO[bytes] = tempfile.TemporaryFile("w+b", buffering=0)  # noqa: SIM115  # closed in close()
@@ -109,7 +112,7 @@ class WorkerProcess:
         self._write(request, time.monotonic() + _START_LIMIT_S)
 
     def receive(self, limit_s: float) -> Message:
-        """The outcome of what was sent. Raises as :meth:`exchange` does."""
+        """The outcome of the job that was sent. Raises as :meth:`exchange` does."""
         self.await_ready()
         return self._read(time.monotonic() + limit_s)
 
@@ -156,7 +159,7 @@ class WorkerProcess:
     def complaints(self) -> str:
         """The lines about errors that the last job wrote to standard error, at most ten.
 
-        LLVM and MLIR print what is wrong there, and what they raise says only that something is.
+        LLVM and MLIR print the fault there; their exceptions only report that there was a fault.
         """
         found = [line.strip() for line in self._tail().splitlines() if _COMPLAINT.search(line)]
         return "\n".join(line[:300] for line in found[:10])
@@ -168,7 +171,9 @@ class WorkerProcess:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self, *, died: bool = False) -> str:
-        """Kill what still runs, wait, close the pipes; how it ended, and the end of what it wrote to standard error.
+        """Kill the process if it still runs, wait, close the pipes.
+
+        Returns how it ended, and the end of its standard error.
 
         With ``died`` the worker gets a moment to end by itself: its pipe closes before it can be waited for.
         """

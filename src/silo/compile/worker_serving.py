@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
-    """Answer each message on standard input with bytes on what was standard output; returns never.
+    """Answer each message on standard input with bytes on the original standard output; never returns.
 
     What anything prints goes to standard error. ``start`` makes the function that answers.
     """
