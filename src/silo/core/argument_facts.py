@@ -16,7 +16,7 @@ __all__ = ["ArgumentFacts"]
 
 @frozen
 class ArgumentFacts:
-    """What is known of one argument.
+    """The facts about one argument.
 
     An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
     2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code,

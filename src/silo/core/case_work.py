@@ -10,7 +10,7 @@ __all__ = ["Work"]
 
 @frozen
 class Work(Persisted):
-    """What a case says that one launch cannot do without: bytes moved, floating-point operations. None: not said."""
+    """The work that one launch of a case must do at least: bytes moved, floating-point operations. None: not said."""
 
     title = "the work of a case"
 

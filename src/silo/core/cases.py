@@ -70,7 +70,7 @@ class Handle:
 
     @property
     def array(self) -> object:
-        """The array of the library asked for; made when first read, one object from then on."""
+        """The array in the requested library; made at the first read and the same object from then on."""
         if self._array is None:
             self._array = self._make.materialize(self.recipe)
         return self._array
@@ -113,7 +113,7 @@ class Handle:
     @overload
     def stride(self, axis: int) -> int: ...
     def stride(self, axis: int | None = None) -> tuple[int, ...] | int:
-        """Strides in elements, or that of one axis."""
+        """Strides in elements, or the stride of one axis."""
         strides = self.recipe.element_strides
         return strides if axis is None else strides[axis]
 
@@ -122,7 +122,7 @@ class Handle:
 
 
 class DescriptorHandle:
-    """A tensor descriptor of a case: the handle of its array, and what the kernel gets."""
+    """A tensor descriptor of a case: the handle of its array, and the descriptor that the kernel receives."""
 
     __slots__ = ("_descriptor", "handle", "recipe")
 
@@ -150,7 +150,7 @@ class DescriptorHandle:
 
     @property
     def block_shape(self) -> tuple[int, ...]:
-        """What a kernel loads and stores at once, unless its configs say otherwise."""
+        """The number of elements that a kernel loads and stores at once unless its configs set another."""
         return self.recipe.block_shape
 
     def __repr__(self) -> str:
@@ -216,7 +216,7 @@ class Make:
         return self._made(Fill.INTEGERS, shape, dtype, seed, strides, low=low, high=high)
 
     def empty(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
-        """An array to be written, filled so that an element nobody wrote shows: NaN, or 0xA5 bytes."""
+        """An array to be written, filled with NaN or 0xA5 bytes so that unwritten elements are visible."""
         return self._made(Fill.EMPTY, shape, dtype, 0, strides)
 
     def zeros(self, *shape: Extents, dtype: object = "float32", strides: Sequence[int] | None = None) -> Handle:
@@ -304,13 +304,13 @@ def _extents(shape: Sequence[Extents], word: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One call of a kernel: arguments, and by name what the arrays it writes then hold.
+    """One call of a kernel: its arguments, and by name the expected contents of the arrays it writes.
 
     ``expected`` gives arrays or functions that compute them from ``.host`` copies; they are called only when needed.
     ``rtol`` and ``atol`` hold for all of them, None for the defaults of the dtype. ``grid`` is for kernels that do not
     declare one: a tuple, or a function of one namespace. Names of ``kwargs`` that are compile options go to the config.
-    ``bytes`` and ``flops`` say what the call cannot do without, whatever the config: bytes read and written once each,
-    and floating-point operations (a multiply-add is two). Reports set them against what the device can do.
+    ``bytes`` and ``flops`` are the least work of the call under any config: bytes read and written once each, and
+    floating-point operations (a multiply-add is two). Reports compare them with the device's peak rates.
     """
 
     args: tuple[Any, ...] = ()
@@ -350,12 +350,12 @@ class Case:
         return {name: value for name, value in self.kwargs.items() if is_option(name)}
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
-        """As :meth:`bind`, with handles replaced by their arrays: what the kernel is called with."""
+        """As :meth:`bind`, with handles replaced by their arrays: the arguments of the kernel's call."""
         handles = (Handle, DescriptorHandle)
         return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """The expected arrays, computed; ``CaseError`` names one that is not an array or has the wrong shape."""
+        """The expected arrays, computed; ``CaseError`` names a value that is not an array or has the wrong shape."""
         bound = self.bind(names)
         return {name: _reference(name, one, bound) for name, one in self.expected.items()}
 
@@ -388,14 +388,14 @@ def record(
 ) -> CaseRecipe:
     """The recipe of a case.
 
-    ``names`` are the kernel's parameters; ``config_names`` those that the config gives, which a grid may read.
-    ``with_expected`` computes what is expected, which takes as long as the reference does. ``CaseError`` where an array
-    did not come from ``make``, since a recipe could not make it again.
+    ``names`` are the kernel's parameters; ``config_names`` are the members of the config, which a grid may read.
+    ``with_expected`` computes the expected arrays, which takes as long as the reference does. ``CaseError`` where an
+    array did not come from ``make``, since a recipe could not make it again.
     """
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []
     seen: dict[int, str] = {}
-    arrays: dict[int, int] = {}  # what each array was given as
+    arrays: dict[int, int] = {}  # the form in which each array was given
     for name, value in bound.items():
         if isinstance(value, Handle | DescriptorHandle):
             arguments.append((name, AliasRecipe(seen[id(value)]) if id(value) in seen else value.recipe))

@@ -14,7 +14,7 @@ MOST_STEPS = 100_000_000
 class CheckLimits:
     """How much a checked run examines, and for how long; see :func:`silo.check`.
 
-    ``nan``: also look for NaNs that the kernel makes of numbers. ``uninitialized``: names of arguments that hold
+    ``nan``: also find NaNs that the kernel computes from numbers. ``uninitialized``: names of arguments that hold
     nothing yet. ``memory``: further arrays that pointers in memory may point into. ``steps``: turns of loops and
     accesses that one program (of a Metal kernel: one threadgroup) may take. ``views``: an access must lie in the array
     that was passed, not only in the memory that the array is a view of.

@@ -1,4 +1,4 @@
-"""Checks: whether an array holds what it should."""
+"""Checks: whether an array holds the expected values."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ _PART = 1 << 20  # and where it only looks at bits
 class CheckResult:
     """The outcome of one comparison.
 
-    ``worst`` is the index of the element furthest out of tolerance, or nearest to the limit if all are within; None
-    where there is none, or all have the expected bits. Errors are never NaN: a wrong NaN or infinity counts as inf.
+    ``worst`` is the index of the element furthest out of tolerance, or nearest to the limit if all are within; None for
+    an empty array, or if all have the expected bits. Errors are never NaN: a wrong NaN or infinity counts as inf.
     """
 
     ok: bool
@@ -51,8 +51,8 @@ class CheckResult:
 def default_tolerance(element: DType, scale: float) -> tuple[float, float]:
     """``(rtol, atol)`` for results of a dtype whose largest expected magnitude is ``scale``.
 
-    ``atol`` is a tenth of ``rtol`` of the largest value: where terms cancel, the error is that of the terms. Integers
-    and bools must be equal.
+    ``atol`` is a tenth of ``rtol`` of the largest value: if terms cancel, the error remains as large as the terms' own.
+    Integers and bools must be equal.
     """
     if element.kind is not DTypeKind.FLOAT:
         return 0.0, 0.0
@@ -87,7 +87,7 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
 
 
 def check(actual: NDArray[Any], expected: ExpectedRecipe) -> CheckResult:
-    """Compare an array with what its recipe expects, whole or sampled."""
+    """Compare an array with its recipe's expected values, whole or sampled."""
     if actual.shape != expected.shape:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
         return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)
@@ -217,7 +217,7 @@ def _scale(expected: NDArray[Any]) -> float:
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     def largest(at: Slice) -> float:
-        # Floats of 16 bits and fewer are no larger than a float32 can be.
+        # Each float of at most 16 bits fits in a float32.
         magnitude = np.abs(expected[at].astype(np.float64 if expected.itemsize > 2 else np.float32))
         found = float(magnitude.max(initial=0.0))
         return found if math.isfinite(found) else float(np.max(magnitude, where=np.isfinite(magnitude), initial=0.0))

@@ -14,7 +14,7 @@ __all__ = ["BlockTraits", "CodeFacts", "Lowered", "Numerics", "Traits"]
 
 @dataclass(frozen=True, slots=True)
 class BlockTraits:
-    """What a kernel does along the blocks of one length.
+    """The operations of a kernel along blocks of one length.
 
     ``limits`` are the arguments that the block's dimension goes up to, by name. ``reduced`` and ``scanned``: there are
     reductions and scans along it; ``stepped``: a loop goes over its dimension; ``placed``: programs start at multiples
@@ -44,10 +44,11 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Numerics:
-    """What a kernel's results depend on besides its arguments.
+    """The facts besides its arguments on which a kernel's results depend.
 
     ``ordered`` are operations whose result depends on how elements are grouped, in words and counted; none: every
-    element is computed by itself. ``stored`` has, for each store, a digest of where to and of what, without positions.
+    element is computed by itself. ``stored`` holds a digest of each store's address and value, without source
+    positions.
     """
 
     ordered: tuple[str, ...]
@@ -55,9 +56,11 @@ class Numerics:
 
 
 class CodeFacts:
-    """What is known of one variant's code. This class knows nothing; a compiler that reads its code gives a subclass.
+    """The facts about one variant's code.
 
-    Each fact is worked out when it is first asked for. ``SourceError`` where the code cannot be read.
+    In this class every fact is unknown; a compiler that reads its code returns a subclass.
+
+    Each fact is computed at its first use. ``SourceError`` where the code cannot be read.
 
     >>> CodeFacts().effects, CodeFacts().numerics
     ({}, None)
@@ -65,7 +68,10 @@ class CodeFacts:
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """What the kernel does through each pointer and descriptor, by parameter; ``BOTH`` of those left out."""
+        """The kernel's effect through each pointer and descriptor, by parameter.
+
+        ``BOTH`` if a parameter is left out.
+        """
         return {}
 
     @property
@@ -75,18 +81,18 @@ class CodeFacts:
 
     @property
     def traits(self) -> Traits | None:
-        """What kinds of operations it has; None where that is not known."""
+        """The kinds of its operations; None if unknown."""
         return None
 
     @property
     def numerics(self) -> Numerics | None:
-        """What decides the bits of its results; None where that is not known."""
+        """The facts that decide the bits of its results; None if unknown."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """What a compiler's front end makes of one variant: the job, and the facts of its code."""
+    """The result of a compiler's front end for one variant: the job, and the facts about its code."""
 
     job: CompileJob
     facts: CodeFacts = CodeFacts()  # noqa: RUF009  # holds nothing

@@ -28,7 +28,7 @@ class Config(Persisted):
 
     values: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of, form=named(VALUE))
     options: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of, form=named(VALUE))
-    _order_key: bytes | None = field(init=False, repr=False, compare=False)  # made when it is first asked for
+    _order_key: bytes | None = field(init=False, repr=False, compare=False)  # made at its first use
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", tuple(sorted(self.values, key=lambda item: item[0])))
@@ -63,7 +63,7 @@ class Config(Persisted):
 
     @remembered
     def _json(self) -> tuple[Mapping[str, JSON], Mapping[str, JSON]]:
-        """The canonical forms of the options' values and of the values, by name: asked for with each trial and key."""
+        """The canonical forms of the options' values and of the values, by name: each trial and key needs them."""
         options = {name: value_to_json(value) for name, value in self.options}
         return options, {name: value_to_json(value) for name, value in self.values}
 
@@ -103,7 +103,7 @@ class ConfigSet:
 
     @property
     def default(self) -> Config:
-        """The first one. ``IndexError`` where there is none."""
+        """The first one. Raises ``IndexError`` for an empty list."""
         return self.listed[0]
 
     @property
@@ -119,7 +119,7 @@ class ConfigSet:
         arguments: Mapping[str, Value] | None = None,  # noqa: ARG002  # it has no constraints that would read them
         given: Mapping[str, Value] | None = None,
     ) -> ConfigSet:
-        """Those that agree with what the caller set; where none does, the first one with his values."""
+        """The configs that agree with the caller's values; if no config does, the first one with these values."""
         if not given:
             return self
         fitting = [config for config in self if same_values(given, config.as_dict())]

@@ -1,4 +1,4 @@
-"""Consent: leave to run one piece of native code in this process, for exactly what it is and how it is called."""
+"""Consent: leave to run one piece of native code in this process, for exactly these bytes and these calls."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LEDGER: Final = object()
 
 @frozen
 class HostCode:
-    """Native code and all that decides what happens when it is called.
+    """Native code and everything that decides the effect of calling it.
 
     ``blob`` is the sha256 of the object. ``launch`` has its entry, parameter layout and scratch. ``signature`` is
-    typed, with effects; it and ``specialization`` are None for the outcome of a compile job, which nobody calls as it
-    is. ``text`` is the sha256 of the text that travels with it and that a check compiles, "" for none. ``calls`` is
-    what a bundle says of calls besides: the kernel's parameters with their defaults, its grid, derived constexprs and
-    the config; None for a kernel of this process, which says that itself.
+    typed, with effects; it and ``specialization`` are None for the outcome of a compile job, which is not called as it
+    is. ``text`` is the sha256 of the text that travels with it and that a check compiles, "" for none. ``calls`` is the
+    rest of a bundle's data about calls: the kernel's parameters with their defaults, its grid, derived constexprs and
+    the config; None for a kernel of this process, which has these itself.
     """
 
     blob: str
@@ -72,8 +72,8 @@ class HostCode:
 class PackedHostCode:
     """Native code of an open bundle, as a launch sees it. The native module makes ``digest`` of the manifest's rows.
 
-    The digest is that of the :class:`HostCode` with the same members, and covers all that the bundle has it called
-    with (``native/core/host_digest.c``).
+    The digest equals the digest of the :class:`HostCode` with the same members, and covers everything that the bundle
+    passes to the call (``native/core/host_digest.c``).
     """
 
     blob: str
@@ -96,7 +96,7 @@ class HostCases:
 
     @property
     def digest(self) -> str:
-        """What is vouched for, in hex (``host-cases/1``)."""
+        """The digest of the trusted code, in hex (``host-cases/1``)."""
         return digest("host-cases/1", {"cases": self.blob, "codes": sorted(set(self.codes))})
 
 
@@ -104,8 +104,8 @@ class HostCases:
 class HostText:
     """The C text that a program may compile in place of native code: ``silo export --cpu-source`` writes it.
 
-    ``blob`` is the sha256 of the text, ``code`` the digest of the native code that it stands for, with all that
-    decides how that is called.
+    ``blob`` is the sha256 of the text, ``code`` the digest of the native code made from it and of everything that
+    decides how the code is called.
     """
 
     blob: str
@@ -119,7 +119,9 @@ class HostText:
 
 
 class Consent:
-    """Leave to load ``code``, and ``reason``: who gave it. The trust ledger alone makes these; nobody can change one.
+    """Leave to load ``code``, and ``reason``: who gave it.
+
+    Only the trust ledger makes these objects; they are immutable.
 
     >>> Consent(HostCode("ab" * 32, "so", LaunchInfo("add", ())), "I say so")
     Traceback (most recent call last):
@@ -164,7 +166,7 @@ def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, ki
     """The question that is asked before native code is mapped; other kinds need no consent.
 
     Raises:
-        TrustError: there is none, or it is for other bytes or another launch.
+        TrustError: no consent was given, or it is for other bytes or another launch.
     """
     if not is_host_code(kind):
         return

@@ -82,7 +82,7 @@ _STEPS: Final = listed(value_of(Step), most=MAX_STEPS)
 
 @frozen
 class DecisionList:
-    """Steps in order; the last has no bounds, so every call of natural numbers has a config.
+    """Steps in order; the last is unbounded, so every call of natural numbers has a config.
 
     >>> steps = DecisionList((Step((Bound("n", most=4096),), Config.of(BLOCK=64)), Step((), Config.of(BLOCK=512))))
     >>> str(steps.find({"n": 100})), str(steps.find({"n": 5000}))

@@ -8,7 +8,7 @@ __all__ = ["Origin", "default_origin"]
 
 
 class Origin(Enum):
-    """Where a config comes from; the value is its name in tables, :attr:`phrase` what it is called in a sentence."""
+    """The source of a config; the value is its name in tables, :attr:`phrase` its name in a sentence."""
 
     LOCK = "lock"
     BUCKET = "bucket winner"
@@ -41,7 +41,7 @@ _PHRASES = {
 
 
 def default_origin(configs: int, *, ruled: bool) -> Origin:
-    """What the first of ``configs`` is where nothing was measured: ``ruled`` if a heuristic made or ordered them.
+    """The source of the first of ``configs`` if nothing was measured; ``ruled`` if a heuristic made or ordered them.
 
     >>> default_origin(4, ruled=False).phrase
     'the first config'

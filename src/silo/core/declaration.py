@@ -17,7 +17,7 @@ _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
 
 
 class _Target(Protocol):
-    """The part of a target that a declaration is asked about; :mod:`silo.core.target` asks for plug-ins itself."""
+    """The part of a target that a declaration reads; :mod:`silo.core.target` itself looks up plug-ins."""
 
     @property
     def kind(self) -> str: ...
@@ -27,11 +27,11 @@ class _Target(Protocol):
 class Option:
     """A compile option.
 
-    ``kind`` is the type of its values; ``allowed`` are all that make sense, None where the compiler says itself.
-    ``default`` is what it is where a config does not set it. A ``launch`` option is a natural number that goes to
-    launch info (:attr:`silo.core.launch_info.LaunchInfo.options`), from where the device takes it. An ``arithmetic``
-    option may change the bits of results. ``threads`` is how many threads of a block one of it stands for: of configs
-    that are equally fast the one with the fewest wins.
+    ``kind`` is the type of its values; ``allowed`` are all valid values, None if the compiler checks them itself.
+    ``default`` is its value if a config does not set it. A ``launch`` option is a natural number that goes to launch
+    info (:attr:`silo.core.launch_info.LaunchInfo.options`), from where the device takes it. An ``arithmetic`` option
+    may change the bits of results. ``threads`` is the number of a block's threads per unit of this option: of equally
+    fast configs the one with fewest threads wins.
 
     >>> Option("stack_depth", int, 64, "the most values on the stack", allowed=range(1, 257)).read(300)
     Traceback (most recent call last):
@@ -85,10 +85,10 @@ class BlobKind:
 class CompilerDeclaration:
     """A compiler plug-in before it is imported: the object that an entry point of ``silo.compilers`` names.
 
-    Its module imports next to nothing, for it is read whenever a name or a kind is met that Silo does not ship.
+    Its module imports next to nothing, because it is read for every name or kind that Silo does not ship.
 
     Attributes:
-        name: the plug-in's name, that of its entry point; compile jobs carry it.
+        name: the plug-in's name, which is its entry point's name; compile jobs carry it.
         compiler: ``module:Class`` of the compiler, which is made without arguments when it is first needed.
         sources: the kinds of sources it compiles; () for any.
         targets: the kinds of targets it compiles for; () for any.
@@ -120,7 +120,7 @@ class CompilerDeclaration:
                 raise ValueError(f"{self.name} declares a name twice: {', '.join(names)}")
 
     def takes(self, source_kind: str, target: _Target) -> Decision:
-        """Whether the declaration alone lets it compile such a source for such a target."""
+        """Whether the declaration alone lets it compile a source of this kind for a target of this kind."""
         if self.sources and source_kind not in self.sources:
             return Rejected(f"compiles {' and '.join(self.sources)} kernels only, not {source_kind}")
         if self.targets and target.kind not in self.targets:
@@ -133,7 +133,7 @@ class CompilerDeclaration:
         return tuple(item for item in options if item[0] in names)
 
     def read(self, options: tuple[tuple[str, Value], ...]) -> dict[str, Value]:
-        """The value of every option, by name. Raises CompileError for one that an option may not have."""
+        """The value of every option, by name. Raises CompileError for a value that an option may not have."""
         given = dict(options)
         return {one.name: one.read(given[one.name]) if one.name in given else one.default for one in self.options}
 
@@ -150,14 +150,15 @@ class CompilerDeclaration:
 class LoaderDeclaration:
     """A loader before it is imported: the object that an entry point of ``silo.loaders`` names.
 
-    It is for a kind of blobs that a library runs and no driver, such as an executable of jax. Its module imports next
-    to nothing, for it is read whenever a kind is met that Silo does not ship.
+    It is for a kind of blobs that a library runs instead of a driver, for example an executable of jax. Its module
+    imports next to nothing, because it is read for every kind that Silo does not ship.
 
     Attributes:
         kind: the kind of blobs, which is the entry point's name.
-        host_code: whether such code runs in the process that loads it; consent is asked for then, before it is loaded.
+        host_code: whether such code runs in the process that loads it; if so, it is loaded only with consent.
         load: ``module:function`` of a :class:`silo.core.protocols.Loader`, imported when the first blob is loaded.
-        unmeasured: kinds of targets where its times say nothing of the kernel, each with the reason: nothing is tuned.
+        unmeasured: kinds of targets on which its times do not measure the kernel, each with the reason: nothing is
+        tuned.
     """
 
     kind: str

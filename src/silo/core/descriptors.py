@@ -14,8 +14,8 @@ class TensorDescriptor:
     """A tensor descriptor where Triton is not installed; launches take Triton's own as well.
 
     ``base`` is an array at a multiple of 16 bytes; ``strides`` count elements, are multiples of 16 bytes and end in 1;
-    ``padding`` says what loads find outside: ``zero`` or ``nan``; ``round_f32_to_tf32`` rounds float32 as it is loaded.
-    Checked at each launch, so members may be set.
+    ``padding`` is the value of loads outside: ``zero`` or ``nan``; ``round_f32_to_tf32`` rounds float32 as it is
+    loaded. Checked at each launch, so members may be set.
     """
 
     __tensor_descriptor__: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Devices as data: what a driver declares of its kind, their memory, and the model that measurements are kept under."""
+"""Devices as data: a driver's declaration of its kind, its memory, and the model that measurements are kept under."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 
 HOST_MEMORY = 1  # DLPack's device type
-EXTENSION_MEMORY = 12  # what it has for devices that it does not know, such as TPUs
+EXTENSION_MEMORY = 12  # DLPack's type of devices that it does not know, such as TPUs
 
 # DLPack's device types (DLPack 1.x, ``DLDeviceType``), in the words of messages.
 _MEMORY_NAMES = MappingProxyType(
@@ -66,9 +66,9 @@ def memory_name(device_type: int) -> str:
 class Memory:
     """The memory that a device's code reads and writes.
 
-    ``types`` are DLPack's device types, that of the device's own memory first: a call whose arrays are in one of them
-    may run there. ``names`` says what an array library calls the device, where DLPack's type does not tell it:
-    ``{"torch": "npu"}``.
+    ``types`` are DLPack's device types, beginning with the device's own memory: a call whose arrays are in one of them
+    may run there. ``names`` maps array libraries to their names of the device, if DLPack's type does not determine
+    them: ``{"torch": "npu"}``.
 
     >>> Memory((1,)).is_host, Memory((2, 3)).is_host
     (True, False)
@@ -79,7 +79,7 @@ class Memory:
 
     @property
     def is_host(self) -> bool:
-        """Whether the device's own memory is the host's, where it needs no index."""
+        """Whether the device's own memory is the host's, which needs no index."""
         return self.types[0] == HOST_MEMORY
 
 
@@ -91,23 +91,25 @@ class DriverDeclaration:
     """The facts about one kind of devices that others need before, or without, opening its driver.
 
     The package of a driver, ``silo.drivers.<kind>``, has it as ``DRIVER``. It imports nothing that opens the driver:
-    targets of the kind are read and compiled for on machines without such a device. Every default is that of a kind
-    which no driver here is for.
+    targets of the kind are read and compiled for on machines without the device. The defaults describe a kind of device
+    without a driver here.
 
     Attributes:
         kind: the kind of targets, which is the name of the driver's folder.
         memory: the memory that code of this kind reads and writes.
-        vendor: the maker's name in device models; "" if the device states it.
-        preference: the place of this kind, least first, among those that a call without arrays may run on; None: no
-            such call runs there, and its memory alone does not choose it before plug-ins.
+        vendor: the maker's name in device models; "" if the device itself reports it.
+        preference: the place of this kind, least first, among those that a call without arrays may run on; None: calls
+            without arrays never run there, and its memory alone does not choose it before plug-ins.
         arch: the pattern of an arch, and ``example`` an arch for messages.
         suffixes: letters at the end of an arch which name what code may use and not another device (``sm_90a``).
         warps: patterns of archs with the lanes of a warp; the first that the whole arch fits counts, else 32 lanes.
         units: multiprocessors, compute units or cores of the most common device of an arch, ``usual_units`` of others.
         blobs: the kinds of code that the driver loads, finished machine code first.
         code_forms: the forms of code that exist for this kind of targets and not for all kinds.
-        library: the setting that names the library of the native module's driver; "" if the native module has none.
-        torch_build: the member of ``torch.version`` that a build of torch for this driver has; "" if there is none.
+        library: the setting that names the library of the native module's driver; "" without a driver in the native
+        module.
+        torch_build: the member of ``torch.version`` that a build of torch for this driver has; "" without a build of
+        torch.
         least_flush: bytes that a timer writes at least to empty the caches, whatever size the driver states.
         spills: the most 32-bit values that a config of a heuristic may spill to be measured with the others.
 
@@ -143,7 +145,7 @@ class DriverDeclaration:
 
 @frozen
 class Place:
-    """Where arrays are made: the memory of a device.
+    """The memory of a device, in which arrays are made.
 
     ``name`` is what :class:`silo.Buffer` calls it, ``device_type`` DLPack's number of such memory; ``names`` is what
     array libraries call the device where DLPack's number does not tell it.
@@ -192,7 +194,7 @@ def place_of(device: _Owner | None) -> Place:
 class Measuring(Enum):
     """In which process candidates are run and timed."""
 
-    CONFINED = "a process of its own"  # one that faults or never ends costs nothing but itself
+    CONFINED = "a process of its own"  # code that faults or never ends harms only its own process
     HERE = "the process that tunes"
 
 
@@ -229,7 +231,7 @@ def available_sms(count: int, reserved: int) -> int:
 
 @frozen
 class DeviceModel(Persisted):
-    """What a device is, never which one: its index is not part of the identity.
+    """The kind and model of a device, never its index: equal devices have one identity.
 
     ``units`` counts streaming multiprocessors, compute units or CPU cores; ``memory_bytes`` is its own memory.
     """

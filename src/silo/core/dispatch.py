@@ -1,4 +1,4 @@
-"""Buckets of key values, and the rules that lead from a bucket to a config: a table, and what to do with the rest.
+"""Buckets of key values, and the rules that lead from a bucket to a config: a table, and a rule for the rest.
 
 The bucket function of one integer, the same in Python and C::
 
@@ -9,7 +9,7 @@ The bucket function of one integer, the same in Python and C::
         return INT64_C(1) << (64 - __builtin_clzll((uint64_t)v - 1));
     }
 
-A bucket stands for itself: ``bucket(bucket(v)) == bucket(v)``, and what people read is the largest size in it.
+A bucket is its own bucket: ``bucket(bucket(v)) == bucket(v)``. People read the largest size in it.
 """
 
 from __future__ import annotations
@@ -145,12 +145,11 @@ def _read_unseen(data: JSON, what: str) -> DecisionList:  # noqa: ARG001  # see 
 
 @frozen
 class DispatchRules(Persisted):
-    """From the values of the arguments in ``key`` to a config: a table of buckets, and what to do with the others.
+    """From the values of the arguments in ``key`` to a config: a table of buckets, and a rule for the others.
 
-    A bucket of the table has its config. For another one the decision list ``unseen`` speaks, where there is one (it
-    was better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near
-    ones the one
-    whose canonical text comes first. ``fallback`` serves values that no bucket compares with. Rules are kept in
+    A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
+    better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near ones the
+    one whose canonical text comes first. ``fallback`` serves values that no bucket compares with. Rules are kept in
     canonical order, so equal tables compare equal.
     """
 

@@ -11,7 +11,7 @@ __all__ = ["DTYPES", "DType", "DTypeKind", "dtype", "dtype_named", "from_dlpack"
 
 
 class DTypeKind(Enum):
-    """What the bits mean."""
+    """The meaning of the bits."""
 
     BOOL = "bool"
     INT = "int"
@@ -23,8 +23,8 @@ class DTypeKind(Enum):
 class DType:
     """One element type.
 
-    ``name`` is the array libraries' name (``float32``), ``short`` the one that kernels' signatures are
-    written with (``fp32``), ``bits`` the width in memory, ``code`` the DLPack type code.
+    ``name`` is the array libraries' name (``float32``), ``short`` the name in kernels' signatures (``fp32``), ``bits``
+    the width in memory, ``code`` the DLPack type code.
 
     >>> dtype("fp32") is dtype("float32")
     True

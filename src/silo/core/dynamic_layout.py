@@ -24,7 +24,8 @@ MAX_DYNAMIC_AXES = 5
 LAYOUT_MEMBERS = ("axes", "bits")  # of its JSON
 _MOST_DIVISOR = 128
 _WIDE = 1 << 31
-_VECTOR_BITS = 128  # what a load or a tensor map moves at most, and what it wants strides to be multiples of
+# the most bytes that a load or a tensor map moves, and the number that its strides must be multiples of
+_VECTOR_BITS = 128
 
 
 @frozen

@@ -35,7 +35,7 @@ class ExtentKind(Enum):
 
     SHAPE = "shape"
     LAYOUT = "layout"  # its shape and its strides
-    DYNAMIC = "dynamic"  # what :class:`silo.core.dynamic_layout.DynamicLayout` says of both, which are passed
+    DYNAMIC = "dynamic"  # :class:`silo.core.dynamic_layout.DynamicLayout` describes both, which are passed
 
 
 @frozen
@@ -132,7 +132,7 @@ ArrayExtents: TypeAlias = Extents | DynamicLayout
 
 
 def kind_of(extents: ArrayExtents) -> ExtentKind:
-    """What a guard holds for it."""
+    """The fact that a guard holds for it."""
     return ExtentKind.DYNAMIC if isinstance(extents, DynamicLayout) else extents.kind
 
 
@@ -159,7 +159,7 @@ def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
 def guard_for_grid(
     held: HeldExtents, grid: Sequence[Node] | None, signature: Signature
 ) -> tuple[HeldExtents, frozenset[str]]:
-    """What a guard holds where a declared grid decides the code too: extents, and arguments by their very value.
+    """The facts of a guard if a declared grid decides the code too: extents, and arguments by their exact value.
 
     The grid follows from these and the config, and the config from the guard, so the guard holds the grid.
     """

@@ -16,8 +16,9 @@ def file_name(name: str, *, both_cases: bool = False) -> str:
     r"""The name of a file for ``name``: one plain part of a path, and another one for every other name.
 
     It is percent-encoded UTF-8, as in addresses: ``urllib.parse.unquote`` gives the name back. Capitals are encoded
-    too, for some file systems take ``Add`` and ``add`` for one file; ``both_cases`` is for files that cannot meet. What
-    would be longer than 200 bytes is cut, and ends in a part of the name's sha256. An empty name is a single ``%``.
+    too, because some file systems take ``Add`` and ``add`` for one file; ``both_cases`` is for files that cannot meet.
+    What would be longer than 200 bytes is cut, and ends in a part of the name's sha256. An empty name is a single
+    ``%``.
 
     >>> file_name("add_rms"), file_name("Norm.forward")
     ('add_rms', '%4eorm.forward')
@@ -33,7 +34,7 @@ def file_name(name: str, *, both_cases: bool = False) -> str:
     if len(text) <= _MOST_BYTES:
         return text
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-    # '~' stands in no other name.
+    # No other name contains '~'.
     return f"{re.sub('%.?$', '', text[:_CUT])}~{digest[:32]}"
 
 

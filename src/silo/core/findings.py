@@ -1,4 +1,4 @@
-"""Findings: what an examination of an installation says of one part of it."""
+"""Findings: the results of examining one part of an installation."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Copier:
         self._copies: dict[int, object] = {}
 
     def callable(self, function: Callable[..., object]) -> Callable[..., object]:
-        """The copy of what a user passed; ``TraceError`` if it is no Python function."""
+        """A copy of the user's function; raises ``TraceError`` if it is not a Python function."""
         if isinstance(function, types.MethodType):
             return types.MethodType(self.callable(function.__func__), function.__self__)
         if isinstance(function, functools.partial):
@@ -189,9 +189,9 @@ def _meanings(library: str) -> Mapping[str, Callable[..., object]]:
 
 @functools.cache
 def _own_meanings(library: str) -> Mapping[str, Callable[..., object]]:
-    """What Silo's own source plug-in of that name says: ``FUNCTIONS`` in its module ``tracing``.
+    """The value of Silo's own source plug-in of that name: ``FUNCTIONS`` in its module ``tracing``.
 
-    It is asked by name, for a function may be traced before any kernel of the kind is seen.
+    It is found by name, because a function may be traced before any kernel of the kind is seen.
     """
     part = part_of(SOURCES, library, "tracing")
     return {} if part is None else part.FUNCTIONS

@@ -16,7 +16,7 @@ integers    2                     ``low + (r * (high - low) >> 64)`` with r of 6
 ==========  ====================  =========================================================================
 
 ``zeros``, ``full`` and ``arange`` (``start + step * i``) need no randomness; ``empty`` is filled with NaN, or 0xA5
-bytes for integers and true for bools, so that an element nobody wrote shows. After rounding to a narrow dtype, a
+bytes for integers and true for bools, so that unwritten elements are visible. After rounding to a narrow dtype, a
 uniform element can equal ``high``.
 """
 
@@ -38,7 +38,7 @@ __all__ = ["Fill", "FillParams", "generate", "generate_bits", "philox", "sample_
 
 
 class Fill(IntEnum):
-    """What an array is filled with; ``generator.h`` has the numbers, ``SILO_FILL_...``, of all but the last."""
+    """The kinds of fills; ``generator.h`` has the numbers, ``SILO_FILL_...``, of all but the last."""
 
     ZEROS = 0
     EMPTY = 1
@@ -47,7 +47,7 @@ class Fill(IntEnum):
     UNIFORM = 4
     NORMAL = 5
     INTEGERS = 6
-    OWN = 7  # what the author gave (:mod:`silo.core.literal_data`): nothing for a generator
+    OWN = 7  # data of the author (:mod:`silo.core.literal_data`): nothing for a generator
 
     @property
     def word(self) -> str:
@@ -56,7 +56,7 @@ class Fill(IntEnum):
 
 
 class FillParams(NamedTuple):
-    """What a fill needs besides the seed (``silo_fill_params`` of C).
+    """A fill's parameters besides the seed (``silo_fill_params`` of C).
 
     uniform: ``a`` low, ``b`` high. normal: ``a`` mean, ``b`` std. integers: ``low``, ``span`` = high - low.
     full: ``a`` for floats, ``low`` otherwise. arange: start ``a`` and step ``b`` for floats, ``low`` and ``span``
@@ -236,12 +236,12 @@ def generate(
     *,
     params: FillParams = _NO_PARAMS,
 ) -> NDArray[Any]:
-    """The same as an array of the dtype; ``CaseError`` where numpy has no such dtype."""
+    """The same as an array of the dtype; raises ``CaseError`` if numpy lacks the dtype."""
     return generate_bits(fill, element, seed, first, count, params=params).view(numpy_dtype(element))
 
 
-@lru_cache(maxsize=8)  # a case asks for its own a few times
-@lru_cache(256)  # of each array that a case expects, for each target that the case is built for
+@lru_cache(maxsize=8)  # a case reads its own a few times
+@lru_cache(256)  # for each target of the case, each of its expected arrays
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
     """At most ``count`` different element numbers below ``total``, in order; the first and the last are always there.
 

@@ -5,9 +5,9 @@ integer, or an expression. What all grids have in common:
 
 - No elements give no programs. A negative size gives a negative axis, which every launcher refuses; it never hides
   behind another size.
-- Nothing wraps: an axis that passes 64 bits is an error of the expression, one that the device cannot launch is an
+- Nothing wraps: an axis that passes 64 bits is an error of the expression, an axis that the device cannot launch is an
   error of the launcher.
-- What a kernel's blocks have to keep to is a requirement of the grid: configs that break it are not part of the space.
+- Conditions on a kernel's blocks are requirements of the grid: configs that break them are not part of the space.
 
 The kinds follow PyTorch 2.13 (``torch/_inductor/runtime/triton_heuristics.py``, ``GridExpr``).
 """
@@ -53,13 +53,13 @@ MAX_Y = 65535
 
 @frozen
 class Grid:
-    """A grid: its axes x, y, z, and what a config has to keep to: expressions that must not be 0, with their texts."""
+    """A grid: its axes x, y, z, and its requirements on configs: expressions that must not be 0, with their texts."""
 
     axes: tuple[Node, Node, Node]
     requires: tuple[tuple[Node, str], ...] = ()
 
     def of_config(self, config: Mapping[str, Value]) -> Grid:
-        """The grid with a config's values put in. ``SpaceError`` says which requirement the config breaks."""
+        """The grid with a config's values put in. ``SpaceError`` names the requirement that the config breaks."""
         for requirement, text in self.requires:
             if evaluate(requirement, Bindings(config=config)) == 0:
                 given = ", ".join(f"{name}={value}" for name, value in config.items())
@@ -83,9 +83,9 @@ class Grid:
 
 @frozen
 class Part:
-    """One kernel of a combo: its sizes along x and, where it has two dimensions, y.
+    """One kernel of a combo: its sizes along x and, if it has two dimensions, y.
 
-    ``blocked`` says whether it has blocks along x; without, each program handles one element of x (a row).
+    ``blocked``: whether it has blocks along x; without, each program handles one element of x (a row).
     """
 
     x: Size
@@ -103,7 +103,7 @@ def flat(x: Size, xblock: Block = "XBLOCK") -> Grid:
 
 
 def tiles(x: Size, y: Size, xblock: Block = "XBLOCK", yblock: Block = "YBLOCK") -> Grid:
-    """Two dimensions. Where y may have more than 65535 blocks, use :func:`tall`."""
+    """Two dimensions. If y may have more than 65535 blocks, use :func:`tall`."""
     return _grid(_blocks(x, xblock), _blocks(y, yblock))
 
 
@@ -142,7 +142,7 @@ def cooperative(x: Size, split: Block = "RSPLIT", xblock: Block = "XBLOCK", *, w
     """A cooperative reduction: ``split`` programs for each block of rows.
 
     All of them wait for one another, so the device must run all at once: launch it as a cooperative one.
-    ``wraps``: rows beyond 65535 blocks go on along z, for a kernel that finds its rows as :func:`tall` says.
+    ``wraps``: rows beyond 65535 blocks go on along z, for a kernel that finds its rows as :func:`tall` describes.
     """
     rows = _blocks(x, xblock)
     return _grid(_block(split), *(_wrapped(rows, MAX_Y) if wraps else (rows,)))
@@ -163,7 +163,7 @@ def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
 def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid]]) -> Grid:
     """For a config that agrees with the values of an entry, that entry's grid: a :class:`Grid`, or one to three sizes.
 
-    The entry that says most of a config is taken, the first of several. A config that no entry is for is none of the
+    The entry that says most of a config is taken, the first of several. A config without an entry is not part of the
     space. ``ExpressionError`` for a table without entries, or with values that are not integers.
 
     >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
@@ -194,7 +194,7 @@ def sequential_combo(
 ) -> Grid:
     """Several kernels one after the other along x, in the order of ``parts``; y is shared, and long enough for all.
 
-    ``least``: at least so many programs along x, where there is anything to do. Along y it is as in :func:`tall`.
+    ``least``: the least number of programs along x, unless the work is empty. Along y it is as in :func:`tall`.
 
     >>> sequential_combo([Part("n"), Part(5, blocked=False)], 64).dimensions({"n": 100}, {})
     (7, 1, 1)

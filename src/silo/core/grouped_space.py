@@ -32,9 +32,10 @@ class GroupedSpace:
 
     ``base`` is the config to start with. ``groups`` hold choices: values of some parameters each, in the order in which
     they are worth trying. With everything else as it is, a search tries the choices of one group, keeps the best, and
-    goes on to the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are what a descent may change besides. A
-    config is of the space where every parameter has a value that the base, a choice or a step names. Only configs that
-    satisfy every constraint count, those that read arguments by their values in ``arguments`` once these are known.
+    goes on to the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are the further changes that a descent
+    may make. A config is of the space where every parameter has a value that the base, a choice or a step names. Only
+    configs that satisfy every constraint count, those that read arguments by their values in ``arguments`` once these
+    are known.
 
     >>> space = GroupedSpace(
     ...     Config.of(XBLOCK_0=64, XBLOCK_1=64),
@@ -140,7 +141,7 @@ class GroupedSpace:
 
     @property
     def least(self) -> Config | None:
-        """The config with the choices whose numbers are the smallest: what fits where the base does not, if any."""
+        """The config with the choices whose numbers are the smallest: it may fit if the base does not."""
         found = self.base
         for choices in self.groups:
             found = self.chosen(found, choices, min(choices, key=_volume))
@@ -171,9 +172,9 @@ class GroupedSpace:
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
     ) -> GroupedSpace:
-        """What is left for one call: by its key arguments and the members of configs that the caller sets himself.
+        """The space that remains for one call: by its key arguments and the config members that the caller sets.
 
-        A group keeps the choices that agree with these; where none does, what the base has with the caller's values.
+        A group keeps the choices that agree with these; if no choice does, the base's members with the caller's values.
         Values that break the constraints are the caller's business: his config is the only one then.
         """
         known = tuple(arguments.items()) if arguments else self.arguments
@@ -202,7 +203,7 @@ class GroupedSpace:
         return bound(self.constraints, dict(self.arguments))
 
     def to_json(self) -> JSON:
-        """The canonical form, for keys of what was searched."""
+        """The canonical form, for the keys of searches."""
         return {
             "base": self.base.to_json(),
             "groups": [[choice.to_json() for choice in choices] for choices in self.groups],

@@ -38,7 +38,7 @@ def has_numpy() -> bool:
 
 
 def require_numpy(purpose: str) -> None:
-    """``PackageError`` that says what numpy is needed for, where it is not installed."""
+    """Raises ``PackageError``, with the feature that needs numpy, if it is not installed."""
     if not has_numpy():
         raise PackageError(f"{purpose} needs numpy, which is not installed: pip install 'kernel-silo[numpy]'")
 
@@ -51,7 +51,7 @@ class SmallFloat:
     mantissa_bits: int
     bias: int
     largest: int
-    infinity: int | None  # None: what is too large becomes NaN
+    infinity: int | None  # None: values that are too large become NaN
     nan: int
     has_negative_zero: bool = True
 
@@ -127,7 +127,10 @@ def round_to_bits(values: NDArray[np.float64], element: DType) -> NDArray[Any]:
 
 
 def strided(values: NDArray[Any], strides: tuple[int, ...], gap: NDArray[Any]) -> NDArray[Any]:
-    """A copy that lies in memory with these strides (in elements, none negative); ``gap`` fills what is between."""
+    """A copy that lies in memory with these strides (in elements, none negative).
+
+    ``gap`` fills the elements between.
+    """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     last = sum((extent - 1) * stride for extent, stride in zip(values.shape, strides, strict=True))

@@ -144,7 +144,7 @@ class Form(Generic[T]):
 
     ``read(data, what)`` returns the value, or raises ``ValueError`` that begins with ``what`` the data should be ("the
     box of a tensor map"). ``write(value)`` returns the one JSON that ``read`` takes for the value. ``check`` names the
-    check of the native reader where it checks such a member by itself: a constant of ``enum silo_member_check``.
+    native reader's own check of the member, if it has one: a constant of ``enum silo_member_check``.
     """
 
     __slots__ = ("check", "items", "of", "read", "write")
@@ -316,8 +316,8 @@ class Persisted:
 
     Each field declares its form: ``field(form=TEXT)``. A field with ``left_out=True`` has a default, and its member is
     absent if the field has the default. ``since=3`` says besides which minor version of bundles added the member;
-    ``member="tf32"`` names the member if the field has another name. The class's ``title`` stands for the value in
-    messages, ``tags`` are further members that are always the same.
+    ``member="tf32"`` names the member if the field has another name. The class's ``title`` names the value in messages;
+    ``tags`` are further members whose values never change.
 
     >>> from silo.frozen import field, frozen
     >>> @frozen
@@ -399,7 +399,7 @@ def members_of(cls: type) -> tuple[Field, ...]:
     """The fields of a class, each of which declares a member of its JSON.
 
     Raises:
-        TypeError: a field has no form, or is left out without a default.
+        TypeError: a field lacks a form, or is left out without a default.
     """
     found = _MEMBERS.get(cls)
     if found is None:

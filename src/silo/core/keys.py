@@ -10,7 +10,7 @@ from silo.core.values import digest
 
 __all__ = ["SCHEMAS", "ceilings_key", "effort_key", "seeds_key", "spills_key", "studies_key"]
 
-# Every schema a key is made under. A change of what goes into one is a new version, so old entries are never misread.
+# Every schema a key is made under. If the inputs of a key change, its version does, so old entries are never misread.
 SCHEMAS = (
     *("artifact-key/1", "artifact-key/2", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1"),
     *("space-key/1", "spills-key/1", "studies-key/1", "trial-key/1", "installation-key/1"),
@@ -23,7 +23,7 @@ def studies_key(kernel: str) -> str:
 
 
 def spills_key(study: str) -> str:
-    """The key of what was found of how much a study's configs spill, by the study's own key."""
+    """The key of a study's recorded register spills, by the study's own key."""
     return digest("spills-key/1", study)
 
 
@@ -38,5 +38,5 @@ def seeds_key(kernel: str) -> str:
 
 
 def ceilings_key(device: DeviceModel) -> str:
-    """The key of what a device model was measured to do at best."""
+    """The key of a device model's measured peak rates."""
     return digest("ceilings-key/1", device.to_json())

@@ -21,7 +21,8 @@ __all__ = ["Axis", "Box", "Field", "Lattice", "strides_of"]
 class Axis:
     """One parameter and the values it takes: numbers by size, then the others.
 
-    Those (bools, strings, None, ...) have no order that means anything; they stand in that of their canonical text.
+    Values that are not numbers (bools, strings, None, ...) lack a meaningful order; they are ordered by their canonical
+    text.
     """
 
     name: str
@@ -54,8 +55,8 @@ class Axis:
 class Lattice:
     """``configs``, which must be distinct, each with one coordinate on each axis.
 
-    A coordinate is the place of the config's value on the axis; the number of the axis's values stands for a config
-    without that parameter. Building it takes one look at each value.
+    A coordinate is the place of the config's value on the axis; the number of the axis's values means a config without
+    that parameter. Building it takes one look at each value.
 
     >>> lattice = Lattice([Config.of(BLOCK=block, num_warps=4) for block in (128, 64, 256)])
     >>> lattice.coordinates(0), [str(lattice.configs[at]) for at in lattice.neighbours(0)]
@@ -81,7 +82,7 @@ class Lattice:
         return len(self.configs)
 
     def index(self, config: Config) -> int | None:
-        """The place of ``config`` among the configs, or None where it is none of them."""
+        """The place of ``config`` among the configs, or None if it is not among them."""
         places = [len(axis) for axis in self.axes]
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
@@ -92,7 +93,7 @@ class Lattice:
         return self.at(places)
 
     def at(self, coordinates: Sequence[int]) -> int | None:
-        """The index of the config with these coordinates, or None where the space has none there."""
+        """The index of the config with these coordinates, or None if the space has a gap there."""
         return self._by_code.get(sum(map(int.__mul__, coordinates, self._strides)))
 
     def coordinates(self, index: int) -> tuple[int, ...]:
@@ -151,8 +152,8 @@ class Field:
 class Box:
     """The combinations of the values of ``fields`` that ``allowed`` says yes to, by number.
 
-    As in a :class:`Lattice`, a coordinate is the place of a value on its axis, and the number of an
-    axis's values stands for a config without it. Numbers are as large as the box is, nothing is kept for each config.
+    As in a :class:`Lattice`, a coordinate is the place of a value on its axis, and the number of an axis's values means
+    a config without it. Numbers are as large as the box is, nothing is kept for each config.
     """
 
     def __init__(self, fields: Sequence[Field], allowed: Callable[[Config], bool]) -> None:
@@ -173,7 +174,7 @@ class Box:
         return self._number[name]
 
     def index(self, config: Config) -> int | None:
-        """The number of ``config``, or None where it is none of the box."""
+        """The number of ``config``, or None if it is outside of the box."""
         found: dict[int, list[object]] = {}
         for name, value in (*config.values, *config.options):
             number = self._number.get(name)
@@ -218,7 +219,7 @@ class Box:
 
 
 def strides_of(lengths: Sequence[int]) -> list[int]:
-    """What a step along each axis adds to the number of a point, for axes with so many places."""
+    """The increment of a point's number for a step along each axis, for axes with so many places."""
     strides: list[int] = []
     product = 1
     for length in lengths:

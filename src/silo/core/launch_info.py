@@ -1,4 +1,4 @@
-"""Launch info: everything a driver needs besides the blob, and what the binary says of itself."""
+"""Launch info: everything a driver needs besides the blob, and facts read from the binary."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ _LEAVES: Final = listed(value_of(StructLeaf), most=_MAX_LEAVES)
 class LayoutSlot:
     """One parameter of the binary: the kernel parameter it comes from ("" for scratch and empty) and its ABI type.
 
-    ``part`` says what of a tensor descriptor it is: "" the tensor map (type ``tensormap``) or the base address (type
+    ``part`` is its part of a tensor descriptor: "" the tensor map (type ``tensormap``) or the base address (type
     ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
 
-    ``leaves`` are the members of a struct, in its order, none twice; of any other type there are none.
+    ``leaves`` are the members of a struct, in its order, none twice; empty for any other type.
 
     >>> slot = LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0"), ("i64", "stride.0")])
     >>> slot.offsets, slot.bytes
@@ -152,7 +152,7 @@ class LayoutSlot:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where each member of a struct begins, as C lays it out."""
+        """The offset of each member of a struct in C's layout."""
         found: list[int] = []
         end = 0
         for leaf in self.leaves:
@@ -216,15 +216,15 @@ def _read_element_bytes(data: JSON, what: str) -> int:
 
 @frozen
 class TensorMap(Persisted):
-    """How the tensor map of one descriptor is encoded (``cuTensorMapEncodeTiled``), besides what the descriptor says.
+    """The encoding of one descriptor's tensor map (``cuTensorMapEncodeTiled``), besides the descriptor's members.
 
     ``swizzle`` and ``element_type`` are the driver's numbers (``CUtensorMapSwizzle``, ``CUtensorMapDataType``);
     ``box`` counts elements, outermost first. With ``fp4_padded`` an element of the descriptor is two of the map's
     along the innermost axis.
 
-    With ``axes`` it is the map of an array that a call passes as such (a pointer): what each of the map's dimensions
-    is, outermost first like ``box``. An integer is that axis of the array, whose extent and stride a call says; a
-    pair is an extent and a stride (in elements) that the code was made for, whatever the array has.
+    With ``axes`` it is the map of an array that a call passes as such (a pointer): the meaning of each of the map's
+    dimensions, outermost first like ``box``. An integer is that axis of the array, whose extent and stride a call says;
+    a pair is an extent and a stride (in elements) that the code was made for, whatever the array has.
     """
 
     title = "a tensor map"
@@ -239,7 +239,7 @@ class TensorMap(Persisted):
 
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
-        """The inverse of :meth:`to_json`; ``ValueError`` on what no driver could be given."""
+        """The inverse of :meth:`to_json`; raises ``ValueError`` for values that no driver accepts."""
         made = built(cls, read_members(cls, data))
         if made.axes and len(made.axes) != len(made.box):
             raise malformed(_AXES, data)
@@ -264,13 +264,12 @@ class LaunchInfo(Persisted):
     ``block`` is how they lie, threads along x, y and z, whose product is ``threads``; (threads, 1, 1) by default.
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
     ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on
-    a GPU. ``registers`` and ``spills`` are read from the binary; None where the target has no such thing.
-    ``options`` are the compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural
-    numbers sorted by name, which its device or loader has to know besides.
-    A grid counts programs, of a cluster each; with ``counts_blocks`` it counts blocks, and is refused where ``cluster``
-    does not divide it. It is False where a cluster is one block, which is the same.
-    ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
-    ``loader`` is what only the loader of its kind of blobs reads: text of whatever form it has; "" where there is none.
+    a GPU. ``registers`` and ``spills`` are read from the binary; None if the target lacks them. ``options`` are the
+    compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural numbers sorted by name,
+    which its device or loader has to know besides. A grid counts programs, of a cluster each; with ``counts_blocks`` it
+    counts blocks, and is refused where ``cluster`` does not divide it. It is False if a cluster is one block, which
+    means the same. ``tensor_maps`` has one entry for each parameter of type ``tensormap`` in the layout, in its order.
+    ``loader`` is what only the loader of its kind of blobs reads: text in the loader's own form; "" without such text.
     """
 
     title = "launch info"

@@ -60,7 +60,7 @@ class Values:
         return _swapped(self.data, element.itemsize)
 
     def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
-        """What is wrong with them as the elements of an array; "" where nothing is."""
+        """The reason why they cannot be the elements of an array; "" if they can."""
         size, held = math.prod(shape) * element.itemsize, len(self.data)
         if size != held:
             return f"has {held} bytes of values and needs {size}"
@@ -81,7 +81,7 @@ class Formula:
         """The elements in C order, in the machine's byte order. ``tabulate`` works them out faster.
 
         Raises:
-            CaseError: an element has no value, or one that does not fit the dtype.
+            CaseError: an element lacks a value, or its value does not fit the dtype.
         """
         names = _index_names(len(shape))
         try:
@@ -131,14 +131,15 @@ def own_from_json(data: JSON) -> OwnData:
 
 
 def formula_of(function: Callable[..., object], shape: tuple[int, ...]) -> Formula:
-    """What a function computes from an element's indices. ``TraceError`` where that is not an expression."""
+    """Values that a function computes from an element's indices. ``TraceError`` where that is not an expression."""
     return Formula(trace_indices(function, _index_names(len(shape))))
 
 
 def values_of(values: Any, dtype: object = None) -> tuple[Values, tuple[int, ...], DType]:  # noqa: ANN401
     """Values of an array of any library on the host, or of numbers in lists, with their shape and dtype.
 
-    Without ``dtype`` it is that of the array; for Python's numbers bool, int32 (int64 where they need it) or float32.
+    Without ``dtype`` the array's own dtype is used; for Python's numbers bool, int32 (int64 if they need it) or
+    float32.
 
     Raises:
         CaseError: they are not array, do not fit the dtype, or are too many to be kept.
@@ -219,7 +220,7 @@ def _natural(numbers: Iterable[object]) -> DType:
 
 
 def _packed(numbers: Sequence[Any] | array[int], element: DType, where: str) -> bytes:
-    """Numbers as elements, in the machine's byte order. ``CaseError`` names one that does not fit."""
+    """Numbers as elements, in the machine's byte order. ``CaseError`` names a value that does not fit."""
     if element.kind is not DTypeKind.FLOAT:
         least, most = _range(element)
         # A formula's numbers are integers, of which the extremes tell.

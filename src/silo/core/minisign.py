@@ -1,7 +1,7 @@
 """Keys and signatures as minisign writes them: values, read and printed.
 
-What is signed is the BLAKE2b hash of a message (minisign's prehashed form, ``ED``); a second signature covers the first
-one and a comment. A key bears a number, by which a signature says whose it is; nothing vouches for that number.
+A signature covers the BLAKE2b hash of a message (minisign's prehashed form, ``ED``); a second signature covers the
+first one and a comment. A key bears a number, by which a signature says whose it is; nothing vouches for that number.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _UNTRUSTED: Final = b"untrusted comment: "
 _TRUSTED: Final = b"trusted comment: "
 
 _PRIME: Final = 2**255 - 19
-# The second coordinates of the points whose order divides 8: signatures of anything can be made for such a key.
+# The second coordinates of the points whose order divides 8: for such keys anybody can sign anything.
 _ORDER_8: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _WEAK: Final = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
 
 
 def is_weak_point(point: bytes) -> bool:
-    r"""Whether a public key is one that anybody can sign for, or is written in another way than keys are.
+    r"""Whether anybody can sign for a public key, or the key is not in canonical form.
 
     >>> is_weak_point(bytes(32)), is_weak_point(b"\x58" + b"\x66" * 31)
     (True, False)
@@ -75,7 +75,7 @@ class PublicKey:
 
     @property
     def file_text(self) -> str:
-        """What a file of the key holds."""
+        """The contents of the key's file."""
         return f"untrusted comment: minisign public key {self.id}\n{self.text}\n"
 
     @classmethod
@@ -105,7 +105,10 @@ class PublicKey:
 
 @frozen
 class MinisignSignature:
-    """A signature that lies beside what it signs. ``comment`` is covered by ``comment_signature``, not by ``data``."""
+    """A signature in a file beside the signed file.
+
+    ``comment`` is covered by ``comment_signature``, not by ``data``.
+    """
 
     number: bytes
     data: bytes
@@ -114,7 +117,7 @@ class MinisignSignature:
 
     @property
     def id(self) -> str:
-        """The number of the key that it says it is from."""
+        """The number of its key, as the signature itself claims."""
         return number_text(self.number)
 
     @property
@@ -128,7 +131,7 @@ class MinisignSignature:
         return self.data + self.comment
 
     def file_bytes(self, untrusted: str) -> bytes:
-        """What a file of it holds; ``untrusted`` is a comment that nobody vouches for."""
+        """The contents of a signature's file; ``untrusted`` is a comment that is not signed."""
         lines = (
             _UNTRUSTED + untrusted.encode(),
             base64.b64encode(_PREHASHED + self.number + self.data),
@@ -139,7 +142,7 @@ class MinisignSignature:
 
     @classmethod
     def parse(cls, data: bytes) -> MinisignSignature:
-        """Read a file of a signature. ``SignatureError`` says what is wrong with it."""
+        """Read a file of a signature. ``SignatureError`` names its fault."""
         if len(data) > MAX_SIGNATURE_BYTES:
             raise SignatureError(f"more than the {MAX_SIGNATURE_BYTES} bytes that a signature may have")
         lines = data.removesuffix(b"\n").split(b"\n")
@@ -171,7 +174,7 @@ def number_text(number: bytes) -> str:
 
 
 def prehashed(message: bytes) -> bytes:
-    """What a signature of ``message`` signs: its BLAKE2b hash, of 64 bytes."""
+    """The BLAKE2b hash of ``message``, 64 bytes, which a signature covers."""
     return hashlib.blake2b(message).digest()
 
 

@@ -173,7 +173,7 @@ class ConfigValue:
 
 @frozen
 class DeviceFact:
-    """A number the device states of itself, such as ``sm_count``."""
+    """A number that the device reports, such as ``sm_count``."""
 
     name: str
 
@@ -214,7 +214,7 @@ Node: TypeAlias = Const | Leaf | Op
 
 @frozen
 class Bindings:
-    """Where leaves get their values: each member maps a name to what it has at this call.
+    """The values of leaves: each member maps a name to its value at this call.
 
     ``strides`` are in elements, ``itemsizes`` in bytes.
     """
@@ -228,7 +228,7 @@ class Bindings:
 
 
 def make(kind: OpKind, *operands: Node) -> Node:
-    """An operation with what is already known worked out.
+    """An operation, folded if the values of its operands are known.
 
     Constants are folded; an operand that changes nothing (``x + 0``, ``cdiv(x, 1)``) goes; ``(x + c - 1) // c`` with a
     constant ``c`` becomes ``cdiv(x, c)``. Whatever would raise when folded stays, to raise when evaluated.

@@ -22,7 +22,7 @@ _FORMS = {"float16": "e", "float32": "f", "float64": "d", "bool": "B"}
 
 @dataclass(frozen=True, slots=True)
 class PlainArray:
-    """Elements in C order and the machine's byte order, with what they are."""
+    """Elements in C order and the machine's byte order, with their dtype."""
 
     data: bytes | bytearray | memoryview
     dtype: DType

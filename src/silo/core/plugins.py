@@ -1,6 +1,6 @@
-"""The plug-ins: Silo's own from a table, others by entry point; and what compilers and loaders declare.
+"""The plug-ins: Silo's own from a table, others by entry point; and the declarations of compilers and loaders.
 
-Names of options and kinds of blobs are asked for at a first launch, so what the table answers imports nothing.
+A first launch looks up names of options and kinds of blobs, so the table answers without an import.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SOURCES = "silo.sources"
 
 
 def shipped_places(group: str) -> Mapping[str, str]:
-    """Name to ``module:attribute`` of what Silo ships in a group of entry points (``silo.compilers``, ...)."""
+    """Name to ``module:attribute`` of Silo's own plug-ins in a group of entry points (``silo.compilers``, ...)."""
     return _device_places() if group == DEVICES else SHIPPED.get(group, {})
 
 
@@ -76,7 +76,7 @@ def installed_places(group: str) -> Mapping[str, str]:
 
 
 def place_of(group: str, name: str) -> str | None:
-    """Where one plug-in is, None where it is not installed; looks no further than the table for what Silo ships."""
+    """The place of one plug-in, None if it is not installed. For Silo's own plug-ins only the table is read."""
     return shipped_places(group).get(name) or installed_places(group).get(name)
 
 
@@ -87,7 +87,7 @@ def load_place(place: str) -> object:
 
 
 def part_of(group: str, name: str, part: str) -> Any:  # noqa: ANN401  # a module
-    """A module that lies beside that of a plug-in which Silo ships; None where there is none.
+    """A module in the folder of one of Silo's own plug-ins; None if it does not exist.
 
     >>> part_of("silo.sources", "binary", "tracing") is None
     True
@@ -136,7 +136,7 @@ def _device_places() -> Mapping[str, str]:
 
 @cache
 def driver_of(kind: str) -> DriverDeclaration:
-    """What the driver of a kind of devices declares; of a kind without a driver here, the defaults.
+    """The declaration of the driver of a kind of devices; the defaults for a kind without a driver here.
 
     >>> driver_of("cuda").vendor, driver_of("kind_of_a_plugin").vendor
     ('nvidia', '')
@@ -159,7 +159,7 @@ def drivers() -> tuple[DriverDeclaration, ...]:
 
 @cache
 def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
-    """What the compiler plug-in at a place declares, or why it cannot be used."""
+    """The declaration of the compiler plug-in at a place, or the reason why it cannot be used."""
     from silo.core.declaration import CompilerDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the plug-in {name} ({place})"
@@ -180,7 +180,7 @@ def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
 
 
 def declarations() -> Iterator[CompilerDeclaration]:
-    """Those of all installed compilers that can be used. :func:`load_declaration` tells of the others."""
+    """Those of all installed compilers that can be used. :func:`load_declaration` reports the others."""
     for name, place in installed_places(COMPILERS).items():
         declared = load_declaration(name, place)
         if not isinstance(declared, Rejected):
@@ -216,7 +216,7 @@ def option_names() -> tuple[str, ...]:
 
 @lru_cache(4096)
 def is_option(name: str) -> bool:
-    """Whether a compiler has such an option. In configs, spaces and calls every other name is a parameter's.
+    """Whether a compiler has an option of this name. In configs, spaces and calls every other name is a parameter's.
 
     >>> is_option("num_warps"), is_option("BLOCK")
     (True, False)
@@ -235,7 +235,7 @@ def is_launch_option(name: str) -> bool:
 
 @lru_cache(4096)
 def threads_of_option(name: str) -> int:
-    """How many threads of a block one of the option stands for; 0 where it says nothing of them."""
+    """The number of a block's threads per unit of the option; 0 if it does not set threads."""
     return max((option.threads for option in declared_options() if option.name == name), default=0)
 
 
@@ -253,7 +253,7 @@ def _own_option(name: str) -> Option | None:
 
 
 def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The words that others' plug-ins add to those a bundle may use, besides the table of what Silo ships.
+    """The words that others' plug-ins add to the words a bundle may use, besides the table of Silo's own.
 
     Kinds of blobs, launch options, the kinds of text that a check compiles, and the kinds of all devices.
     """
@@ -273,7 +273,7 @@ def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]
 
 @cache
 def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Rejected:
-    """What the loader at a place declares, or why it cannot be used."""
+    """The declaration of the loader at a place, or the reason why it cannot be used."""
     from silo.core.declaration import LoaderDeclaration  # noqa: PLC0415  # a first launch does without
 
     what = f"the loader of {kind} ({place})"
@@ -286,9 +286,10 @@ def load_loader_declaration(kind: str, place: str) -> LoaderDeclaration | Reject
 
 
 def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
-    """The loader of a kind of blobs, or why it cannot be used; None where there is none, and the device loads it.
+    """The loader of a kind of blobs, or why it cannot be used; None if the device itself loads the kind.
 
-    Devices load what Silo's own compilers make, unless Silo ships a loader for it: others' loaders take no such kind.
+    Devices load the blobs of Silo's own compilers, unless Silo ships a loader for the kind: others' loaders cannot take
+    these kinds over.
     """
     places = shipped_places(LOADERS) if kind in BLOB_KINDS else installed_places(LOADERS)
     place = places.get(kind)
@@ -296,7 +297,7 @@ def loader_of(kind: str) -> LoaderDeclaration | Rejected | None:
 
 
 def why_unmeasured(kinds: Iterable[str], target_kind: str) -> str:
-    """Why times of code of these kinds say nothing on such a target; "" where they do.
+    """The reason why times of code of these kinds do not count on a target of this kind; "" if they do.
 
     >>> why_unmeasured(["cubin"], "cuda"), why_unmeasured(["jaxexp"], "tpu")
     ('', '')
@@ -326,7 +327,7 @@ def is_blob_kind(kind: str) -> bool:
 def is_host_code(kind: str) -> bool:
     """Whether blobs of this kind run in the process that loads them; so they do where any plug-in declares it.
 
-    What a file says plays no part but by the kind's name, and a name that nobody here declares is not an answer.
+    Of a file's contents only the kind's name plays a part, and a name without a declaration here is not an answer.
 
     Raises:
         TrustError: no installed compiler or loader declares the kind.

@@ -22,7 +22,7 @@ MAX_STACK = 32
 
 
 class Opcode(IntEnum):
-    """What an instruction does; ``native/core/expression.h`` has the same numbers (``SILO_OP_...``)."""
+    """The operations; ``native/core/expression.h`` has the same numbers (``SILO_OP_...``)."""
 
     CONST = 0  # push a
     ARGUMENT = 1  # push the value of slot b
@@ -59,7 +59,7 @@ class EvalError(IntEnum):
     OVERFLOW = 1  # a result outside 64 bits
     DIVISION = 2  # division by zero
     PROGRAM = 3  # not a program: unknown opcode, stack or jump out of bounds
-    SLOT = 4  # a slot that is not there, or has no shape or strides
+    SLOT = 4  # a slot that does not exist, or lacks a shape or strides
     AXIS = 5  # an axis that the array does not have
 
 
@@ -106,7 +106,7 @@ def encode(node: Node, slots: Mapping[str, int]) -> PostfixProgram:
     """The program of an expression over arguments; ``slots`` numbers them.
 
     Config values and device facts must have been put in (:func:`~silo.core.nodes.substitute`). ``ExpressionError``
-    names a leaf that has no slot, and an expression that needs more than :data:`MAX_STACK` values at one time.
+    names a leaf without a slot, and an expression that needs more than :data:`MAX_STACK` values at one time.
 
     >>> encode(Op(OpKind.CDIV, (Argument("n"), Const(128))), {"n": 3}).instructions
     (Instruction(opcode=<Opcode.CDIV_ARGUMENT: 25>, a=128, b=3),)
@@ -151,7 +151,7 @@ def _encode(node: Node, slots: Mapping[str, int], out: list[Instruction]) -> int
 
 
 def _branches(slots: Mapping[str, int], out: list[Instruction], yes: Node, no: Node, *, truth: bool = False) -> int:
-    """``yes`` if the value on top of the stack is not 0, else ``no``; as 0 or 1 where the truth is asked for."""
+    """``yes`` if the value on top of the stack is not 0, else ``no``; as 0 or 1 if only the truth is needed."""
     to_no = len(out)
     out.append(Instruction(Opcode.JUMP_IF_ZERO))
     size = _branch(yes, slots, out, truth=truth)

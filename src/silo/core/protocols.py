@@ -18,7 +18,7 @@ from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 
-if TYPE_CHECKING:  # what a first launch from a bundle has no use for
+if TYPE_CHECKING:  # modules that a first launch from a bundle does not need
     from silo.core.check_limits import CheckLimits
     from silo.core.code_facts import Lowered
 
@@ -82,9 +82,9 @@ class Compiler(Protocol):
         ...
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Whether this plug-in compiles such a source for such a target here, and why not.
+        """Whether this plug-in compiles a source of this kind for ``target`` here, and why not.
 
-        Asked only where the declaration takes both; says what depends on the arch, or on what is installed.
+        Called only if the declaration accepts both. The answer may depend on the arch and on installed packages.
         """
         ...
 
@@ -93,7 +93,7 @@ class Compiler(Protocol):
         ...
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
-        """The front end, run in the caller's process: from source to text, and what is known of that code.
+        """The front end, run in the caller's process: from source to text, and the facts about that code.
 
         Raises SourceError, CompileError.
         """
@@ -106,7 +106,7 @@ class Compiler(Protocol):
 
 @runtime_checkable
 class ReadsBinaries(Protocol):
-    """A compiler that says how a binary is launched which the framework itself compiled."""
+    """A compiler that returns the launch info of a binary which the framework itself compiled."""
 
     def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, object]) -> LaunchInfo:
         """Launch info from the binary and the framework's metadata. Raises CompileError, SourceError."""
@@ -115,7 +115,7 @@ class ReadsBinaries(Protocol):
 
 @runtime_checkable
 class MakesCacheFiles(Protocol):
-    """A compiler that does a compile of its framework's, for a program that finds the result in the framework's cache.
+    """A compiler that compiles for its framework: a program finds the result in the framework's cache.
 
     The job's text and parameters are the framework's own, so that the files are the same bytes.
     """
@@ -127,7 +127,7 @@ class MakesCacheFiles(Protocol):
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """A compiler whose first ``compile`` in a process takes longer, for what it loads."""
+    """A compiler whose first ``compile`` in a process takes longer because it loads modules."""
 
     def warm_up(self) -> None:
         """Load that. Raises SiloError as ``compile`` would."""
@@ -136,7 +136,7 @@ class WarmsUp(Protocol):
 
 @runtime_checkable
 class ShowsCode(Protocol):
-    """A compiler that shows what its stages make of a job, as text."""
+    """A compiler that shows the texts of a job's stages."""
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
         """The names of the stages' texts for a target, in order: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ..."""
@@ -157,16 +157,19 @@ class CheckedKernel(Protocol):
 
     @property
     def loaded(self) -> LoadedKernel:
-        """What a binding takes."""
+        """The arguments of a binding."""
         ...
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """What it does through each parameter of the layout."""
+        """Its effect through each parameter of the layout."""
         ...
 
     def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> AbstractContextManager[list[str]]:
-        """Launches within the block are over ``arguments``; yields notes on what was not checked. Raises CheckError."""
+        """Launches within the block are over ``arguments``; yields notes on accesses that were not checked.
+
+        Raises CheckError.
+        """
         ...
 
 
@@ -181,9 +184,9 @@ class ChecksKernels(Protocol):
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """From the text that travels with an artifact, which has no lines. Raises CompileError.
+        """From the text that travels with an artifact, which lacks line numbers. Raises CompileError.
 
-        Raises TrustError where the consent is not for this text and these calls: what is made of it runs here.
+        Raises TrustError if the consent is not for this text and these calls, because code made from it runs here.
         """
         ...
 
@@ -216,7 +219,7 @@ class Timer(Protocol):
 
 @runtime_checkable
 class WatchfulTimer(Timer, Protocol):
-    """A clock that knows of samples which other work on the machine disturbed, so that they are taken again."""
+    """A clock that detects samples disturbed by other work on the machine, so that they are taken again."""
 
     def disturbed(self) -> bool:
         """Whether the last :meth:`elapsed_ns` says little of the launches."""
@@ -251,7 +254,7 @@ class Device(Protocol):
 
     @property
     def memory(self) -> Memory:
-        """Whose memory its code reads and writes: what decides, with the kernel's kind, where a call runs."""
+        """The memory that its code reads and writes. With the kernel's kind it decides where a call runs."""
         ...
 
     @property
@@ -259,8 +262,8 @@ class Device(Protocol):
         """In which process candidates may be timed, or why they may not.
 
         The process of :attr:`Measuring.CONFINED` finds the device by its name and the arrays in a :class:`silo.Buffer`,
-        so that is for devices of the host's memory and of drivers that the native module has, and for code that such a
-        driver loads: what a library runs (``silo.loaders``) gets the call's own objects, which stay here.
+        so that is for devices of the host's memory and of drivers that the native module has, and for code that one of
+        these drivers loads: code that a library runs (``silo.loaders``) gets the call's own objects, which stay here.
         """
         ...
 
@@ -273,12 +276,12 @@ class Device(Protocol):
         ...
 
     def free_memory(self) -> int | None:
-        """How many bytes nobody holds; None where it is not counted, and copies are made without asking."""
+        """The number of free bytes; None if it is unknown, and copies are made without a check."""
         ...
 
     @property
     def driver(self) -> str:
-        """The driver's version, "" where there is none: part of the key of every trial."""
+        """The driver's version, "" without a driver: part of the key of every trial."""
         ...
 
     @property
@@ -308,11 +311,11 @@ class LibraryCall(Protocol):
     def __call__(self, arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object, /) -> object:
         """Run it, or enqueue it; results are written through the arguments.
 
-        What it returns is what the launch returns: None, or arrays that it made because the call has none for them.
+        Its return value is the launch's: None, or arrays that it made because the call lacks them.
 
-        ``arguments`` are the caller's own objects in the order of the kernel's parameters: what was given, else the
-        default, else what the config sets. ``stream`` is the caller's own object too, None where none was given: then
-        the library's current one is meant. Whatever is raised reaches the caller, with a note that names the kernel.
+        ``arguments`` are the caller's own objects in the order of the kernel's parameters: the given value, else the
+        default, else the config's value. ``stream`` is the caller's own object too, None where none was given: then the
+        library's current one is meant. Whatever is raised reaches the caller, with a note that names the kernel.
         """
         ...
 
@@ -337,8 +340,8 @@ class Searcher(Protocol):
     def suggest(self, count: int) -> Sequence[Config]:
         """Up to ``count`` configs not suggested before.
 
-        It is asked ahead of observations. Fewer, even none, where it must learn the outcome of earlier ones first; none
-        although every suggestion was observed when the search is over.
+        It is asked ahead of observations. Fewer, even none, if it must first learn the outcome of earlier ones. An
+        empty list although every suggestion was observed ends the search.
         """
         ...
 
@@ -347,11 +350,11 @@ class Searcher(Protocol):
         ...
 
     def finish(self) -> None:
-        """The budget is nearly spent: suggest from now on what makes the best sure."""
+        """The budget is nearly spent: from now on suggest configs that make the best config certain."""
         ...
 
     def state(self) -> JSON:
-        """What is needed to go on."""
+        """The state from which the search goes on."""
         ...
 
     def restore(self, state: JSON) -> None:

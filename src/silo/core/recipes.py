@@ -53,7 +53,7 @@ __all__ = [
 WHOLE_LIMIT = 4096
 SAMPLES = 512
 
-_MAX_BYTES = 1 << 44  # of one array: what a damaged recipe may ask for at most
+_MAX_BYTES = 1 << 44  # of one array: the most that a damaged recipe may allocate
 _FORMULA_BYTES = 64  # an element of an array that is computed
 
 # The parameters of each fill with their defaults; None has to be given.
@@ -100,7 +100,7 @@ class ArrayRecipe(Persisted):
     """How to make one array. ``strides`` are in elements, None for C order; ``params`` belong to the fill, by name.
 
     Values depend on the logical element number (C order), never on the strides. Build with :meth:`of`, which fills in
-    defaults; ``CaseError`` says which member makes no sense.
+    defaults; ``CaseError`` names the invalid member.
     """
 
     title = "an array recipe"
@@ -337,9 +337,9 @@ ArgumentRecipe: TypeAlias = ArrayRecipe | DescriptorRecipe | ScalarRecipe | Alia
 
 @frozen
 class ExpectedRecipe(Persisted):
-    """What an array holds after the launch: all its elements, or sampled ones.
+    """The contents of an array after the launch: all its elements, or samples.
 
-    ``values`` are little-endian elements of ``dtype`` (that of the reference, which may be wider than the argument's).
+    ``values`` are little-endian elements of ``dtype`` (the reference's dtype, which may be wider than the argument's).
     ``sampled`` is None where they are whole; otherwise the argument of :func:`~silo.core.generator.sample_indices`,
     with ``seed``. Tolerances None mean the defaults of :func:`~silo.core.checks.compare`.
     """
@@ -436,10 +436,10 @@ _NODE: Form[Node] = Form(lambda data, what: from_json(data), to_json)  # noqa: A
 
 @frozen
 class CaseRecipe(Persisted):
-    """One case of a kernel: its arguments by parameter name, and what its written arrays then hold.
+    """One case of a kernel: its arguments by parameter name, and the expected contents of its written arrays.
 
-    ``grid`` is there where the case, and not the kernel, declares it. ``config`` holds options the case asks for,
-    ``work`` what it says of its bytes and flops.
+    ``grid`` is there where the case, and not the kernel, declares it. ``config`` holds the case's own options, ``work``
+    its bytes and flops.
     """
 
     title = "a case"
@@ -481,7 +481,7 @@ class CaseRecipe(Persisted):
         return sum(getattr(getattr(one, "array", one), "size", 0) for one in given)
 
     def expecting(self, references: Mapping[str, NDArray[Any]], rtol: float | None, atol: float | None) -> CaseRecipe:
-        """This recipe with what is expected; None for the default tolerances of a dtype."""
+        """This recipe with the expected arrays; None for the default tolerances of a dtype."""
         rtol, atol = (None if one is None else float(one) for one in (rtol, atol))
         made = ((name, ExpectedRecipe.of(array, rtol=rtol, atol=atol)) for name, array in references.items())
         return replace(self, expected=tuple(made))

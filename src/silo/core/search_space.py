@@ -27,12 +27,12 @@ class SearchSpace(Protocol):
 
     @property
     def listed(self) -> tuple[Config, ...]:
-        """Its configs in order; of a space of groups the base, and what differs from it in one group."""
+        """Its configs in order; of a space of groups the base, and the configs that differ from it in one group."""
         ...
 
     @property
     def default(self) -> Config:
-        """The first of them: what is used before anything was measured."""
+        """The first config, which is used until a config was measured."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class SearchSpace(Protocol):
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
     ) -> SearchSpace:
-        """What is left for one call, by its key arguments and the members of configs that the caller sets himself."""
+        """The space that remains for one call, by its key arguments and the config members that the caller sets."""
         ...
 
     def product(self) -> tuple[Config, ...]:
@@ -77,7 +77,7 @@ class DeclaredSpace(Protocol):
 
 
 class Rule(Protocol):
-    """What makes the space of each call of one kernel, by the device and the call's scalars."""
+    """Makes the space of each call of one kernel, from the device and the call's scalars."""
 
     @property
     def made_by(self) -> SpaceHeuristic:
@@ -124,7 +124,7 @@ class SpaceHeuristic(Protocol):
 
     @property
     def kind(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         ...
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> Rule:
@@ -137,7 +137,7 @@ def space_of(
     constraints: Sequence[Constraint] = (),
     key: Sequence[str] = (),
 ) -> SearchSpace:
-    """The space of what an author declares: one that is made already, a mapping of axes, or a list of configs.
+    """The space of an author's declaration: a finished space, a mapping of axes, or a list of configs.
 
     >>> [str(config) for config in space_of({"BLOCK": [64, 128]}, [lambda c: c.BLOCK > 64]).listed]
     ['BLOCK=128']

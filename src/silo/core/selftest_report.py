@@ -1,4 +1,4 @@
-"""What a self-test of a kind of kernels found: whether what runs them does what their language promises."""
+"""The result of a self-test of a kind of kernels: whether the runtime keeps the promises of their language."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ __all__ = ["SelfTestReport", "SelfTestResult"]
 class SelfTestResult:
     """What came of one small kernel, run ``through`` a library or an emulator.
 
-    ``wrong`` is "" where all is as it should be. ``largest_error`` is a part of what was expected, or of 1 below it.
+    ``wrong`` is "" where all is as it should be. ``largest_error`` is relative to the expected value, or to 1 for
+    values below 1.
     """
 
     probe: str
@@ -23,7 +24,10 @@ class SelfTestResult:
 
 @frozen
 class SelfTestReport:
-    """``facts`` name the machine and the packages; ``on_hardware`` says whether what the kernels are for ran them."""
+    """``facts`` name the machine and the packages.
+
+    ``on_hardware``: whether the hardware that the kernels are for ran them.
+    """
 
     kind: str
     facts: tuple[tuple[str, str], ...]
@@ -32,5 +36,5 @@ class SelfTestReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every kernel computed what it should."""
+        """Whether every kernel computed the expected values."""
         return not any(one.wrong for one in self.results)

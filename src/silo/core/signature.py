@@ -16,7 +16,7 @@ __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "S
 
 
 class ParameterKind(Enum):
-    """What an argument is. ``ANY`` stands in a source's signature until a call gives the type."""
+    """The kinds of arguments. ``ANY`` is the type in a source's signature until a call gives the type."""
 
     ANY = "any"
     POINTER = "pointer"
@@ -31,7 +31,7 @@ _POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 class Effect(Enum):
-    """What a kernel does through a pointer. Unknown counts as ``BOTH``."""
+    """The effect of a kernel through a pointer. Unknown counts as ``BOTH``."""
 
     NONE = "none"
     READ = "read"
@@ -73,7 +73,7 @@ class Parameter(Persisted):
     """One parameter. ``dtype`` is the pointee's for a pointer, the value's for a scalar, None otherwise.
 
     ``specialize`` is False for parameters the author excluded (Triton's ``do_not_specialize``);
-    ``align`` is False for those in ``do_not_specialize_on_alignment``. A pointer has no default but None: a number
+    ``align`` is False for those in ``do_not_specialize_on_alignment``. The only default of a pointer is None: a number
     would be an address that the caller did not choose.
     """
 

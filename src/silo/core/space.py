@@ -54,7 +54,7 @@ def _is_bound(constraint: Node, arguments: Mapping[str, Value]) -> bool:
 
 
 def satisfies(config: Config, constraints: Iterable[Node], arguments: Mapping[str, Value]) -> bool:
-    """Whether a config keeps to all of them. ``SpaceError`` where one has no value for it."""
+    """Whether a config keeps to all of them. Raises ``SpaceError`` if a config lacks a value for it."""
     return all(_holds(constraint, config, arguments) for constraint in constraints)
 
 
@@ -76,8 +76,8 @@ class Space:
     """The configs worth trying, in a fixed order whose first is the default.
 
     Either ``points`` lists them or ``axes`` spans them: the last axis varies fastest, and only points that satisfy
-    every constraint count. A constraint may also read integer arguments; such a one counts when those are given.
-    Build with :meth:`of`. ``SpaceError`` names the axis or the constraint that is wrong.
+    every constraint count. A constraint may also read integer arguments; it counts once these are given. Build with
+    :meth:`of`. ``SpaceError`` names the axis or the constraint that is wrong.
     """
 
     axes: tuple[tuple[str, tuple[Value, ...]], ...] = ()
@@ -186,7 +186,7 @@ class Space:
     def for_call(
         self, arguments: Mapping[str, Value] | None = None, given: Mapping[str, Value] | None = None
     ) -> ConfigSet:
-        """The configs that agree with what the caller set; where none does, the first one with his values."""
+        """The configs that agree with the caller's values; if no config does, the first one with these values."""
         return ConfigSet(self.configs(arguments)).for_call(given=given)
 
     def product(self) -> tuple[Config, ...]:
@@ -205,9 +205,9 @@ class Space:
     def neighbours(self, config: Config) -> tuple[Config, ...]:
         """The configs one step away: one parameter differs.
 
-        A number goes to the next smaller or larger one that the space has there, what is not a number (strings, bools,
-        None) to every other value. Parameters in order of name, the smaller value first. ``SpaceError`` if the config
-        is not of this space.
+        A number goes to the next smaller or larger number of the space there, any other value (strings, bools, None) to
+        every other value. Parameters in order of name, the smaller value first. ``SpaceError`` if the config is not of
+        this space.
         """
         index = self._lattice.index(config)
         if index is None:

@@ -95,7 +95,7 @@ class Specialization(Persisted):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What is assumed of arguments, besides constants, a few words each."""
+        """The assumptions about arguments besides constants, a few words each."""
         return (*(f"{name} {fact.value}" for name, fact in self.facts), *self._extents)
 
     @property
@@ -115,7 +115,7 @@ class Specialization(Persisted):
 
     @property
     def passed(self) -> HeldExtents | None:
-        """The dynamic layouts, whose extents and strides the code is passed; None: there are none."""
+        """The dynamic layouts, whose extents and strides are passed to the code; None without dynamic layouts."""
         if not self.extents:
             return None
         from silo.core.extents import ExtentKind, HeldExtents, kind_of  # noqa: PLC0415  # few kernels have any
@@ -129,7 +129,7 @@ class Specialization(Persisted):
         return replace(self, constants=tuple(constants.items()))
 
     def of_call(self) -> Specialization:
-        """What is known before a config is chosen: without the grid, and the block shapes that configs set."""
+        """The part that is known before a config is chosen: without the grid, and the block shapes that configs set."""
         shaped = {name for name, fact in self.facts if fact is Fact.CONFIG_BLOCK}
         kept = tuple(pair for pair in self.constants if pair[0] not in shaped)
         return replace(self, constants=kept, grid=None)

@@ -1,4 +1,4 @@
-"""Targets: what a variant is compiled for."""
+"""Targets: the kind and the arch that a variant is compiled for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CPU_LEVELS: dict[str, tuple[str, ...]] = {
 
 @frozen
 class Target:
-    """What a variant is compiled for: a kind and an arch. An empty arch means this machine's device.
+    """The target of a variant: a kind and an arch. An empty arch means this machine's device.
 
     >>> str(Target.parse("cuda:sm_90a"))
     'cuda:sm_90a'

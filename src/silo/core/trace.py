@@ -38,7 +38,7 @@ def trace_grid(
     """The expressions, one an axis, of a grid: a function of one namespace, or a tuple of 1 to 3 integers.
 
     ``arguments`` and ``config`` are the names the function may read; compile options such as ``num_warps`` are always
-    known. ``TraceError`` says what cannot be traced and what to write.
+    known. ``TraceError`` names the operation that cannot be traced, and the cure.
 
     >>> [str(axis) for axis in trace_grid(lambda a: (cdiv(a.n, a.BLOCK), 1), ["n"], ["BLOCK"])]
     ['cdiv(n, BLOCK)', '1']

@@ -232,7 +232,7 @@ class _Constexpr(Protocol):
 
 
 def as_node(value: object) -> Node:
-    """The expression of an operand, or a ``TraceError`` that says why it has none."""
+    """The expression of an operand; raises ``TraceError``, with the reason, for an operand without one."""
     if isinstance(value, Traced | Known):
         return value.node
     if isinstance(value, bool | int):
@@ -267,7 +267,7 @@ class Known:
 
 
 def apply(kind: OpKind, *operands: object) -> Traced:
-    """The traced result of one operation; ``TraceError`` where an operand has no expression."""
+    """The traced result of one operation; raises ``TraceError`` for an operand without an expression."""
     try:
         return Traced(make(kind, *(as_node(operand) for operand in operands)))
     except ExpressionError as error:
@@ -304,7 +304,7 @@ def _call(kind: OpKind, *operands: object) -> Integer:
     nodes = [as_node(operand) for operand in operands]
     if all(isinstance(node, Const) for node in nodes):
         return evaluate(Op(kind, tuple(nodes)), Bindings())
-    return cast("Traced", make(kind, *nodes))  # a node for nodes: the signatures speak of what users pass
+    return cast("Traced", make(kind, *nodes))  # a node for nodes: the signatures have the types that users pass
 
 
 @overload
@@ -344,7 +344,7 @@ def select(condition: int, x: Traced, y: Integer) -> Traced: ...
 @overload
 def select(condition: int, x: int, y: Traced) -> Traced: ...
 def select(condition: Integer, x: Integer, y: Integer) -> Integer:
-    """``x`` where the condition holds, ``y`` otherwise: what a traced function writes instead of ``x if c else y``."""
+    """``x`` if the condition holds, ``y`` otherwise. A traced function writes this instead of ``x if c else y``."""
     return _call(OpKind.SELECT, condition, x, y)
 
 

@@ -126,7 +126,7 @@ class DeviceStandIn:
 
 
 class Namespace:
-    """What the traced function gets: members as attributes and as items."""
+    """The argument of the traced function: members as attributes and as items."""
 
     def __init__(self, arguments: Iterable[str], config: Iterable[str]) -> None:
         self._members: dict[str, object] = {

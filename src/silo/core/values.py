@@ -1,8 +1,8 @@
 """Values that keys and manifests hold: one canonical JSON form for each, and canonical JSON itself.
 
-Integers, strings, bools and None stand for themselves. What JSON cannot hold without loss is an object with
-one member: ``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``,
-``{"function": "<fingerprint>"}``. Integers outside 64 bits are ``{"int": "..."}``.
+Integers, strings, bools and None are their own form. What JSON cannot hold without loss is an object with one member:
+``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``, ``{"function":
+"<fingerprint>"}``. Integers outside 64 bits are ``{"int": "..."}``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
     "value_to_json",
 ]
 
-# Limits on values read from files, far above what a kernel needs and low enough that products of them stay small.
+# Limits on values read from files, far above any kernel's need and low enough that their products stay small.
 MAX_PARAMETERS = 1024  # of a kernel; a GPU's ABI has room for 4,060 bytes of them. Messages list them for each variant
 MAX_NAMES = 4096  # in a key, a config or a specialization
 MAX_AXES = 32  # of an array: their extents are multiplied
@@ -56,12 +56,12 @@ MAX_NODES = 65_536  # of an expression, which a launch evaluates
 MAX_STEPS = 65_536  # of a decision list, which a launch of a new size goes through
 MAX_BOUNDS = 64  # of one of its steps: they become one expression, whose depth is limited
 MAX_TUPLES = 64  # within each other
-MAX_DIGITS = 4300  # of an integer; Python's own limit, where nobody changed it
+MAX_DIGITS = 4300  # of an integer; Python's default limit
 MAX_NESTING = 256  # of lists and objects of a document; Python's parser has a limit that differs with its version
 
-# What one character of a JSON text stands for once it is parsed, in bytes: what CPython takes on a 64-bit machine.
-# Characters in strings count too, so an estimate is about twice the truth for ordinary documents; it is below the truth
-# (by less than half) for an object of very many members.
+# The memory of one character of a JSON text once it is parsed, in bytes, in CPython on a 64-bit machine. Characters in
+# strings count too, so an estimate is about twice the truth for ordinary documents; it is below the truth (by less than
+# half) for an object of very many members.
 _COSTS = (
     (b"[", 104),  # a list of its own, and room for its first items
     (b"{", 192),  # an object of up to five members
@@ -90,7 +90,7 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
-# Bytes of memory that one document may take where nobody says otherwise.
+# Bytes of memory that one document may take by default.
 PARSE_BUDGET = 32 << 20
 _SHOWN = 200  # characters of wrong data that a message shows
 _shorten = reprlib.Repr()
@@ -99,7 +99,7 @@ _shorten.maxstring = _shorten.maxlong = _shorten.maxother = _SHOWN
 
 
 def value_to_json(value: Value) -> JSON:
-    """The canonical JSON form of one value; ``TypeError`` for a kind that has none.
+    """The canonical JSON form of one value; raises ``TypeError`` for a kind of value without a form.
 
     >>> value_to_json((1, 1.5, None))
     {'tuple': [1, {'float': '0x1.8000000000000p+0'}, None]}
@@ -123,14 +123,14 @@ def identity_of(value: object) -> object:
     """A hashable object that equals the identity of another value exactly if both have one canonical form.
 
     Python calls 1, True and 1.0 equal, and 0.0 and -0.0; a kernel may be compiled differently for each of them. NaN has
-    one canonical form, so its identity equals itself. Anything that is no number and no tuple is its own identity.
+    one canonical form, so its identity equals itself. A value that is neither a number nor a tuple is its own identity.
 
     >>> identity_of(1) == identity_of(True), identity_of((0.0,)) == identity_of((-0.0,))
     (False, False)
     >>> identity_of(float("nan")) == identity_of(float("nan")), identity_of(2) == 2
     (True, True)
     """
-    # A class stands for the kind: no value is a class, so no tuple of values has the identity of a bool or a float.
+    # The class marks the kind: values are never classes, so no tuple of values has the identity of a bool or a float.
     if isinstance(value, bool):
         return bool, value
     if isinstance(value, float):
@@ -252,7 +252,7 @@ _STRINGS = frozenset([str])
 
 
 def _refuse_floats(data: object) -> None:
-    """Raise ``TypeError`` for floats and for keys that are no strings.
+    """Raise ``TypeError`` for floats and for keys that are not strings.
 
     Most of a document are containers of plain values, and first launches wait for this: each of them is passed over by
     one loop in C. ``data`` must not hold itself.
@@ -348,11 +348,11 @@ def _refuse_deep(text: bytes) -> None:
     left = text.translate(_BRACKETS, _OTHERS).replace(b'""', b"")
     if b'"' in left:  # there are brackets in strings
         left = _STRING.sub(b"", text).translate(_BRACKETS, _OTHERS)
-    # What holds nothing goes, again and again: each time every tree is one lower.
+    # Empty containers are removed, again and again: each time every tree is one level lower.
     for _ in range(MAX_NESTING):
         shorter = left.replace(b"[]", b"")
         if len(shorter) == len(left):
-            return  # nothing is left, or what is left is no JSON, which the parser says
+            return  # the rest is empty, or is not JSON, which the parser reports
         left = shorter
     if left:
         raise ValueError("JSON nested too deeply")

@@ -72,7 +72,7 @@ class Variant(Persisted):
 
 @frozen
 class CompileJob(Persisted):
-    """What a compile worker gets: text and plain values only, no Python objects.
+    """The input of a compile worker: text and plain values only, no Python objects.
 
     ``compiler`` names the plug-in, ``text`` is the front end's output (TTIR), ``parameters`` whatever that plug-in
     needs besides. Two configs that lead to equal jobs (a CPU ignores num_warps) are compiled once.
