@@ -1,4 +1,4 @@
-"""Slices: a bundle cut by target into bundles of their own, and such bundles joined again.
+"""Slices: a bundle cut by target into bundles of their own, and slices joined again.
 
 A slice is a bundle like any other, with the variants, rules and trials of its targets and the cases of its kernels.
 Besides it notes where each of them stood in the whole, so that all slices together are the whole, byte for byte.
@@ -45,7 +45,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel taken apart; ``head`` has no variants, rules and trials."""
+    """A kernel taken apart; ``head`` is without variants, rules and trials."""
 
     head: BundleKernel
     variants: _Part
@@ -70,11 +70,11 @@ def slice_of(bundle: Bundle) -> str:
 def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
     """The slice of a bundle for some targets.
 
-    Rules and trials of targets that a kernel has no code for go with the first one that it has code for; a kernel
-    without code goes with the first target of the bundle.
+    Rules and trials of targets without code of the kernel go with its first target with code; a kernel without code
+    goes with the first target of the bundle.
 
     Raises:
-        BundleError: the bundle has no code for one of the targets.
+        BundleError: the bundle lacks code for one of the targets.
     """
     contents = bundle.contents()
     known = targets_of(contents)
@@ -90,10 +90,10 @@ def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
 
 
 def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
-    """The bundle that these come to; where they are all slices of one whole, that whole.
+    """The joined bundle; if these are all slices of one bundle, that bundle itself.
 
-    ``noted`` keeps the places in the whole, for slices that are not all of it. Without such notes the order is that of
-    ``bundles``.
+    ``noted`` keeps the places in the whole, for slices that are not all of it. Without notes the order of ``bundles``
+    counts.
 
     Raises:
         BundleError: two of them say different things of a kernel, a rule or what made them.
@@ -128,7 +128,9 @@ def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
-    """The kernels taken apart. What a slice has more than it notes, for it was tuned, stands behind the whole.
+    """The kernels taken apart.
+
+    Entries that a slice gained after it was cut (by tuning) come after the entries of the whole.
 
     ``first`` is added to every place.
     """
@@ -151,7 +153,10 @@ def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Ke
 
 
 def _cut(kernel: _Kernel, here: AbstractSet[str], *, first: bool) -> _Kernel | None:
-    """What a slice has of a kernel, None for nothing; ``first`` says that the slice has what has no code at all."""
+    """A slice's part of a kernel, None for an empty part.
+
+    With ``first`` the slice also gets the parts without any code.
+    """
     own = list(dict.fromkeys(_target_of(item) for _, item in kernel.variants))
     if not (any(target in here for target in own) or (first and not own)):
         return None

@@ -14,7 +14,7 @@ __all__ = ["Checker"]
 
 T = TypeVar("T")
 
-# What the `from_json` of core values raises for JSON that they never wrote.
+# The exceptions of core values' `from_json` for JSON that they never wrote.
 _DECODE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, SiloError)
 
 
@@ -55,5 +55,5 @@ class Checker:
 
 
 def _text(data: JSON) -> str:
-    """The same for the same data only, where one of two has no floats."""
+    """Equal only for equal data, if one of two values is without floats."""
     return json.dumps(data, sort_keys=True)

@@ -23,7 +23,7 @@ _local = threading.local()
 
 
 class CodecError(ValueError):
-    """Stored bytes that are not what they say."""
+    """Stored bytes that contradict their header or digest."""
 
 
 def compress(data: bytes) -> tuple[str, bytes]:
@@ -87,7 +87,7 @@ def _pieces(codec: str, stored: memoryview, raw_bytes: int) -> Iterator[bytes]:
 
 
 def _frame_length(frame: memoryview, *, checksum: bool) -> int:
-    """Where the first frame of ``frame`` ends, by the headers of its blocks; more than there is where it is cut."""
+    """The end of the first frame of ``frame``, by the headers of its blocks; beyond the data if the frame is cut."""
     at, last = zstandard.frame_header_size(frame), False
     while not last:
         if at + 3 > len(frame):

@@ -77,7 +77,7 @@ __all__ = [
     "variant_calls",
 ]
 
-# ---- Members of the manifest that are no JSON of the value alone ----
+# ---- Members of the manifest that are more than the JSON of the value ----
 
 TABLES: Final[Mapping[str, Form[Any]]] = {
     "compilers": TEXT,
@@ -184,7 +184,7 @@ def rules_key(variant: Variant) -> RulesKey:
 class BundleRules:
     """Dispatch for one target and one typed signature; ``space``: of how many configs it was built, 0 if not known.
 
-    Where the code is made for certain extents, for these ``extents``: another shape is another problem.
+    If the code is made for certain extents, for these ``extents``: another shape is another problem.
     """
 
     target: Target = field(form=Row("targets"))
@@ -245,7 +245,7 @@ class BundleKernel:
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What is packed of the spaces that are known."""
+        """The packed parts of the known spaces."""
         found: dict[RulesKey, set[bytes]] = {}
         for one in self.variants:
             variant = one.artifact.variant
@@ -299,7 +299,7 @@ class BlobEntry:
 
 @frozen
 class CallHead:
-    """What calls of a kernel are read by: its :class:`BundleKernel`, but the expressions and the dispatch rules.
+    """The data that calls of a kernel are read by: its :class:`BundleKernel` without expressions and dispatch rules.
 
     ``derived`` are the names of the constexprs that expressions give.
     """
@@ -330,7 +330,7 @@ class PackedCode:
 
 # ---- The members of the manifest's objects, from the declarations ----
 
-# A variant's object has the members of its artifact, and of what was compiled, as its own. In it those are numbers.
+# A variant's object has the members of its artifact and of its compiled code as its own. In it those are numbers.
 INLINED: Final[Mapping[str, type]] = {"artifact": Artifact, "variant": Variant}
 _ROWS: Final[Mapping[str, Row | Blob | Blobs]] = {
     "signature": Row("signatures"),
@@ -357,7 +357,7 @@ _ENTRIES: dict[type, tuple[EntryMember, ...]] = {}
 
 
 def entry_members(cls: type) -> tuple[EntryMember, ...]:
-    """The members of a manifest's object that stands for a value of this class, in the order of its fields.
+    """The members of the manifest's object for a value of this class, in the order of its fields.
 
     >>> [one.name for one in entry_members(BundleRules) if one.field.since]
     ['space', 'extents']
@@ -386,7 +386,7 @@ def _entry_members(cls: type, path: str) -> list[EntryMember]:
 
 
 def calls_of(kernel: BundleKernel) -> str:
-    """What a bundle says of the calls of a kernel, whichever variant serves them, as a digest (``calls/1``).
+    """A bundle's data about the calls of a kernel, whichever variant serves them, as a digest (``calls/1``).
 
     The kernel's ``variants`` are not looked at, so a kernel that was read without them does.
     """
@@ -410,12 +410,12 @@ def host_code(one: BundleVariant, calls: str) -> HostCode:
 
 
 def variant_calls(one: BundleVariant, calls: str) -> JSON:
-    """What a bundle says of the calls of one variant; ``calls`` is :func:`calls_of` its kernel."""
+    """A bundle's data about the calls of one variant; ``calls`` is :func:`calls_of` its kernel."""
     return [calls, one.artifact.variant.config.to_json()]
 
 
 def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | None:
-    """What it is to vouch for running ``codes``, all the native code of a kernel, on its cases; None without either."""
+    """The subject of consent to run ``codes``, all the native code of a kernel, on its cases; None without either."""
     from silo.core.consent import HostCases  # noqa: PLC0415  # a call of a kernel needs no cases
 
     digests = tuple(code.digest for code in codes)

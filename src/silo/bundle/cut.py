@@ -1,4 +1,4 @@
-"""A part of a bundle: some of its kernels and targets, and what launches of them need."""
+"""A part of a bundle: some of its kernels and targets, and everything that their launches need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["cut_contents", "is_for", "is_for_any"]
 
 
 def is_for(target: Target, wanted: Target) -> bool:
-    """``cuda`` stands for all of its kind, ``cuda:sm_90`` for its specific form as well.
+    """``cuda`` means every target of its kind, ``cuda:sm_90`` its specific form as well.
 
     >>> is_for(Target.parse("cuda:sm_90a"), Target.parse("cuda:sm_90"))
     True
@@ -23,7 +23,7 @@ def is_for(target: Target, wanted: Target) -> bool:
 
 
 def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
-    """Whether code for ``target`` is for one of ``targets`` at least; None stands for all.
+    """Whether code for ``target`` is for one of ``targets`` at least; None means all.
 
     >>> is_for_any(Target.parse("cuda:sm_90"), [Target.parse("cpu")]), is_for_any(Target.parse("cuda:sm_90"), None)
     (False, True)
@@ -34,10 +34,10 @@ def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
 def cut_contents(
     contents: BundleContents, kernels: Sequence[str] | None, targets: Sequence[Target] | None
 ) -> BundleContents:
-    """These kernels' variants for these targets (None: all), without what no launch reads: documents, attachments.
+    """The kernels' variants for these targets (None: all), without documents and attachments, unread by launches.
 
     Raises:
-        BundleError: there is no such kernel, or a kernel has no variant for any of the targets.
+        BundleError: a kernel does not exist, or lacks variants for all of the targets.
     """
     known = [kernel.name for kernel in contents.kernels]
     for name in kernels or ():

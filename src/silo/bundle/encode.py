@@ -60,7 +60,7 @@ class _Encoder:
         self._blobs = {(entry.sha256, entry.kind): number for number, entry in enumerate(blobs)}
 
     def members(self, value: object) -> dict[str, JSON]:
-        """The members of the manifest's object that stands for a value."""
+        """The members of the manifest's object for a value."""
         if isinstance(value, BundleKernel):
             _refuse_repeats(value)
         data: dict[str, JSON] = {}

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR = 1  # of what is written; of minor versions the lowest that can express the contents
+MAJOR = 1  # of files being written; of minor versions the lowest that can express the contents
 LAYOUTS_MINOR = 3  # added structs and dynamic layouts. Members declare the version that added them
 HEADER_BYTES = 64
 ALIGNMENT = 64
@@ -50,13 +50,13 @@ MAX_ATTACHMENTS = 1 << 16
 MAX_CASES = 4096  # of one kernel
 MAX_STUDIES = 1024  # of one kernel, each with trials; each case is compared with each
 MAX_RATIO = 256  # of a blob's raw bytes to the room it takes in the file: no kilobyte becomes a gigabyte
-# Of the memory that a reader may spend on a file, as a divisor: what the parsed manifest may take; its text, and that
-# of the cases or trials of one kernel; the text that a kernel's variants come to, each with its own copy of the table
-# rows it refers to; what is made of the cases or trials of one kernel.
+# Of the memory that a reader may spend on a file, as a divisor: the parsed manifest; its text, and the text of the
+# cases or trials of one kernel; the text of a kernel's variants, each with its own copy of the table rows it refers to;
+# the objects made from the cases or trials of one kernel.
 MANIFEST_SHARE = 2
 TEXT_SHARE = 4
 DOCUMENTS_SHARE = 3
-ITEM_BYTES = 40  # what is made of one item of a document: a number, with its place
+ITEM_BYTES = 40  # the object of one item of a document: a number, with its place
 
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"

@@ -14,8 +14,8 @@ __all__ = ["shared_by_look_alikes"]
 def shared_by_look_alikes(kernels: Iterable[BundleKernel]) -> tuple[str, ...]:
     """A line for each pair of variants that share a blob although one has V=1 and the other V=True.
 
-    Earlier versions compiled such variants once, so the code is one variant's and wrong for the other if the kernel
-    looks at the type. A kernel that does not may share its code by right, which the file cannot tell.
+    Keys of version 1 are equal for these variants, so the code is one variant's and wrong for the other if the kernel
+    reads the type. A kernel that does not may share its code by right, which the file cannot tell.
     """
     return tuple(line for kernel in kernels for line in _pairs(kernel))
 

@@ -1,4 +1,4 @@
-"""Opening a bundle: mapped, its manifest verified at once, each blob when it is asked for. Nothing is executed.
+"""Opening a bundle: mapped, its manifest verified at once, each blob at its first use. Nothing is executed.
 
 The native module reads, as it does for programs in C. It checks each kernel, variant and table row at its first read,
 and returns it as JSON has it; :class:`Manifest` makes values of ``core`` of these. Rows of tables are shared by the
@@ -74,9 +74,9 @@ __all__ = [
 
 
 class Manifest:
-    """The manifest of an open bundle, whose kernels and variants go by their numbers.
+    """The manifest of an open bundle; kernels and variants are numbered.
 
-    Everything is checked when it is asked for: each method raises ``BundleFormatError``, which names the field.
+    Each part is checked when it is read: each method raises ``BundleFormatError``, which names the field.
     """
 
     def __init__(self, opened: OpenBundle) -> None:
@@ -92,7 +92,7 @@ class Manifest:
         return self._open.kernels()
 
     def number_of(self, name: str) -> int:
-        """The number of a kernel; -1 where there is none of this name."""
+        """The number of a kernel; -1 if no kernel has this name."""
         return self._open.find_kernel(name)
 
     def __contains__(self, name: object) -> bool:
@@ -138,7 +138,7 @@ class Manifest:
     # -- Kernels -------------------------------------------------------------------------------------------------------
 
     def kernel(self, name: str) -> BundleKernel:
-        """One kernel with all its variants; ``KeyError`` when there is none of this name."""
+        """One kernel with all its variants; raises ``KeyError`` if no kernel has this name."""
         found = self._kernels.get(name)
         if found is None:
             if (number := self.number_of(name)) < 0:
@@ -156,7 +156,7 @@ class Manifest:
         return BundleKernel(**self._values(BundleKernel, row))
 
     def call_head(self, kernel: int) -> CallHead:
-        """What calls of a kernel are read by."""
+        """The data that calls of a kernel are read by."""
         row: dict[str, Any] = self._open.kernel(kernel)
         return CallHead(
             row["name"],
@@ -199,7 +199,10 @@ class Manifest:
         )
 
     def groups(self, kernel: int) -> tuple[VariantGroup, ...]:
-        """Variants by what decides whether a call may use them, besides their configs; in order of first occurrence."""
+        """Variants by the facts that decide whether a call may use them, besides their configs.
+
+        In order of first occurrence.
+        """
         return tuple(
             VariantGroup(
                 target=self.row("targets", target),
@@ -279,7 +282,7 @@ def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of th
 
 
 class OpenKernel:
-    """A kernel as launches see it. Its variants are checked when a call may use them, its head when it is asked for."""
+    """A kernel as launches see it. Its variants are checked when a call may use them, its head when it is read."""
 
     def __init__(self, opened: OpenBundle, manifest: Manifest, number: int) -> None:
         self._open = opened
@@ -290,7 +293,7 @@ class OpenKernel:
 
     @cached_property
     def call_head(self) -> CallHead:
-        """What its calls are read by."""
+        """The data that its calls are read by."""
         return self._manifest.call_head(self._number)
 
     @cached_property
@@ -326,8 +329,8 @@ class OpenKernel:
 
         Raises:
             BundleFormatError: the variant has other parameters than the kernel.
-            DeviceError: the code takes something that cannot be passed.
-            ExpressionError: the grid reads what is neither an argument nor known here.
+            DeviceError: the code takes something that cannot be passed. ExpressionError: the grid reads a name that is
+            neither an argument nor known here.
         """
         facts = dict(device.facts())
         served = ServedVariant(self, number)
@@ -356,7 +359,7 @@ class OpenKernel:
 
     @cached_property
     def code(self) -> tuple[VariantCode, ...]:
-        """Its variants by target and kind of blob, without what they assume."""
+        """Its variants by target and kind of blob, without their assumptions."""
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:
@@ -373,7 +376,7 @@ class OpenKernel:
 
 
 class ServedVariant:
-    """The variant behind a binding, read when somebody asks for its artifact."""
+    """The variant behind a binding, read when its artifact is."""
 
     __slots__ = ("_kernel", "_number")
 
@@ -390,7 +393,7 @@ class ServedVariant:
 class Bundle:
     """An open bundle. Made by :func:`open_bundle` or :meth:`from_bytes`; usable from many threads.
 
-    ``header`` and ``manifest`` are verified; kernels are parsed and blobs verified when they are asked for.
+    ``header`` and ``manifest`` are verified; kernels are parsed and blobs verified at their first use.
     """
 
     def __init__(self, opened: OpenBundle, name: str) -> None:
@@ -418,9 +421,9 @@ class Bundle:
 
     @property
     def signed_bytes(self) -> bytes:
-        """What a signature signs: the 64 bytes of the header as it was read, whatever the file has become since.
+        """The bytes that a signature covers: the 64 bytes of the header as it was read, even if the file changed later.
 
-        They have the hash of the manifest, and that of every blob, so they stand for all that this object gives out.
+        They contain the hashes of the manifest and of every blob, so they cover everything that this object returns.
         """
         return pack_header(self.header)
 
@@ -441,12 +444,12 @@ class Bundle:
 
     @property
     def attachments(self) -> Mapping[str, BlobRef]:
-        """What travels with the kernels, by name."""
+        """The attachments, by name."""
         return self.manifest.attachments
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """Every blob by content: what the rule about host code looks at."""
+        """Every blob by content; the rule about host code reads them."""
         return tuple(entry.ref for entry in self.manifest.blobs)
 
     def kernel(self, name: str) -> BundleKernel:
@@ -454,7 +457,7 @@ class Bundle:
         return self.manifest.kernel(self._existing_name(name))
 
     def open_kernel(self, name: str) -> OpenKernel:
-        """One kernel, each variant of which is read when it is asked for; ``BundleError`` lists the names there are."""
+        """One kernel, each variant of which is read at its first use; ``BundleError`` lists the existing names."""
         return OpenKernel(self._open, self.manifest, self.manifest.number_of(self._existing_name(name)))
 
     def contents(self) -> BundleContents:
@@ -535,7 +538,7 @@ class Bundle:
 
     def close(self) -> None:
         """Let go of the file. Views handed out by :meth:`stored` keep it mapped."""
-        with contextlib.suppress(BufferError):  # of somebody who looks at the whole file through it
+        with contextlib.suppress(BufferError):  # of a caller that reads the whole file through it
             self._view.release()
         self._open.close()
 
@@ -600,7 +603,7 @@ def _file_memory() -> int:
 
 
 def _words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The names that plug-ins add, which the native module asks for where a file has one that is not Silo's own."""
+    """The names that plug-ins add. The native module reads them if a file has a name that is not Silo's own."""
     from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have none
 
     return installed_words()

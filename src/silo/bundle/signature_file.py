@@ -18,13 +18,16 @@ _MAX_BYTES: Final = 16384  # silo.core.minisign has the number, and is not impor
 
 
 def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """Where the signature of a bundle may be: beside the name it is given, and beside the file that a link leads to."""
+    """The places of a bundle's signature: beside the given name, and beside the file that a link leads to."""
     given = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # needs no pathlib
     return tuple(dict.fromkeys((given, os.path.realpath(path) + SUFFIX)))
 
 
 def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
-    """The bytes of a bundle's signature, which are nobody's word yet; why they cannot be read; None without one."""
+    """The bytes of a bundle's signature, not verified yet; or the reason why they cannot be read.
+
+    None without a signature.
+    """
     from silo.plain_files import open_plain  # noqa: PLC0415  # a launch of GPU code reads none
 
     for name in signature_paths(path):
@@ -47,5 +50,5 @@ def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
 
 
 def signed_file(bundle: Bundle, path: str | os.PathLike[str]) -> SignedFile:
-    """What is asked about a bundle that was opened as ``path``; nothing is read for it yet."""
+    """The signature of a bundle that was opened as ``path``; it is read later."""
     return SignedFile(bundle.signed_bytes, f"{bundle.name}{SUFFIX}", lambda: read_signature(path))

@@ -1,4 +1,4 @@
-"""What becomes of a bundle's signature: made where there is a key, removed where the bundle has become another one."""
+"""A bundle's signature: made if a key is given, removed if the bundle has changed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> 
 
 
 def signature_of(path: str | os.PathLike[str]) -> MinisignSignature | None:
-    """The signature beside a bundle, which is nobody's word yet; None without one. ``SignatureError`` if it is none."""
+    """The signature beside a bundle, not verified yet; None without a signature.
+
+    Raises ``SignatureError`` if the file is not a signature.
+    """
     data = read_signature(path)
     if isinstance(data, Rejected):
         raise SignatureError(data.reason)
@@ -70,7 +73,7 @@ def signed_by(path: str | os.PathLike[str], header: bytes, key: PublicKey) -> De
 
 
 def header_of(path: str | os.PathLike[str]) -> bytes | None:
-    """The first 64 bytes of a file; None where there is none that can be read."""
+    """The first 64 bytes of a file; None if they cannot be read."""
     try:
         with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor
             return file.read(HEADER_BYTES)
@@ -79,7 +82,9 @@ def header_of(path: str | os.PathLike[str]) -> bytes | None:
 
 
 def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: bytes, key: SecretKey | None) -> str:
-    """Sign a bundle that was written, or remove a signature that is false now; what was done, "" for nothing.
+    """Sign a bundle that was written, or remove its outdated signature.
+
+    Returns the action in words, "" if nothing was done.
 
     ``before`` is the header of the file that it replaced, ``after`` its own.
     """

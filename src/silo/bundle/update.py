@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class KernelUpdate:
-    """What is new about one kernel.
+    """The additions to one kernel.
 
     ``trials`` join those that are there, equal ones once; of ``replaced`` studies they take the place of those that
     are there. ``rules`` replace those for the same target, signature and extents. ``variants`` replace those with the
@@ -71,7 +71,7 @@ def with_attachments(contents: BundleContents, attachments: Mapping[str, BlobRef
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What was written, and what became of the signature, "" where there is nothing to say."""
+    """The written bundle, and the change to its signature in words, "" without a change."""
 
     written: Written
     signature: str
@@ -89,9 +89,9 @@ def update_bundle(
 
     ``read_blob`` returns the bytes of new blobs.
 
-    Several processes may update one bundle: each adds to what the one before has written. Blobs that stay are copied
-    as they are stored, after their sha256 was checked. On any failure the bundle is as it was. A signature that is
-    false then is removed, or made anew by ``signing``.
+    Several processes may update one bundle: each adds to the state that the previous one wrote. Blobs that stay are
+    copied as they are stored, after their sha256 was checked. On any failure the bundle is as it was. A signature that
+    is false then is removed, or made anew by ``signing``.
 
     Raises:
         BundleError: the bundle cannot be read or written.
@@ -149,7 +149,7 @@ def _artifact_key(variant: BundleVariant) -> str:
 
 @contextlib.contextmanager
 def locked_bundle(path: Path) -> Generator[None]:
-    """Hold the lock of a bundle, whose path has no links, against other updates by this user's processes.
+    """Hold the lock of a bundle, whose path is free of links, against other updates by this user's processes.
 
     Raises:
         BundleError: the bundle is missing, or another process holds its lock for longer than ``SILO_LOCK_WAIT``.

@@ -26,7 +26,7 @@ class BundleProblem:
 
 
 def verify_bundle(path: str | os.PathLike[str]) -> tuple[BundleProblem, ...]:
-    """Every problem of a file; empty when each byte is what it should be.
+    """Every problem of a file; empty if every byte is right.
 
     ``BundleVersionError`` and a file that cannot be opened are raised: about those nothing can be said.
     """

@@ -42,7 +42,7 @@ ReadStored = Callable[[BlobRef], tuple[str, bytes] | None]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was written: the bundle's identity (sha256 of its manifest), its header, and sizes in bytes."""
+    """The written bundle: its identity (sha256 of its manifest), its header, and sizes in bytes."""
 
     identity: str
     header: bytes
@@ -74,9 +74,9 @@ def write_bundle(
 ) -> Written:
     """Write ``contents`` and every blob it refers to; ``read_blob`` gives the bytes of a sha256, or None.
 
-    The version of libzstd joins the toolchain, for it decides the bytes; where all is stored ``raw``, so that readers
-    need no libzstd, it decides nothing and leaves the toolchain. On any failure the old file, if there is
-    one, is as it was. Raises ``BundleError``.
+    The version of libzstd joins the toolchain, because it decides the bytes. If all is stored ``raw``, so that readers
+    need no libzstd, it decides nothing and leaves the toolchain. On any failure the old file, if there is one, is as it
+    was. Raises ``BundleError``.
     """
     target = place_of_bundle(path)
     toolchain = {name: version for name, version in contents.toolchain if name != "zstd"}
@@ -97,7 +97,7 @@ def write_bundle(
 
 
 def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
-    """Every blob once, sorted by kind and sha256: what drivers load lies apart from sources and documents."""
+    """Every blob once, sorted by kind and sha256, so that code for drivers is apart from sources and documents."""
     found: dict[tuple[str, str], BlobRef] = {}
     names = [kernel.name for kernel in contents.kernels]
     if len(set(names)) != len(names):

@@ -1,8 +1,8 @@
-"""``silo.decisions`` and ``silo.same_decisions``: what this process has decided, and whether all ranks decided so.
+"""``silo.decisions`` and ``silo.same_decisions``: the decisions of this process, and whether all ranks share them.
 
-Ranks that measure find different winners, for what is faster differs by noise. Nothing here makes them agree (a lock
-file, a bundle and ``tune="leader"`` do): it shows whether they do, by one comparison that the caller's own collective
-carries, once, after warming up.
+Ranks that measure find different winners, because noise changes which config is faster. Nothing here makes them agree
+(a lock file, a bundle and ``tune="leader"`` do): it shows whether they do, by one comparison that the caller's own
+collective carries, once, after warming up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DecidedConfig:
 
     @property
     def place(self) -> str:
-        """What was decided about, for people."""
+        """The subject of the decision, for people."""
         return f"{self.kernel}{f'[{self.bucket}]' if self.bucket else ''} for {self.target}"
 
 
@@ -49,12 +49,12 @@ class Decisions:
 
 
 def _noted() -> list[DecidedConfig]:
-    """What calls were bound to: a launch from a bundle notes it without importing this module."""
+    """The bindings of calls: a launch from a bundle notes them without importing this module."""
     return [DecidedConfig(*row) for row in {**resolver.decided, **bundle.decided}]
 
 
 def decisions() -> Decisions:
-    """What was decided in this process so far: the config of each kernel and bucket that was called.
+    """The decisions of this process so far: the config of each kernel and bucket that was called.
 
     Code that differs in nothing but alignment is one decision; which device runs it plays no part.
 
@@ -65,7 +65,7 @@ def decisions() -> Decisions:
 
 
 def same_decisions(all_gather: Callable[[bytes], Sequence[bytes]]) -> Decisions:
-    """Compare the decisions of all ranks; what they agree on.
+    """Compare the decisions of all ranks and return the common ones.
 
     Call it on every rank, after the same calls on each. One gathering of 32 bytes decides; only where these differ a
     second one finds the difference.

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-# The file that brings code, as it was read, with its signature: asked for where nothing else vouches for the code.
+# The file that brings code, as it was read, with its signature, which is read if nothing else makes the code trusted.
 Signed: TypeAlias = "Callable[[], SignedFile]"
 
 
@@ -117,7 +117,7 @@ class _InClass:
         )
 
 
-# What calls of this process were bound to; see the list of that name in silo.calls.resolver.
+# The bindings of this process's calls; see the list of the same name in silo.calls.resolver.
 decided: dict[tuple[str, str, str, str, str], None] = {}
 
 
@@ -128,7 +128,7 @@ class BundledKernel:
         self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None = None
     ) -> None:
         self.bundle = bundle
-        self._signed = signed  # what a trusted key may have signed
+        self._signed = signed  # the file that a trusted key may have signed
         self._kernel = kernel
         self._head = kernel.call_head
         self._origin = origin  # the path as it was given, for `silo trust`
@@ -141,7 +141,7 @@ class BundledKernel:
             """Launch with the declared grid."""
 
         def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
-            """What launches with this grid."""
+            """The callable that launches with this grid."""
             ...
 
     def __repr__(self) -> str:
@@ -154,7 +154,10 @@ class BundledKernel:
 
     @property
     def contents(self) -> BundleKernel:
-        """All the bundle says of it, with every variant; a launch reads those variants that it may use."""
+        """The bundle's whole description of it, with every variant.
+
+        A launch reads only the variants that it may use.
+        """
         return self.bundle.kernel(self.name)
 
     @cached_property
@@ -179,7 +182,7 @@ class BundledKernel:
         return self._kernel.head.grid
 
     def launcher_with(self, on_miss: OnMiss) -> Launcher:
-        """A native launcher that asks ``on_miss`` what serves a call."""
+        """A native launcher whose ``on_miss`` finds the variant that serves a call."""
         return make_launcher(
             self.name,
             self._head.signature,
@@ -211,11 +214,11 @@ class BundledKernel:
         return guard_of(self._kernel)
 
     def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
-        """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
+        """Load the code for a call with these arguments, without launching; see :meth:`silo.Kernel.compiled`."""
         return self.compiled(*args, **kwargs)
 
     def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
-        """The code that serves a call with such arguments; see :meth:`silo.Kernel.compiled`."""
+        """The code that serves a call with these arguments; see :meth:`silo.Kernel.compiled`."""
         from silo.building.code_forms import CodeForms  # noqa: PLC0415  # few calls look at it
         from silo.building.compiled_calls import CompiledKernel  # noqa: PLC0415
 
@@ -236,12 +239,12 @@ class BundledKernel:
         return self._bound(binding, grid)
 
     def explain(self, *args: object, **kwargs: object) -> str:
-        """Which variant a call with such arguments gets, why, and why not the others."""
+        """Which variant a call with these arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
         return self.explain_on(call, device_for(self.name, call.device, self._serves))
 
     def explain_on(self, call: SeenCall, device: Device) -> str:
-        """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
+        """As :meth:`explain`, on a device that may differ from the device of the call's arrays."""
         best = next(iter(self.rank_numbers(call, device, 1)), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
         for number, (label, decision) in enumerate(self._decisions(call, device)):
@@ -268,7 +271,7 @@ class BundledKernel:
         return self._kernel[number]
 
     def scalars(self, call: SeenCall) -> dict[str, Value]:
-        """Values of the call's scalar arguments by name, with defaults for what was left out."""
+        """Values of the call's scalar arguments by name, with defaults for omitted ones."""
         return _scalars(call, self._head.signature)
 
     def choose(self, call: SeenCall, device: Device) -> BundleVariant:
@@ -289,7 +292,7 @@ class BundledKernel:
         """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
 
         Raises:
-            TrustError: nobody vouches for it.
+            TrustError: the code is not trusted.
         """
         if not one.artifact.runs_on_host:
             return None
@@ -309,7 +312,7 @@ class BundledKernel:
         return calls_of(self._kernel.head)
 
     def variant_calls(self, one: BundleVariant) -> JSON:
-        """What the bundle says of a variant's calls: a part of what consent to its native code is about."""
+        """The bundle's data about a variant's calls, which consent to its native code covers."""
         return variant_calls(one, self._calls)
 
     def require_consent(self, device: Device) -> None:
@@ -318,7 +321,7 @@ class BundledKernel:
         That is before anything is made ready for it.
 
         Raises:
-            TrustError: nobody vouches for some of it.
+            TrustError: a part of the code is not trusted.
         """
         if self._trust:
             return
@@ -354,7 +357,7 @@ class BundledKernel:
         return self.launcher_with(partial(self._on_miss, device=device))
 
     def host_device(self) -> Device:
-        """Where calls with arrays in host memory run."""
+        """The device on which calls with arrays in host memory run."""
         return device_for(self.name, (HOST_MEMORY, 0), self._serves)
 
     def _serves(self, device: Device) -> bool:
@@ -392,7 +395,7 @@ class BundledKernel:
 
 
 def _scalars(call: SeenCall, signature: Signature) -> dict[str, Value]:
-    """Values of scalar arguments by name, with defaults for what was left out."""
+    """Values of scalar arguments by name, with defaults for omitted ones."""
     values: dict[str, Value] = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
     for one in call.arguments:
         if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
@@ -407,8 +410,8 @@ def _callable_kernel(
 ) -> BundledKernel:
     """A bundled kernel whose calls reach the native launcher with no Python frame between.
 
-    The type looks ``__call__`` up on the class and binds it only if it is a descriptor; the launcher is none. So each
-    kernel has a class of its own.
+    The type looks ``__call__`` up on the class and binds it only if it is a descriptor, which the launcher is not. So
+    each kernel has a class of its own.
     """
     kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
     made = kind(bundle, kernel, origin, trust=trust, signed=signed)
@@ -418,7 +421,7 @@ def _callable_kernel(
 
 
 def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
-    """Open a ``.silo`` file. Needs no Triton, no torch, no compiler; reads only what is asked for.
+    """Open a ``.silo`` file. Needs no Triton, no torch, no compiler; reads only the parts that are used.
 
     Args:
         path: the file.

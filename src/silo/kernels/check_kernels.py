@@ -25,19 +25,19 @@ def check(
 ) -> CheckingLauncher:
     """A launcher that runs ``kernel`` in checking mode: called like the kernel, ``check(k)[grid](...)``.
 
-    A clean launch leaves in the arguments what an ordinary one does. Where something is wrong, they hold what they
-    held before. What is looked for: accesses out of bounds or misaligned, reads of memory that nothing was written to,
-    values of masked-off lanes that count, races between programs, two values that one store puts at one address,
-    indices of ``tl.gather`` outside its tile, 32-bit arithmetic that wraps on the way to an address or a mask, integer
-    division by zero, promises that do not hold (``tl.multiple_of``, ``tl.assume``), failed ``tl.device_assert``, loops
-    that do not end. Of a Metal kernel also: races between threads of a threadgroup, barriers that not all threads
-    reach, operations between lanes in divergent flow, too much threadgroup memory and pointers of the wrong address
-    space. Of a Pallas kernel: races of copies, waits for semaphores that do not end, blocks of an output that programs
-    come back to, and results that depend on the order of programs along a parallel axis.
+    A clean launch leaves the arguments as an ordinary launch does. After a finding they hold their former values. The
+    checks find: accesses out of bounds or misaligned, reads of memory that nothing was written to, values of masked-off
+    lanes that count, races between programs, two values that one store puts at one address, indices of ``tl.gather``
+    outside its tile, 32-bit arithmetic that wraps on the way to an address or a mask, integer division by zero,
+    promises that do not hold (``tl.multiple_of``, ``tl.assume``), failed ``tl.device_assert``, loops that do not end.
+    Of a Metal kernel also: races between threads of a threadgroup, barriers that not all threads reach, operations
+    between lanes in divergent flow, too much threadgroup memory and pointers of the wrong address space. Of a Pallas
+    kernel: races of copies, waits for semaphores that do not end, blocks of an output that programs come back to, and
+    results that depend on the order of programs along a parallel axis.
 
     Args:
-        kernel: what ``silo.kernel`` or a bundle gave, or a ``@triton.jit`` kernel.
-        nan: also look for operations that make a NaN of numbers, and whose NaN reaches a result.
+        kernel: a kernel of ``silo.kernel`` or of a bundle, or a ``@triton.jit`` kernel.
+        nan: also find operations that compute a NaN from numbers, and whose NaN reaches a result.
         uninitialized: names of arguments that hold nothing yet, such as a new output.
         memory: further arrays that the kernel reaches through addresses in memory or in integers.
         steps: turns of loops and accesses that one program may take.

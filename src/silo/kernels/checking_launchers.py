@@ -48,7 +48,7 @@ class CheckingLauncher(ABC):
         self._launch(args, kwargs, {})
 
     def config(self, **arguments: object) -> Mapping[str, Value]:
-        """The config that a call with such arguments gets; launches nothing."""
+        """The config that a call with these arguments gets; launches nothing."""
         return self._native.resolve(**self._completed((), arguments)).config
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
@@ -139,7 +139,7 @@ class CheckingBundle(CheckingLauncher):
         chosen = kernel.choose(call, device)
         artifact = chosen.artifact
         variant = artifact.variant
-        consent = kernel.consent(chosen)  # before any compiler is asked whether it is here: that runs programs
+        consent = kernel.consent(chosen)  # before any compiler is looked for: that runs programs
         if consent is None:
             raise UnsupportedError(
                 f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
@@ -170,7 +170,7 @@ def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels,
 
     Raises:
         UnsupportedError: the bundle holds no such text, or nothing here compiles it.
-        TargetError: what would compile it lacks something; says what.
+        TargetError: the compiler for it lacks something, which the message names.
     """
     target = artifact.variant.target
     texts = {ref.kind: ref for ref in artifact.sidecars if is_checked_text(ref.kind)}
@@ -197,7 +197,7 @@ def _checking_compiler(kernel: str, source_kind: str, target: Target) -> ChecksK
 
 
 def _effects(launch: LaunchInfo, effects: Sequence[Effect]) -> dict[str, Effect]:
-    """By parameter; of a descriptor that of its base address."""
+    """By parameter; for a descriptor, the effect through its base address."""
     return {slot.name: effect for slot, effect in zip(launch.layout, effects, strict=True) if slot.part == ""}
 
 

@@ -20,7 +20,7 @@ __all__ = ["collect_kernels"]
 def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
     """The kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
 
-    Those in classes are found too; one that is written there is called ``Class.kernel``. ``names`` keeps only those.
+    Kernels in classes are found too; a kernel written there is called ``Class.kernel``. ``names`` keeps only those.
     ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or given to two kernels.
     """
     by_name: dict[str, Kernel] = {}

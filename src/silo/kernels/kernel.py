@@ -44,7 +44,7 @@ SpaceLike: TypeAlias = (
 
 
 class Kernel(DeclaredKernel):
-    """What Silo knows of one kernel of this process: what was declared, its cases, and what answers its calls.
+    """One kernel of this process: its declaration, its cases, and the resolver of its calls.
 
     ``silo.kernel`` gives the object that users call: a twin of the Triton function with the methods ``cases``,
     ``warmup``, ``explain`` and this object as ``kernel``.
@@ -52,7 +52,7 @@ class Kernel(DeclaredKernel):
 
     @cached_property
     def resolver(self) -> Resolver:
-        """What answers the launcher's misses."""
+        """The resolver of the launcher's misses."""
         from silo.calls.resolver import Resolver  # noqa: PLC0415  # heavy: a program may define kernels and call none
 
         return Resolver(self)
@@ -64,7 +64,7 @@ class Kernel(DeclaredKernel):
 
     @cached_property
     def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
-        """What a call outside of kernels goes to."""
+        """The launcher of calls outside of kernels."""
         if not self.checking:
             return self.resolver.direct
         from silo.core.check_limits import CheckLimits  # noqa: PLC0415
@@ -95,17 +95,18 @@ class Kernel(DeclaredKernel):
         return register
 
     def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
-        """Compile and load what a call with such arguments needs, without launching. Blocks until it is there.
+        """Compile and load the code for a call with these arguments, without launching. Blocks until it is there.
 
-        A dtype (``torch.float32``) may stand for an array whose address is a multiple of 16. See :meth:`compiled`.
+        A dtype (``torch.float32``) may replace an array; it means one whose address is a multiple of 16. See
+        :meth:`compiled`.
         """
         return self.compiled(*args, grid=grid, **kwargs)
 
     def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
-        """The code that serves a call with such arguments, compiled and loaded now if need be; launches nothing.
+        """The code that serves a call with these arguments, compiled and loaded now if need be; launches nothing.
 
-        It has the members that what Triton's ``warmup`` returns has: ``asm``, ``n_regs``, ``n_spills``, ``metadata``
-        (``shared``, ``num_warps``, ...), and is launched by ``compiled[grid](*args)`` without a guard.
+        It has the members of the object that Triton's ``warmup`` returns: ``asm``, ``n_regs``, ``n_spills``,
+        ``metadata`` (``shared``, ``num_warps``, ...), and is launched by ``compiled[grid](*args)`` without a guard.
         """
         if (call := self._tuple_call(args, kwargs)) is not None:
             return cast("Kernel", call.kernel).compiled(grid=call.grid(grid), **call.named)
@@ -123,10 +124,9 @@ class Kernel(DeclaredKernel):
         """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
 
         It is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked; alignment,
-        divisibility by 16, constants, and shapes or a grid that code was made for are not: where such a promise is
-        broken the kernel computes garbage or faults.
-        ``SILO_DEBUG=1`` checks every promise. Compiles and loads what is needed now; later ``forget`` or retuning does
-        not change it.
+        divisibility by 16, constants, and shapes or a grid that code was made for are not: if one of these promises is
+        broken, the kernel computes garbage or faults. ``SILO_DEBUG=1`` checks every promise. Compiles and loads its
+        code now; later ``forget`` or retuning does not change it.
         """
         if (call := self._tuple_call(args, kwargs)) is not None:
             from silo.building.tuple_arguments import TupleLauncher  # noqa: PLC0415  # few kernels take tuples
@@ -142,7 +142,10 @@ class Kernel(DeclaredKernel):
         return self.resolver.bind(args, grid, kwargs)
 
     def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
-        """Which variant a call with such arguments gets, why, and what was rejected. Compiles and measures nothing."""
+        """Which variant a call with these arguments gets, why, and which were rejected.
+
+        Compiles and measures nothing.
+        """
         if (call := self._tuple_call(args, kwargs)) is not None:
             return cast("Kernel", call.kernel).explain(grid=call.grid(grid), **call.named)
         return self.resolver.explain(args, grid, kwargs)
@@ -153,7 +156,7 @@ class KernelFunction(Protocol):
 
     @property
     def kernel(self) -> Kernel:
-        """What Silo knows of it."""
+        """The :class:`Kernel` behind this function: its declaration, cases and resolver."""
         ...
 
     @property
@@ -171,7 +174,7 @@ class KernelFunction(Protocol):
         ...
 
     def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
-        """What launches with this grid."""
+        """The callable that launches with this grid."""
         ...
 
     def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
@@ -254,8 +257,8 @@ def kernel(
 ) -> Any:
     """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
 
-    The result is called like the Triton kernel, ``k[grid](...)``, or without a grid where one is declared, ``k(...)``;
-    inside other Triton kernels it is the plain function. Where it runs is decided by the arguments' device.
+    The result is called like the Triton kernel, ``k[grid](...)``, or, with a declared grid, ``k(...)``; inside other
+    Triton kernels it is the plain function. The arguments' device decides where it runs.
 
     Args:
         function: the kernel; absent when used as a decorator with options.
@@ -276,18 +279,18 @@ def kernel(
             thread while the kernel runs (on a CPU, where a launch of more than some 50 ms lets go of it) or its queue
             is full (on a GPU).
         check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
-        lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
-        deterministic: True keeps results the same bits on every run and rank: nothing that is measured decides about a
-            kernel that sums; the setting ``SILO_DETERMINISTIC`` by default.
+        lock: the lock file with the configs that calls use; the setting ``SILO_LOCK`` by default.
+        deterministic: True keeps results the same bits on every run and rank: measurements never decide about a kernel
+            that sums; the setting ``SILO_DETERMINISTIC`` by default.
         contiguous: names of arrays whose elements the kernel takes in order, without reading strides. A call with a
             view that is not contiguous (a column, a transposed matrix, every other element) is refused before it runs.
-            An address as an integer has no layout, and passes. The check costs nothing for other kernels.
+            An address given as an integer passes, because it lacks a layout. The check costs nothing for other kernels.
 
     Raises:
         SourceError: not a Triton kernel, Triton is absent, the key names no scalar parameter, or ``contiguous`` names
             something other than arrays.
         TraceError: the grid cannot become an expression.
-        SpaceError: the space sets what the kernel does not have.
+        SpaceError: the space sets a name that the kernel does not have.
         SettingsError: an unknown mode.
     """
     if function is None:
@@ -405,10 +408,10 @@ def _make(
 
 
 def maker(name: str) -> Callable[..., Any]:
-    """What ``silo.NAME`` is for a kind of source of that name: it makes a kernel of what users say.
+    """``silo.NAME`` for a kind of source of that name: it makes a kernel from the user's arguments.
 
     Raises:
-        SourceError: there is no such kind, or it does not load.
+        SourceError: the kind does not exist, or does not load.
     """
     define = cast("DefinesKernels", kind_named(name)).define
 
@@ -420,7 +423,7 @@ def maker(name: str) -> Callable[..., Any]:
 
 
 def _key_of(source: KernelSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
-    """The key of a kernel whose space a heuristic makes: what it reads, at least."""
+    """The key of a kernel whose space a heuristic makes: at least the arguments that the heuristic reads."""
     missing = [name for name in space.reads if name not in key]
     if key and missing:
         raise SpaceError(
@@ -441,7 +444,7 @@ def _check_chosen(source: KernelSource, space: SearchSpace, key: Sequence[str]) 
 
 
 def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
-    """The key as names of parameters; what they are called with is known at the call."""
+    """The key as names of parameters; their values are known at the call."""
     where = f"{source.name} ({source.location})"
     if isinstance(key, str):
         raise SourceError(f"{where}: the key is a list of names, not {key!r}; write key=[{key!r}]")
@@ -489,7 +492,7 @@ def _check_space(source: KernelSource, space: SearchSpace) -> None:
 
 
 def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
-    """The declared grid as expressions. ``TraceError`` names the kernel and says what to write instead."""
+    """The declared grid as expressions. ``TraceError`` names the kernel and the cure."""
     config = (*known.config_names, *known.source.heuristics)
     if isinstance(grid, Grid):
         return _checked_grid(known, grid, config)

@@ -32,7 +32,7 @@ class _Shown:
         self._remove: Callable[[], None] | None = None
 
     def switch(self, on: bool) -> None:  # noqa: FBT001  # the protocol's
-        """Add the hook if the library has hooks; remove it if the library has none."""
+        """Add the hook when the library gets its first hook, remove it after its last."""
         if on is (self._remove is not None):
             return
         from silo.launch.hooks import on_launch  # noqa: PLC0415  # few programs have hooks

@@ -1,1 +1,1 @@
-"""Running: binding, dispatch, buffers. What launches asks the native module through ``native`` alone."""
+"""Running: binding, dispatch, buffers. Launch code calls the native module through ``native`` alone."""

@@ -23,8 +23,8 @@ __all__ = ["Allocation", "MemoryRegion", "allocation_of", "holding", "regions_of
 class Allocation:
     """All the memory behind one argument, from ``low`` up to ``high``; ``address`` is where the argument points.
 
-    ``words`` say what it is: a base array, a storage, ... ``inside``: for an array with gaps between its elements, one
-    byte for each byte from ``low``, 1 if the byte is part of an element; None if every byte is.
+    ``words`` name it in messages: a base array, a storage, ... ``inside``: for an array with gaps between its elements,
+    one byte for each byte from ``low``, 1 if the byte is part of an element; None if every byte is.
     """
 
     name: str
@@ -56,7 +56,7 @@ class MemoryRegion:
     high: int
 
     def read(self) -> bytearray:
-        """A copy of what it holds."""
+        """A copy of its contents."""
         kept = bytearray(self.high - self.low)
         if kept:
             ctypes.memmove((ctypes.c_char * len(kept)).from_buffer(kept), self.low, len(kept))
@@ -102,7 +102,7 @@ def allocation_of(name: str, value: Any, *, view: bool = False) -> Allocation:  
 
 
 def _numpy(name: str, value: Any, *, view: bool) -> Allocation:  # noqa: ANN401
-    """Follows views to the array that owns the memory; what the outermost array stands on counts as it shows it."""
+    """Follows views to the array that owns the memory; the outermost array's own base counts as that array shows it."""
     import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 
     array = np.asarray(value)
@@ -128,7 +128,7 @@ def _elements(  # a view has many facts
     *,
     writable: bool,
 ) -> Allocation:
-    """The elements of an array alone; ``steps`` and ``width`` are in bytes, ``whole`` says what memory they are in."""
+    """The elements of an array alone; ``steps`` and ``width`` are in bytes, ``whole`` is the memory that holds them."""
     low, high = _reach(address, shape, steps, width)
     size = math.prod(shape) * width
     inside: NDArray[np.uint8] | None = None

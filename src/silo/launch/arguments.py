@@ -1,6 +1,6 @@
 """One call as the guard sees it: the kind of each argument, and the facts that code may assume.
 
-The native module chooses among the compiled variants of a bundle for such a call, as it does for calls from C
+The native module chooses among the compiled variants of a bundle for each call, as it does for calls from C
 (``native/core/choice.h``). Here the call and a device become the tuples that it takes.
 """
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class ValueKind(IntEnum):
-    """What an argument is; ``native/core/argument_word.h`` has the same numbers (``SILO_VALUE_...``)."""
+    """The kinds of arguments; ``native/core/argument_word.h`` has the same numbers (``SILO_VALUE_...``)."""
 
     ABSENT = 0  # left to the config
     POINTER = 1  # an array
@@ -65,12 +65,13 @@ _ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32, _OFF_ELEMENT = 1, 2, 4, 8, 16, 
 
 @frozen
 class CallArgument:
-    """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
+    """One argument: ``value`` is the caller's object, ``dtype`` the dtype of an array's elements or of the scalar.
 
-    ``ndim`` is None for what is not an array; ``block_shape`` is a tensor descriptor's, whose other members describe
-    its base. ``shape`` and ``strides`` (in elements) are known where the guard holds them, for they decide the code,
-    ``layout`` where it holds that much of what is passed. The facts hold for every call with the same guard, but
-    for ``off_element``: the address in this call is not a multiple of the element's bytes.
+    ``ndim`` is None unless the argument is an array; ``block_shape`` is a tensor descriptor's, whose other members
+    describe its base. ``shape`` and ``strides`` (in elements) are set if the guard holds them, because they decide the
+    code; ``layout`` is set if the guard holds these facts of an array whose extents are passed. The facts hold for
+    every call with the same guard, but for ``off_element``: the address in this call is not a multiple of the element's
+    bytes.
     """
 
     name: str
@@ -90,7 +91,7 @@ class CallArgument:
     off_element: bool = False
 
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
-        """What decides the code, where that is of this kind; None: this is no such array."""
+        """The facts that decide the code, if the code depends on facts of this kind; None for other arrays."""
         from silo.core.dynamic_layout import MAX_DYNAMIC_AXES, DynamicLayout  # noqa: PLC0415  # few kernels have any
         from silo.core.extents import ExtentKind, Extents  # noqa: PLC0415
 
@@ -111,11 +112,12 @@ class CallArgument:
         if self.kind is ValueKind.BOOL:
             return bool(value)
         if self.kind is ValueKind.INT:
-            return int(operator.index(cast("int", value)))  # True where an integer is declared: its bucket is that of 1
+            # True for an integer parameter: its bucket is the bucket of 1
+            return int(operator.index(cast("int", value)))
         return float(value)
 
     def facts(self, constant: Callable[[object], Value]) -> ArgumentFacts:
-        """What the source layer specialises on. ``constant`` turns a constexpr object into a value."""
+        """The facts that the source layer specialises on. ``constant`` turns a constexpr object into a value."""
         from silo.core.argument_facts import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
 
         match self.kind:
@@ -150,9 +152,9 @@ class CallArgument:
 class SeenCall:
     """One call of a kernel.
 
-    ``device`` is DLPack's (type, index) of its arrays; where it has none, of the GPU that is current, (0, 0) without.
+    ``device`` is DLPack's (type, index) of its arrays; without arrays, of the current GPU, (0, 0) without a GPU.
     ``options`` are the compile options given at the call (``num_warps=8``); ``grid`` the grid it gives (a callable, a
-    tuple, an int), None where the declared one is used.
+    tuple, an int), None if the declared one is used.
     """
 
     kernel: str
@@ -163,18 +165,18 @@ class SeenCall:
 
     @property
     def memory(self) -> tuple[int, int]:
-        """Where its arrays and addresses are; (0, 0) where it has none, whichever GPU such a call would run on."""
+        """The device of its arrays and addresses; (0, 0) without any, whichever GPU the call would run on."""
         placed = (ValueKind.POINTER, ValueKind.ADDRESS, ValueKind.DESCRIPTOR)
         return self.device if any(one.kind in placed for one in self.arguments) else (0, 0)
 
     @property
     def on_host(self) -> bool:
-        """Whether its arrays are in host memory, or it has none."""
+        """Whether its arrays are in host memory; True without arrays."""
         return self.device[0] in (0, HOST_MEMORY)
 
     @property
     def values(self) -> dict[str, object]:
-        """The caller's objects by name, without what was left to the config."""
+        """The caller's objects by name, without the parameters left to the config."""
         return {one.name: one.value for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
     def __getitem__(self, name: str) -> CallArgument:
@@ -190,7 +192,7 @@ class SeenCall:
         return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
     def extents(self, held: HeldExtents) -> tuple[tuple[str, ArrayExtents], ...]:
-        """Those that decide the code, by name. What is not an array (None, a number) has none."""
+        """Those that decide the code, by name. Only arrays have a device: None and numbers have none."""
         found = ((name, self[name].extents(kind)) for name, kind in held.arguments)
         return tuple((name, one) for name, one in found if one is not None)
 
@@ -205,7 +207,7 @@ def block_shape_of(word: int) -> tuple[int, ...]:
 
 
 def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> SeenCall:
-    """What the native module tells of a call, understood. ``ArgumentError`` for a dtype no kernel knows."""
+    """The native module's description of a call, as an object. ``ArgumentError`` for a dtype no kernel knows."""
     facts, objects, options, device, grid = raw
     return SeenCall(
         kernel,
@@ -260,7 +262,7 @@ def _layout(word: int) -> DynamicLayout:
 
 
 def describe_call(call: SeenCall) -> str:
-    """A call in one line, with what the guard knows of each argument.
+    """A call in one line, with the facts that the guard holds of each argument.
 
     Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.
     """
@@ -302,7 +304,7 @@ def rank(kernel: OpenKernel, call: SeenCall, place: RawPlace, most: int = MOST_V
         kernel: the kernel of an open bundle.
         call: as the kernel's launcher reads it.
         place: the device, from :func:`place_of`.
-        most: no more numbers than this are looked for.
+        most: the most numbers to find.
 
     Raises:
         BundleError: the file chooses by an argument that the call cannot give.
@@ -337,7 +339,7 @@ def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
         The scalars whose very value is part of the situation, and the extents that are; None without any.
 
     Raises:
-        BundleError: the file asks for extents or values that no guard can hold.
+        BundleError: the file requires extents or values that no guard can hold.
     """
     flags, extents, grid = kernel.held()
     names = kernel.call_head.signature.names

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ALIGNMENT", "ArrayExtent", "extent_of"]
 
-# Copies keep the address modulo this many bytes: what kernels are specialised on, and what vector loads may need.
+# Copies keep the address modulo this many bytes: kernels are specialised on it, and vector loads may need it.
 ALIGNMENT = 16
 
 
 @frozen
 class ArrayExtent:
-    """Where an array lies.
+    """The place of an array in memory.
 
     ``strides`` are in elements; ``low`` and ``high`` are the bytes before and from its first element that its elements
     reach (``low`` is not 0 only with negative strides).
@@ -57,7 +57,7 @@ class ArrayExtent:
 
 
 def extent_of(array: object) -> ArrayExtent:
-    """What an array is to the driver.
+    """An array as the driver sees it.
 
     Raises:
         ArgumentError: a dtype that no kernel knows.

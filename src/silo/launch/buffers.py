@@ -25,7 +25,7 @@ def split_device(device: str) -> tuple[str, int]:
     """Kind and index of a device's name.
 
     Raises:
-        ArgumentError: it has another form, or a kind that has no buffers.
+        ArgumentError: it has another form, or its kind lacks buffers.
 
     >>> split_device("cuda:1"), split_device("cpu")
     (('cuda', 1), ('cpu', 0))
@@ -41,8 +41,8 @@ class Buffer:
     """An array in host or device memory: zeroed, row-major, aligned to 64 bytes (256 on a device).
 
     Kernels take it, and so does everything that reads DLPack or ``__cuda_array_interface__``. In host memory ``raw`` is
-    its bytes and (except bfloat16 and 8-bit floats, for which it has no format) it has the buffer protocol. Memory of a
-    device comes from its driver and is freed, after all work on it, with the last reference.
+    its bytes and it has the buffer protocol (except bfloat16 and 8-bit floats, which the protocol cannot describe).
+    Memory of a device comes from its driver and is freed, after all work on it, with the last reference.
 
     >>> buffer = Buffer((2, 3), "float32")
     >>> buffer.shape, buffer.strides, buffer.nbytes, buffer.device
@@ -60,8 +60,8 @@ class Buffer:
             device: ``cpu``, ``cuda``, ``cuda:1``, ``hip``.
 
         Raises:
-            ArgumentError: no such dtype, shape or kind of device.
-            DeviceError: the device is not here, or has no such memory left.
+            ArgumentError: no such dtype, shape or kind of device. DeviceError: the device is missing, or its memory is
+            exhausted.
         """
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         element = str(dtype_named(dtype))
@@ -114,7 +114,7 @@ class Buffer:
 
     @property
     def device(self) -> str:
-        """Where it lies, as ``cpu`` or ``cuda:0``."""
+        """Its device, as ``cpu`` or ``cuda:0``."""
         raise NotImplementedError
 
     def data_ptr(self) -> int:
@@ -122,21 +122,21 @@ class Buffer:
         raise NotImplementedError
 
     def copy_from(self, data: BytesLike | Buffer, stream: int = 0, at: int = -1) -> None:
-        """Take over the bytes of ``data``, which has as many; on a device after what was enqueued in ``stream``.
+        """Take over the bytes of ``data``, which has as many; on a device after earlier work in ``stream``.
 
         With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` where they do not fit.
         """
         raise NotImplementedError
 
     def copy_to(self, out: BytesLike, stream: int = 0, at: int = -1) -> None:
-        """Write the bytes to ``out``, which has as many; from a device after what was enqueued in ``stream``.
+        """Write the bytes to ``out``, which has as many; from a device after earlier work in ``stream``.
 
         With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` where there are fewer.
         """
         raise NotImplementedError
 
     def fill(self, byte: int, stream: int = 0) -> None:
-        """Set every byte; on a device when what was enqueued in ``stream`` is done."""
+        """Set every byte; on a device after earlier work in ``stream``."""
         raise NotImplementedError
 
     def numpy(self) -> NDArray[Any]:
@@ -181,7 +181,7 @@ def _refuse_recording(what: str) -> None:
         )
 
 
-# Each has the native type first, whose members and constructor are the object's own; Buffer adds what they lack.
+# Each has the native type first, whose members and constructor are the object's own; Buffer adds the rest.
 class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatibleMethodOverride]  # the stubs say more
     __slots__ = ()
 

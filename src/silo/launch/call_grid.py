@@ -20,11 +20,11 @@ def call_grid(
 ) -> tuple[int, int, int]:
     """The grid that a call gives, or the declared one for it and one config.
 
-    The launcher holds the extents that the declared one reads, and has read what a call gives.
+    The launcher holds the extents that the declared grid reads, and has read the call's own grid.
 
     Raises:
-        ArgumentError: the call gives none and none is declared.
-        ExpressionError: the declared one has no value for these arguments.
+        ArgumentError: neither the call nor the declaration gives a grid. ExpressionError: the declared grid cannot be
+        computed from these arguments.
     """
     if call.grid is not None:
         return cast("tuple[int, int, int]", call.grid)

@@ -1,4 +1,4 @@
-"""Arrays of cases, made by the library asked for: the same numbers in each."""
+"""Arrays of cases, made by the requested library: the same numbers in each."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
         place: the memory that it is in.
 
     Raises:
-        CaseError: an unknown library, or one that has no such dtype, layout or device.
-        DeviceError: the device is not here, or has no memory left.
+        CaseError: an unknown library, or a library without the dtype, layout or device. DeviceError: the device is
+        missing, or its memory is exhausted.
     """
     from silo.launch.array_libraries.library_table import default_library, library_named  # noqa: PLC0415  # not for a launch
 

@@ -58,7 +58,7 @@ class _Turns(ctypes.Structure):
 
 
 class _Context(ctypes.Structure):
-    """``struct silo_context``: what a kernel that fails says, and what it may know of the launch."""
+    """``struct silo_context``: the message of a kernel that fails, and the facts about the launch that it may read."""
 
     _fields_ = (
         ("bytes", ctypes.c_uint32),
@@ -76,7 +76,7 @@ _LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
 def _turns(answer: int) -> _Turns:
-    """What lets a kernel enter as ``answer`` (``SILO_CPU_ALONE``, ``SILO_CPU_LOCKING``) where it asks for that."""
+    """The context function that returns ``answer`` (``SILO_CPU_ALONE``, ``SILO_CPU_LOCKING``) to the kernel."""
 
     def enter(_context: int | None, wants: int) -> int:
         return wants & answer
@@ -94,12 +94,12 @@ _ALONE, _LOCKING = _turns(1), _turns(2)
 
 
 def context_alone() -> _Context:
-    """What a kernel that no other thread runs gets as its context, for one call; keep it until then."""
+    """The context of one call of a kernel that runs on one thread; keep it until the call ends."""
     return _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_ALONE))
 
 
 def context_locking() -> _Context:
-    """What each of several threads gets whose kernels may lock what they change; keep it until then."""
+    """The context of each of several threads whose kernels may lock shared memory; keep it until the call ends."""
     return _Context(bytes=ctypes.sizeof(_Context), alone=0, turns=ctypes.pointer(_LOCKING))
 
 
@@ -145,7 +145,7 @@ class KernelObject:
 
         Raises:
             ArgumentError: wrong count, or a value of the wrong kind.
-            LaunchError: the kernel failed; with what it says of it.
+            LaunchError: the kernel failed; with its message.
         """
         extents = (*grid, 1, 1)[:3]
         total = extents[0] * extents[1] * extents[2]
@@ -189,7 +189,7 @@ class KernelObject:
 
 
 def open_object(launch: LaunchInfo, data: bytes, consent: Consent) -> ctypes.CDLL:
-    """Load a shared object, for the life of the process.
+    """Load a shared object; it stays loaded as long as the process.
 
     Raises:
         LaunchError: the loader refuses it.

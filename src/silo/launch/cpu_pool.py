@@ -1,4 +1,4 @@
-"""What runs launches on the CPU in this process, in words: whose threads, how many, and why."""
+"""The threads that run CPU launches in this process, in words: whose they are, how many, and why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def describe() -> str:
 
 
 def explain(setting: str, state: Mapping[str, int | str | None]) -> str:
-    """Of a setting and of what the native module found.
+    """Computed from a setting and the native module's findings.
 
     >>> explain("own", {"threads": 2, "affinity": 16, "quota": 2, "runtimes": "none", "team": 0, "spin": 50})
     "Silo's own, 2 at most (16 CPUs by affinity, 2 by the control group's quota), awake for 50 us after a launch"

@@ -52,7 +52,7 @@ def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN40
 
 
 def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
-    """What a binding is told of tensor maps and parts of descriptors besides slot, type and effect, by position.
+    """A binding's data about tensor maps and parts of descriptors besides slot, type and effect, by position.
 
     Raises:
         DeviceError: launch info does not say how a map is encoded, or no driver encodes it so.

@@ -29,7 +29,7 @@ _connecting: set[type] = set()  # types on the way into the native table, which 
 
 
 def is_descriptor_type(kind: type) -> bool:
-    """Whether objects of a type are tensor descriptors: the type says so, or is one that kernel languages have.
+    """Whether objects of a type are tensor descriptors: the type declares it, or is a kernel language's own type.
 
     A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
     ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
@@ -42,7 +42,7 @@ def is_descriptor_type(kind: type) -> bool:
 
 
 def notice(kind: type) -> None:
-    """What the native module calls with every argument type it has not seen: connects the library it comes from."""
+    """The native module calls this with every new argument type: it connects the type's library."""
     if kind in _connecting:
         return
     if is_descriptor_type(kind):
@@ -65,7 +65,7 @@ def notice(kind: type) -> None:
 
 
 def _refuse_traced(array: object) -> None:
-    """A tensor that torch traces with: torch prints a warning where somebody asks for its address."""
+    """A tensor that torch traces with: torch prints a warning if its address is read."""
     raise TypeError(f"a {type(array).__name__} has no memory")
 
 
@@ -97,7 +97,7 @@ def _connect_cupy(kind: type) -> None:
 
 
 def _connect_jax(kind: type) -> None:
-    """Arrays of jax on a TPU have no address: jax says what they are."""
+    """Arrays of jax on a TPU lack an address: jax itself describes them."""
     jax: Any = sys.modules["jax"]
     places = {device: place for place, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
     if not places:
@@ -178,7 +178,7 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
 
 
 def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module
-    """Have tensors refused whose memory holds other values than they have (``z.conj().imag``), where it can be told."""
+    """Refuse tensors whose memory holds other values than the tensor (``z.conj().imag``), if this can be found out."""
     native_torch: Any = torch._C  # noqa: SLF001  # what a view does to values is nowhere else
     try:
         keys = native_torch._dispatch_keys  # noqa: SLF001

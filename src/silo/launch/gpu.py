@@ -85,12 +85,12 @@ class GpuDevice:
         native.gpu_synchronize(self.declared.kind, self.index)
 
     def free_memory(self) -> int | None:
-        """What the driver says."""
+        """The driver's answer."""
         return native.gpu_free_memory(self.declared.kind, self.index)
 
     @property
     def driver(self) -> str:
-        """The version the driver states: what it can do, so updates that add nothing keep it."""
+        """The driver's reported version. It describes its abilities, so an update that adds none keeps it."""
         return f"{self.declared.kind} {self._number('driver_version')}"
 
     @property
@@ -161,7 +161,7 @@ class GpuDevice:
     def _require_layout(
         self, stated: Sequence[tuple[int, int]] | None, launch: LaunchInfo, blob: bytes, name: str
     ) -> None:
-        """Compare with what the driver states, or where it states nothing with the code's own description."""
+        """Compare with the driver's report, or without a report with the code's own description."""
         from silo.artifacts.device_code import check_parameters, read_device_code  # noqa: PLC0415  # few loads need it
 
         try:
@@ -191,7 +191,7 @@ def gpu_devices(declared: DriverDeclaration) -> Sequence[GpuDevice]:
     """The GPUs of one driver. Opens it and asks attributes; makes no context.
 
     Raises:
-        DeviceError: why the driver is not here, or that it has no device.
+        DeviceError: the driver is missing, with the reason, or finds no device.
     """
     count = open_driver(declared.kind)
     if count == 0:

@@ -1,6 +1,6 @@
 """Timing kernels on GPUs with the driver's events, on the stream that launches go to.
 
-What a sample is depends on the state of the L2 cache, which is part of the timing's name:
+A sample depends on the state of the L2 cache, which is part of the timing's name:
 
 - ``cold``: one launch between two events, after a fill of twice the cache has put everything else out of it. The fill
   is enqueued first and takes longer than enqueuing the launch, so the device never waits for the host within a sample.
@@ -50,7 +50,10 @@ class GpuTimer:
         self._events: list[native.GpuEvent] = []
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
-        """Nanoseconds that ``repeats`` launches take on the device. Raises what a launch or the device raised."""
+        """Nanoseconds that ``repeats`` launches take on the device.
+
+        Raises the exception of a launch or of the device.
+        """
         stream = current_stream(self._kind, self._index)
         if not self._cold:
             begin, end = self._pair(0)

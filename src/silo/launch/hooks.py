@@ -1,4 +1,4 @@
-"""Callbacks around every launch of this process. Without any, a launch costs what it cost before."""
+"""Callbacks around every launch of this process. Without hooks a launch costs nothing more."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ __all__ = ["LaunchEvent", "LaunchHook", "launch_hook", "nvtx_ranges", "on_launch
 class LaunchEvent:
     """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
 
-    ``effects`` says what the kernel does through pointers and descriptors; one that is not named may do anything.
-    ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks. A replay of a plan
-    is one launch: ``parts`` has its kernels in order, the grid their number; it is empty for a launch of one kernel.
+    ``effects`` holds the kernel's effects through pointers and descriptors; a parameter without an entry may have any
+    effect. ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks. A replay of
+    a plan is one launch: ``parts`` has its kernels in order, the grid their number; it is empty for a launch of one
+    kernel.
     """
 
     kernel: str
@@ -39,7 +40,7 @@ class LaunchEvent:
 
 
 class LaunchHook(Protocol):
-    """Called right before a launch; what it returns, if anything, is called right after it."""
+    """Called right before a launch; its return value, unless None, is called right after the launch."""
 
     def __call__(self, event: LaunchEvent, /) -> Callable[[], object] | None:
         """May raise: then nothing is launched and the caller gets the exception."""
@@ -56,9 +57,9 @@ _suspended: Counter[int] = Counter()  # how often, by thread; a child made by fo
 def on_launch(hook: LaunchHook) -> Callable[[], None]:
     """Call ``hook`` before every launch from now on; the function returned takes it off again.
 
-    Hooks run in the order they were added, what they return in the opposite order. A hook must not keep arrays longer
-    than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches that tuning
-    makes to check and to measure.
+    Hooks run in the order they were added, the functions that they return in the opposite order. A hook must not keep
+    arrays longer than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches
+    that tuning makes to check and to measure.
     """
     global _hooks  # noqa: PLW0603  # replaced as a whole under the lock, read without it
     with _lock:

@@ -1,4 +1,4 @@
-"""The versions of jax that the seam was tested with, and what is done about another one."""
+"""The versions of jax that the hook points were tested with, and the action for other versions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def load_jax() -> tuple[Any, int]:
     """The module ``jax``, and the minor version of the interface that its XLA has.
 
     Raises:
-        PackageError: it is not installed, or is one that Silo does not know.
+        PackageError: it is not installed, or Silo does not know the version.
     """
     try:
         jax: Any = import_module("jax")

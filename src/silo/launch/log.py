@@ -49,9 +49,9 @@ class LaunchLog:
 
 
 def _value(value: object) -> object:
-    """Scalars as they are; arrays by what a launch knows of them; the rest as text."""
+    """Scalars as they are; arrays by the facts of the launch; the rest as text."""
     if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)  # JSON has no such numbers
+        return repr(value)  # JSON lacks these numbers
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):

@@ -219,7 +219,7 @@ def open_driver(kind: str) -> int:
 
 
 def open_drivers() -> None:
-    """Open what there is. The native module calls this once, for a call that may concern a GPU."""
+    """Open what there is. The native module calls this once, at the first call that may concern a GPU."""
     for kind in filter(has_driver, driver_kinds()):
         try:
             open_driver(kind)
@@ -228,7 +228,7 @@ def open_drivers() -> None:
 
 
 def _note(kind: str, error: DeviceError) -> None:
-    if "logging" in sys.modules:  # else nobody can have asked for this message, and the import takes milliseconds
+    if "logging" in sys.modules:  # otherwise the message is off, and the import takes milliseconds
         import logging  # noqa: PLC0415  # see above
 
         logging.getLogger("silo").debug("no %s: %s", kind, error)

@@ -1,8 +1,8 @@
 """New memory of torch on the CPU, filled with a pattern: a read of the pattern is a read of unwritten memory.
 
-torch's allocator fills what it allocates if a flag of its library is set, so that ``torch.empty`` and its relatives
-give the pattern, from Python, C++ and compiled code alike. A storage that holds nothing else was not written to, by
-whatever way.
+torch's allocator fills its allocations if a flag of its library is set. ``torch.empty`` and its relatives then hold the
+pattern, from Python, C++ and compiled code alike. A storage that holds nothing else was not written to, by whatever
+way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def fill_new_memory(torch: Any) -> Decision:  # noqa: ANN401
         torch: the module.
 
     Returns:
-        Accepted, or Rejected with the reason: this torch has no such flag, or does not heed it.
+        Accepted, or Rejected with the reason: this torch lacks the flag, or ignores it.
     """
     global _state  # noqa: PLW0603  # as the flag, one a process
     endings = {"darwin": "dylib"}

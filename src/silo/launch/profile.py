@@ -32,7 +32,7 @@ __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "prof
 # Pairs of events that wait to be read; reading them waits for the device.
 _PENDING = 16384
 
-# How often the bytes behind a pointer move, and what is not an array for sure: this runs at every launch.
+# How often the bytes behind a pointer move, and whether an argument is surely no array: this runs at every launch.
 _TIMES = {effect: int(effect.reads) + int(effect.writes) for effect in Effect}
 _SCALARS = (int, float, str, type(None))
 
@@ -77,7 +77,7 @@ def _array_bytes(value: Any) -> int:  # noqa: ANN401  # whatever a call may be g
 
 
 class LaunchProfile:
-    """A hook that adds up what launches take; see :func:`profile_table` for what becomes of it."""
+    """A hook that adds up the times of launches; :func:`profile_table` prints them."""
 
     def __init__(self) -> None:
         self._lock = Mutex()
@@ -107,7 +107,7 @@ class LaunchProfile:
         return after
 
     def totals(self) -> tuple[KernelTotal, ...]:
-        """Every kernel so far, the one that took most time first. Waits for launches on GPUs."""
+        """Every kernel so far, the most total time first. Waits for launches on GPUs."""
         self._read_events()
         with self._lock:
             found = [KernelTotal(*key, *numbers) for key, numbers in self._totals.items()]

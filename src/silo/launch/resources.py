@@ -70,7 +70,7 @@ def reserve_sms(kind: str, index: int, count: int) -> None:
 
     From now on ``a.reserved_sms`` and ``a.num_sms`` of grids say so for this device, in this process.
 
-    Launchers ask again what a call needs; those that ``bind`` made keep what they were bound to.
+    Launchers resolve their next calls again; launchers made by ``bind`` keep their binding.
 
     Raises:
         SettingsError: a negative count.
@@ -83,5 +83,5 @@ def reserve_sms(kind: str, index: int, count: int) -> None:
 
 
 def reserved_sms(kind: str, index: int) -> int:
-    """How many are reserved on a device; 0 where nobody said."""
+    """How many are reserved on a device; 0 by default."""
     return _reserved.get((kind, index), 0)

@@ -108,26 +108,27 @@ def make_launcher(
     Args:
         name: the kernel's name, for messages.
         parameters: its signature; untyped parameters (``ParameterKind.ANY``) take their type from each call.
-        on_miss: called once for each new situation; what it returns is kept and used for all calls like this one.
-        key: scalar parameters whose bucket (``silo.core.dispatch``) is part of the situation.
-        exact: scalar parameters whose very value is part of the situation, because a derived constexpr depends on it.
-        config_names: parameters a config (or a heuristic) sets where the caller does not.
+        on_miss: called once for each new kind of call; its result is kept and used for all calls like this one.
+        key: scalar parameters whose bucket (``silo.core.dispatch``) distinguishes kinds of calls.
+        exact: scalar parameters whose exact value distinguishes kinds of calls, because a derived constexpr depends on
+        it.
+        config_names: parameters that a config (or a heuristic) sets unless the caller does.
         open_key: as ``key``, but only in calls that leave some of ``config_names`` open.
-        counted: the ``config_names`` that the grid has to count where a call leaves them open: whether the grid
-            that it gives is of integers is part of the situation then.
-        grid: a tuple, list, int or callable to use where neither the call nor the binding has a grid.
+        counted: the ``config_names`` that the grid has to count if a call leaves them open: then it also matters
+            whether the call's grid is of integers.
+        grid: a tuple, list, int or callable to use if neither the call nor the binding has a grid.
         options: compile options accepted as keywords besides the parameters; the options of Silo's own compilers by
             default.
         release_gil: False keeps the GIL during a launch, which saves some 60 ns and stops every other Python thread
             for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
-        extents: the extents of a call that decide the kernel's code, every number of which is part of the situation;
-            None for a kernel whose code takes any. A grid that is held is given by calls as integers, or declared.
-        contiguous: the arrays that calls must give contiguous, none of which has ``extents`` that are held.
-        on_unread: asked where an argument could not be read, with the arguments (``native.ABSENT`` for what is left
-            out), the options and the grid; True where it served the call, which then counts as done.
+        extents: the extents of a call that decide the kernel's code; each of their numbers distinguishes kinds of
+            calls. None for a kernel whose code takes any. A held grid must be declared, or given by calls as integers.
+        contiguous: the arrays that must be contiguous in each call; their ``extents`` are not held.
+        on_unread: called if an argument could not be read, with the arguments (``native.ABSENT`` for omitted ones), the
+            options and the grid. It returns True if it served the call, which then counts as done.
 
     Raises:
-        SourceError: a parameter cannot be launched, or there is none of which extents are held.
+        SourceError: a parameter cannot be launched, or ``extents`` names an unknown parameter.
     """
     _take_settings()
     names = parameters.names
@@ -199,7 +200,7 @@ def make_bound_launcher(
         config_names: parameters that calls may leave out.
         grid: a grid for calls that give none, instead of the declared one.
         release_gil: as in :func:`make_launcher`.
-        extents: dynamic layouts that the code is passed, read in each call and not compared; None: there are none.
+        extents: dynamic layouts that are passed to the code, read in each call and not compared; None without any.
     """
     _take_settings()
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
@@ -219,11 +220,11 @@ def make_triton_launcher(
 
     Args:
         name: the kernel's name, for messages.
-        parameters: its signature. What the guard tells apart is at least what Triton's key does.
+        parameters: its signature. The guard distinguishes at least the calls that Triton's key does.
         on_miss: called for each new situation with the call, and with a function that launches it as Triton does. It
-            gives what serves such calls from now on (a Binding; any other object where Triton serves them;
-            ``native.ABSENT``: nothing is kept), and what that function gave (``native.ABSENT``: it was not called, and
-            the Binding launches).
+            returns a pair: the Binding that serves calls of this kind from now on (any other object: Triton serves
+            them; ``native.ABSENT``: nothing is kept), and the result of that function (``native.ABSENT``: it was not
+            called, and the Binding launches).
         options: the keywords that Triton takes besides the parameters, those that programs use first.
         defaults: of parameters, as their author wrote them: grid functions see these very objects.
     """
@@ -231,7 +232,7 @@ def make_triton_launcher(
     names = parameters.names
 
     def miss(raw: RawCall, function: object, own_way: Callable[[], object]) -> tuple[object, object]:
-        del function  # the one that this launcher belongs to
+        del function  # the kernel of this launcher
         connect_loaded()
         return on_miss(read_call(name, names, raw), own_way)
 
@@ -245,7 +246,7 @@ def make_triton_launcher(
 
 
 def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> SeenCall:
-    """What a call looks like to the guard; launches nothing and asks nobody. Raises ArgumentError."""
+    """A call as the guard sees it; launches nothing and calls no function of the user. Raises ArgumentError."""
     return read_call(launcher.name, parameters.names, launcher.inspect(*args, **kwargs))
 
 
@@ -404,8 +405,8 @@ def bind(
     """The binding that ``on_miss`` returns.
 
     Args:
-        loaded: what ``Device.load`` gave.
-        launch: the artifact's launch info; its layout says which parameters the binary takes.
+        loaded: the result of ``Device.load``.
+        launch: the artifact's launch info; its layout lists the binary's parameters.
         signature: the variant's typed signature, with effects.
         specialization: the variant's; its constants are folded into the grid.
         config: values of the parameters and options the config sets, also derived ones; a callable grid sees them.
@@ -416,7 +417,7 @@ def bind(
 
     Raises:
         DeviceError: the binary takes something that cannot be passed.
-        ExpressionError: the grid reads what is neither an argument nor known here.
+        ExpressionError: the grid reads a name that is neither an argument nor known here.
     """
     slots = {name: index for index, name in enumerate(signature.names if names is None else names)}
     values = dict(config.as_dict() if isinstance(config, Config) else config)
@@ -450,7 +451,10 @@ def _slot(kernel: str, slots: Mapping[str, int], signature: Signature, slot: Lay
 
 
 def _leaves(kernel: str, slot: LayoutSlot, held: Container[str]) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """The members of a struct. Code that is passed them says what it assumes of them: the guard reads them then."""
+    """The members of a struct.
+
+    The variant of code that takes them has assumptions about them, so the guard reads them.
+    """
     if slot.type is not AbiType.STRUCT:
         return ()
     if slot.name not in held:
@@ -470,7 +474,7 @@ def grid_programs(
     """One program an axis, with config values, constexpr arguments and device facts folded in."""
     if not 1 <= len(grid) <= 3:
         raise ExpressionError(f"{kernel}: a grid has 1 to 3 dimensions, not {len(grid)}")
-    # Only integers can be folded; what a grid does not use (strings, dtypes) is left out, what it does is an error.
+    # Only integers can be folded. Other values (strings, dtypes) are left out; a grid that reads them is an error.
     numbers = {name: value for name, value in known.items() if isinstance(value, int)}
     folded = (_fold(substitute(node, config=numbers, facts=facts), numbers) for node in grid)
     return tuple(encode(node, slots).to_bytes() for node in folded)

@@ -19,7 +19,7 @@ Allocator = Callable[[int, int, int, str], Any]
 """From bytes, alignment in bytes, stream handle and device (``cuda:0``) to an object with ``data_ptr()``, an
 ``address`` or ``__cuda_array_interface__``. It is let go as soon as the launch is in its stream."""
 
-# What its caching allocator rounds addresses to (kMinBlockSize in c10's CUDACachingAllocator).
+# Its caching allocator rounds addresses to this (kMinBlockSize in c10's CUDACachingAllocator).
 _TORCH_ALIGNMENT = 512
 
 _lock = Mutex()
@@ -40,7 +40,7 @@ def set_allocator(allocator: Allocator | None) -> None:
 
 
 def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
-    """What the native module calls: (owner, address) of ``size`` bytes.
+    """The native module calls this: (owner, address) of ``size`` bytes.
 
     The owner is released right after the launch, so an allocator must not hand the memory to another stream before the
     kernel has run: allocators of frameworks keep that order.
@@ -110,4 +110,4 @@ def _address(owner: Any) -> int:  # noqa: ANN401
 
 native.set_scratch_allocator(
     allocate
-)  # for the one of silo.launch.runtime, which imports this module: no import a launch
+)  # for the setting in silo.launch.runtime, which imports this module: no import at each launch

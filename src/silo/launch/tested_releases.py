@@ -1,4 +1,4 @@
-"""Releases of a library that the seams were tested with, and what is done about another one."""
+"""Releases of a library that the hook points were tested with, and the action for other releases."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def release_of(version: str) -> tuple[int, int]:
 
 @frozen
 class Releases:
-    """What Silo knows of a library's releases: those that its tests run with, and the oldest that can serve.
+    """A library's releases: the tested ones, and the oldest that can serve.
 
     ``serves`` ends the sentence "... is older than 2.8, the oldest ...".
     """

@@ -1,4 +1,4 @@
-"""The versions of torch that the seams were tested with, and what is done about another one."""
+"""The versions of torch that the hook points were tested with, and the action for other versions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def inductor_versions() -> tuple[str, ...]:
 def judge_inductor(version: str) -> Decision:
     """Whether Inductor's kernels for the CPU can go through Silo with a version of torch.
 
-    Inductor's inside differs between releases, so one that is not tested is left alone.
+    Inductor's internals differ between releases, so untested releases are left alone.
 
     >>> bool(judge_inductor("2.13.1+cpu")), bool(judge_inductor("2.14.0"))
     (True, False)

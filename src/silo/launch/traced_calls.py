@@ -1,4 +1,4 @@
-"""Calls of kernels with arrays that have no memory, because a library traces them: who serves such a call."""
+"""Calls of kernels with arrays without memory, because a library traces them: the tracer that serves each call."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def set_tracer(tracer: Tracer) -> None:
 
 
 def serve_traced(kernel: Any, arguments: tuple[object, ...], options: dict[str, object], grid: object) -> bool:  # noqa: ANN401
-    """Whether a tracer served the call of a kernel of this process; raises what it raises."""
+    """Whether a tracer served the call of a kernel of this process; raises the tracer's errors."""
     return any(tracer(kernel, arguments, options, grid) for tracer in _tracers)

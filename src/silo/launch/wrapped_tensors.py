@@ -46,9 +46,9 @@ _FREED = "its memory was freed (untyped_storage().resize_(0)): fill it again fir
 
 
 def explain_wrapped(value: object) -> str:
-    """What a torch tensor without readable memory is, and what to do, as the end of a message; "" for anything else.
+    """The kind of a torch tensor without readable memory, and the cure, as the end of a message; "" for other objects.
 
-    The native module asks it once an argument could not be read.
+    The native module calls it when an argument could not be read.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
@@ -74,7 +74,7 @@ def _wraps_others(torch: Any, tensor: Any) -> bool:  # noqa: ANN401
     return kind is not torch.Tensor and dispatch is not getattr(torch.Tensor, "__torch_dispatch__", None)
 
 
-# In this order: what wraps outermost comes first.
+# In this order: the outermost wrapper comes first.
 _KINDS: tuple[tuple[Callable[[Any, Any], bool], str], ...] = (
     (lambda torch, tensor: torch._C._functorch.is_batchedtensor(tensor), _VMAP),  # noqa: SLF001
     (lambda torch, tensor: torch._C._functorch.is_gradtrackingtensor(tensor), _GRADIENTS),  # noqa: SLF001

@@ -1,4 +1,4 @@
 """Array libraries, a module each: making the arrays of cases; reading, writing, copying and restoring a caller's.
 
-None is imported before one of its arrays appears or it is asked for by name.
+A library is imported when one of its arrays appears or a caller names it.
 """

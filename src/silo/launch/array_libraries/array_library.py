@@ -1,4 +1,4 @@
-"""The protocol of array libraries, and importing one that is asked for by name."""
+"""The protocol of array libraries, and the import of a library by name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def imported(package: str) -> Any:  # noqa: ANN401  # the module
 
 @frozen
 class LibraryDevice:
-    """What a library says of a device that Silo knows through it alone; ``facts`` are members of ``silo.device()``."""
+    """A library's description of a device that Silo knows through it alone.
+
+    ``facts`` are members of ``silo.device()``.
+    """
 
     model: str
     arch: str
@@ -37,14 +40,14 @@ class LibraryDevice:
 
 
 class KnowsDevices(Protocol):
-    """A module that asks an imported library for devices of such a kind."""
+    """A module that lists an imported library's devices of one kind."""
 
     def count(self, library: Any, kind: str) -> int:  # noqa: ANN401  # the imported module
         """How many there are."""
         ...
 
     def describe(self, library: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-        """What one of them is. DeviceError where the library says too little."""
+        """The description of one of them. DeviceError where the library says too little."""
         ...
 
 
@@ -52,17 +55,17 @@ class ArrayLibrary(Protocol):
     """One array library: what :mod:`silo.launch.array_libraries.library_table` finds by name or by an array."""
 
     def offers(self, place: Place) -> bool:
-        """Whether it makes the arrays of cases there where nobody says which library does; imports nothing."""
+        """Whether it makes the arrays of cases there unless a library is named; imports nothing."""
         ...
 
     def make(self, recipe: ArrayRecipe, place: Place) -> Any:  # noqa: ANN401  # its array
-        """The array of a recipe. CaseError where the library has no such dtype, layout or place."""
+        """The array of a recipe. CaseError: the library lacks the dtype, the layout or the place."""
         ...
 
     def read(self, array: Any) -> NDArray[Any]:  # noqa: ANN401
         """A numpy array of the same elements: a view where the memory is the host's, else a copy.
 
-        bfloat16 and the 8-bit floats come as ml_dtypes' types. What was enqueued before is done.
+        bfloat16 and the 8-bit floats come as ml_dtypes' types. Earlier work in the stream is done on return.
         """
         ...
 
@@ -78,14 +81,14 @@ class ArrayLibrary(Protocol):
         """A copy with the same device, dtype, shape, strides and alignment (address modulo 16).
 
         Raises:
-            ArgumentError: there is no way to copy it so.
+            ArgumentError: it cannot be copied in this way.
         """
         ...
 
     def keep(self, array: Any) -> Callable[[], None]:  # noqa: ANN401
-        """A function that puts back what an array holds now; it owns the copy.
+        """A function that restores the present contents of an array; it owns the copy.
 
         Raises:
-            ArgumentError: there is no way to do so.
+            ArgumentError: they cannot be copied.
         """
         ...

@@ -19,7 +19,7 @@ __all__ = ["fill", "fill_into"]
 def fill_into(recipe: ArrayRecipe, out: object) -> None:
     """Write every element of the recipe, in C order, to a contiguous writable buffer of its size."""
     if recipe.own is not None:
-        if recipe.size:  # a view of nothing has no bytes to cast to
+        if recipe.size:  # an empty view cannot be cast to bytes
             memoryview(cast("Any", out)).cast("B")[:] = recipe.own_bytes(_tabulate)
         return
     params = recipe.fill_params

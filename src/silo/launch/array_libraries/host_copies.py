@@ -1,4 +1,4 @@
-"""Copies of arrays in host memory, for the libraries whose arrays numpy can view."""
+"""Copies of arrays in host memory. The libraries whose arrays numpy can view use them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def duplicate_of(array: object, host: NDArray[Any]) -> NDArray[Any]:
 
 
 def keep_on_host(library: ArrayLibrary, array: object) -> Callable[[], None]:
-    """A function that writes back what an array holds now; the copy is in host memory."""
+    """A function that restores the present contents of an array; the copy is in host memory."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     before = np.copy(library.bits(array), order="K")
@@ -45,7 +45,7 @@ def keep_on_host(library: ArrayLibrary, array: object) -> Callable[[], None]:
 
 
 def flat_memory(recipe: ArrayRecipe, host: NDArray[Any]) -> NDArray[Any]:
-    """The memory of a recipe's strided array from its first element on, with what lies between: kernels may read it."""
+    """The memory of a recipe's strided array from its first element on, gaps included: kernels may read them."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     strides = recipe.strides or ()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARY"]
 
-# What jax calls the devices of DLPack's memory.
+# jax's names of the devices of DLPack's memory.
 _DEVICES = {1: "cpu", 2: "cuda", 10: "rocm"}
 
 

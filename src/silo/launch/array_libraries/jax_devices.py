@@ -13,12 +13,12 @@ def count(jax: Any, kind: str) -> int:  # noqa: ANN401  # the module
     """How many devices of a kind jax sees."""
     try:
         return len(jax.devices(kind))
-    except RuntimeError:  # jax's way to say that it has no such backend
+    except RuntimeError:  # jax raises this if it lacks the backend
         return 0
 
 
 def describe(jax: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """What jax says of one of them."""
+    """The description of one of them by jax."""
     found = jax.devices(kind)[index]
     statistics: dict[str, Any] = found.memory_stats() or {}
     return LibraryDevice(

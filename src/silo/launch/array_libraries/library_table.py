@@ -16,7 +16,7 @@ __all__ = ["DEVICE_PACKAGES", "NAMES", "default_library", "devices_through", "li
 
 _HERE = "silo.launch.array_libraries"
 
-# Module by name, in the order in which they are asked whether they make arrays where nobody names one.
+# Module by name, in the order of preference if the user names no library.
 _MODULES: Final[Mapping[str, str]] = {
     "numpy": "numpy_arrays",
     "torch": "torch_tensors",
@@ -36,12 +36,12 @@ _OF_PACKAGE: Final[Mapping[str, str]] = {
     "jaxlib": "jax",
 }
 
-# Kinds of devices that Silo has no plug-in for, or one that is not used here, and which library knows them.
+# Kinds of devices without a plug-in of Silo's in use here, and the library that lists them.
 DEVICE_PACKAGES: Final[Mapping[str, str]] = {"xpu": "torch", "mtia": "torch", "mps": "torch", "tpu": "jax"}
 
 
 def devices_through(package: str) -> KnowsDevices:
-    """What asks a library for the devices of :data:`DEVICE_PACKAGES`; the library is not imported."""
+    """The module that lists a library's devices of :data:`DEVICE_PACKAGES`; the library is not imported."""
     return cast("KnowsDevices", import_module(f"{_HERE}.{package}_devices"))
 
 
@@ -49,7 +49,7 @@ def library_named(name: str) -> ArrayLibrary:
     """One library, as ``--arrays`` names it.
 
     Raises:
-        CaseError: there is none of this name.
+        CaseError: no library has this name.
     """
     if name not in _MODULES:
         raise CaseError(f"cases make arrays of {', '.join(NAMES)}, not of {name!r}")
@@ -57,7 +57,7 @@ def library_named(name: str) -> ArrayLibrary:
 
 
 def library_of(array: object) -> ArrayLibrary:
-    """The library that an array is of, by its class or one that this is derived from."""
+    """The library of an array, by the array's class or a base class of it."""
     for kind in type(array).__mro__:
         name = _OF_PACKAGE.get(kind.__module__) or _OF_PACKAGE.get(kind.__module__.partition(".")[0])
         if name is not None:
@@ -66,7 +66,10 @@ def library_of(array: object) -> ArrayLibrary:
 
 
 def default_library(place: Place) -> str:
-    """What makes the arrays of cases at a place where nobody says. CaseError where no library does."""
+    """The library that makes the arrays of cases at a place unless the user names one.
+
+    CaseError where no library does.
+    """
     for name in NAMES:
         if library_named(name).offers(place):
             return name

@@ -15,7 +15,7 @@ def count(mx: Any, kind: str) -> int:  # noqa: ANN401  # the module mlx.core
 
 
 def describe(mx: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """What MLX says of it. How many cores it has is not said."""
+    """MLX's description of it. How many cores it has is not said."""
     del kind, index  # there is one
     found: dict[str, Any] = mx.device_info(mx.gpu) if hasattr(mx, "device_info") else mx.metal.device_info()
     return LibraryDevice(

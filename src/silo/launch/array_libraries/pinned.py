@@ -17,7 +17,7 @@ _log = logging.getLogger("silo")
 
 
 def pinned(size: int, device: str) -> PinnedMemory | Rejected:
-    """``size`` bytes of page-locked host memory for copies to a GPU, or why they are not to be had."""
+    """``size`` bytes of page-locked host memory for copies to a GPU, or the reason why they cannot be allocated."""
     decision = pin_fits(size, available_memory())
     if isinstance(decision, Rejected):
         return decision

@@ -70,7 +70,7 @@ def host_bytes(buffer: Buffer) -> memoryview:
 
 
 def pristine_copy(buffer: Buffer) -> Buffer | memoryview:
-    """What a buffer on a device holds: there where it fits, else in host memory; a view keeps the memory it is of."""
+    """A copy of a buffer's contents: on the device if it fits, else in host memory. A view keeps its base's memory."""
     fits = copy_fits(buffer.nbytes, native.gpu_free_memory(*split_device(buffer.device)))
     if fits:
         return Buffer.of(host_bytes(buffer), buffer.dtype, buffer.shape, buffer.device)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARY", "pristine_copy"]
 
-# What torch calls the devices of DLPack's memory; AMD's GPUs have CUDA's name.
+# torch's names of the devices of DLPack's memory; AMD's GPUs have CUDA's name.
 _DEVICES = {2: "cuda", 8: "mps", 10: "cuda", 14: "xpu"}
 
 
@@ -121,7 +121,7 @@ def _moved(tensor: Any, place: Place) -> Any:  # noqa: ANN401  # a tensor
 
 
 def pristine_copy(tensor: Any) -> Any:  # noqa: ANN401
-    """What a tensor holds: on its device where it fits there, else in page-locked host memory, else in pageable."""
+    """A copy of a tensor's contents: on its device if it fits, else in page-locked host memory, else in pageable."""
     values = tensor.detach()
     if tensor.device.type != "cuda":  # ROCm's are called so too
         return values.clone()
@@ -135,7 +135,7 @@ def pristine_copy(tensor: Any) -> Any:  # noqa: ANN401
     if refusal:
         try:
             host = torch.empty_like(values, device="cpu", pin_memory=True)
-        except RuntimeError as error:  # what torch raises for every error of a driver
+        except RuntimeError as error:  # torch raises this for every error of a driver
             refusal = Rejected(f"that memory is pageable, which is slower still: {error}")
     tell_where(str(tensor.device), fits, refusal)
     host = torch.empty_like(values, device="cpu") if host is None else host
