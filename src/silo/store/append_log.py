@@ -1,7 +1,7 @@
 """An append-only log: one file to which many processes of a user add frames, each whole and durable.
 
 An append is one ``O_APPEND`` write and fsync under a lock. A write that a full disk cuts short is taken back; a write
-that a kill cuts short leaves a torn frame, over which readers go on. How frames stand in the file is a value
+that a kill cuts short leaves a torn frame, over which readers go on. The layout of frames in the file is a value
 (:class:`LogFraming`). The contents of frames are the user's, and so is the function that opens the file:
 :func:`silo.store.privacy.open_private` in a store, :func:`silo.store.privacy.open_own` in any folder.
 """
@@ -42,7 +42,7 @@ class CutLogError(OSError):
 
 @frozen
 class LogFraming:
-    """How frames stand in a log's file.
+    """The layout of frames in a log's file.
 
     ``heading`` makes the ``heading_bytes`` bytes that a new file begins with. ``end`` is the byte that every frame ends
     with, which is added to a torn frame before the next one; empty if readers find the next frame without it.
@@ -105,7 +105,7 @@ class LogFile:
         return b"".join(parts)
 
     def begin(self, *, is_locked: bool) -> bool:
-        """Make the heading of a file that has none, and so no frame; whether it is new."""
+        """Write the heading of a file without one (and so without frames). Returns whether it is new."""
         self._is_locked = is_locked
         size, framing = self.size, self._framing
         if framing.heading is not None and size < framing.heading_bytes:  # new, or its maker was killed meanwhile
@@ -128,7 +128,7 @@ class LogFile:
             # Under the lock too, so that whatever a reader has seen is durable.
             os.fsync(self.descriptor)
         except OSError:
-            if self._is_locked:  # only then is it certain that nobody has appended since
+            if self._is_locked:  # only then is it certain that no process has appended since
                 with contextlib.suppress(OSError):
                     os.ftruncate(self.descriptor, size)
             raise
@@ -174,7 +174,7 @@ class AppendLog:
         """Keep writers out while the file is read. Nothing is written or made.
 
         Raises:
-            FileNotFoundError: there is no file.
+            FileNotFoundError: the file does not exist.
             HeldLockError: another process holds the lock for longer than ``SILO_LOCK_WAIT``.
             OSError: the file cannot be opened.
         """
@@ -188,7 +188,7 @@ class AppendLog:
 # ``LENGTH CHECKSUM PAYLOAD\n``: eight hex digits, sixteen hex digits, then canonical JSON. The checksum covers a scope
 # (what the record belongs to) as well, so a line copied under another name does not count either.
 MAX_RECORD_BYTES = 64 << 20
-LINES = LogFraming(end=b"\n")  # of a log of such lines
+LINES = LogFraming(end=b"\n")  # of a log of these lines
 
 _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{16}) ")
 
@@ -210,7 +210,7 @@ def encode_line(scope: str, record: JSON) -> bytes:
 
 
 def decode_line(scope: str, line: bytes) -> JSON:
-    """The record on one line without its newline; ``ValueError`` says what is wrong with it."""
+    """The record on one line without its newline; ``ValueError`` names its fault."""
     head = _HEAD.match(line)
     if head is None:
         raise ValueError("not a record line")

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Blobs(Protocol):
-    """What artifacts need of a blob store."""
+    """The part of a blob store that artifacts use."""
 
     def put(self, data: bytes) -> str:
         """Keep ``data``; its sha256 in hex."""
@@ -51,7 +51,7 @@ class Blobs(Protocol):
 
 
 class BuiltLedger(Protocol):
-    """Where the compile path notes the host code that it made, and what is found in the store is asked after."""
+    """The compile path notes here the host code that it made; code found in the store is checked against it."""
 
     def note_built(self, *codes: HostCode) -> None:
         """Vouch for native code that was compiled here."""
@@ -67,10 +67,10 @@ class BuiltLedger(Protocol):
 
 
 class FromAfar(Protocol):
-    """A remote store, which is asked where this one has nothing: what it gives was verified, vouched for and kept."""
+    """A remote store, used if this store lacks an entry. Its results were verified, are trusted and kept."""
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Artifacts of these keys will be asked for: begin, and return at once."""
+        """Begin to fetch the artifacts of these keys, and return at once."""
         ...
 
     @property
@@ -105,7 +105,7 @@ class FromAfar(Protocol):
 
 @frozen
 class Outcome(Persisted):
-    """What a compile job led to, with its blobs by reference."""
+    """The outcome of a compile job, with its blobs by reference."""
 
     title = "the outcome of a compile job"
 
@@ -126,14 +126,14 @@ class Outcome(Persisted):
 
     @property
     def host_code(self) -> HostCode:
-        """What is noted of its native code: nothing of calls, which belong to the variants made of it."""
+        """The note about its native code, without calls, which belong to the variants made of it."""
         return HostCode(self.blob.sha256, self.blob.kind, self.launch, text=text_of(self.sidecars))
 
 
 class Artifacts:
     """Artifacts and job outcomes.
 
-    An entry whose blobs are gone or damaged is a miss, and so is native code that nobody vouched for as it is called.
+    An entry whose blobs are gone or damaged is a miss, and so is native code that is not trusted for its calls.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Artifacts:
         self._notices = notices
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Artifacts of these keys will be asked for."""
+        """Begin to fetch the artifacts of these keys."""
         if self._afar is not None:
             self._afar.expect(keys)
 
@@ -166,7 +166,7 @@ class Artifacts:
         if artifact.runs_on_host:
             self._built.note_variants(artifact.host_code())
         self._artifacts.put(key, document)
-        if self._afar is not None and not artifact.runs_on_host:  # which nobody else would use
+        if self._afar is not None and not artifact.runs_on_host:  # which no other process would use
             self._afar.send("artifacts", key, document)
 
     def get(self, key: str) -> Artifact | None:
@@ -181,7 +181,7 @@ class Artifacts:
         return self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
 
     def described(self, key: str) -> Artifact | None:
-        """The artifact of an artifact key for a comparison, or None. Its code may be gone or vouched for by nobody."""
+        """The artifact of an artifact key for a comparison, or None. Its code may be gone or not trusted."""
         found = self._read(self._artifacts, "artifact", key, Artifact.from_json)
         if found is None and self._afar is not None:
             found = self._afar.artifact(key)
@@ -197,7 +197,10 @@ class Artifacts:
         return self._afar is not None and self._afar.has_come(key)
 
     def aside(self, step: Callable[[], T]) -> Future[T]:
-        """What a step comes to, such as :meth:`get`: on another thread where a remote store is asked."""
+        """A future of a step's result, for example of :meth:`get`.
+
+        With a remote store the step runs on another thread.
+        """
         if self._afar is not None:
             return self._afar.aside(step)
         from concurrent.futures import Future  # noqa: PLC0415  # with logging; a launch asks for nothing

@@ -75,8 +75,8 @@ def make_directory(path: Path) -> None:
 class AtomicFile:
     """A file that appears under its name whole and durable, or not at all.
 
-    Used as a context manager; leaving without :meth:`commit` removes what was written. The temporary file lies in
-    the same directory, so that the final rename is atomic.
+    Used as a context manager; leaving without :meth:`commit` removes the new file. The temporary file lies in the same
+    directory, so that the final rename is atomic.
     """
 
     def __init__(self, path: Path, *, mode: int = 0o600) -> None:
@@ -106,7 +106,7 @@ class AtomicFile:
         os.lseek(self._descriptor, self._position, os.SEEK_SET)
 
     def commit(self, *, permissions: int | None = None) -> None:
-        """Make the bytes durable and give the file its name, replacing what had it."""
+        """Make the bytes durable and give the file its name, replacing any former file."""
         if permissions is not None:
             os.fchmod(self._descriptor, permissions)
         os.fsync(self._descriptor)

@@ -21,7 +21,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def check_sha256(sha256: str) -> str:
-    """``sha256`` itself; ``StoreError`` when it is no lower-case hex sha256 (so it is safe as a file name)."""
+    """``sha256`` itself; raises ``StoreError`` unless it is a lower-case hex sha256 (which is safe as a file name)."""
     if not _SHA256.fullmatch(sha256):
         raise StoreError(f"not a sha256 in lower-case hex: {sha256!r}")
     return sha256
@@ -82,7 +82,7 @@ class DiskBlobs:
         except OSError:
             present = False
         if present:
-            # A fresh time keeps pruning away until the caller has published what refers to the blob.
+            # A fresh time protects the blob from pruning until the caller has published the entry that refers to it.
             with contextlib.suppress(OSError):
                 os.utime(path)
         else:
@@ -140,7 +140,7 @@ class DiskBlobs:
 
 
 def set_aside(root: Path, path: Path) -> str:
-    """Move a damaged file to ``root/damaged``; what was done, in words."""
+    """Move a damaged file to ``root/damaged``. Returns the action in words."""
     try:
         (root / "damaged").mkdir(mode=0o700, exist_ok=True)
         path.replace(root / "damaged" / path.name)

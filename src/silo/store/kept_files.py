@@ -78,7 +78,7 @@ class KeptFiles:
     def get(self, key: str) -> Mapping[str, bytes] | None:
         """The files that were kept under a key, in their order; None: nothing was, or it is damaged or gone.
 
-        What is damaged or gone is said once.
+        Damaged and missing files are reported once.
         """
         found = self._read(key)
         if found is None:
@@ -89,7 +89,7 @@ class KeptFiles:
             return None
         packed = self._blobs.get(ref.sha256)
         if packed is None:
-            return None  # the blobs have said it
+            return None  # the blobs have reported it
         total = sum(size for _, size in sizes)
         try:
             data = zlib.decompressobj().decompress(packed, total + 1)
@@ -120,7 +120,7 @@ class KeptFiles:
 
 
 def blobs_kept_here(root: Path) -> frozenset[str]:
-    """The blobs of the store at ``root`` that hold such files, and are not sent to a remote store."""
+    """The blobs of the store at ``root`` that hold these files; they are not sent to a remote store."""
     notices = Notices("silo.store")
     entries = DiskEntries(root, "files", notices)
     keys = [path.stem for path in (root / "files").glob("??/*.json") if len(path.stem) == 64]

@@ -1,6 +1,7 @@
 """Files of keys, as minisign writes them: a public one for everybody, a secret one for its owner alone.
 
-A secret key may be encrypted with a password: what it holds is mixed with what scrypt makes of the password and a salt.
+A secret key may be encrypted with a password: its bytes are combined by XOR with the output of scrypt for the password
+and a salt.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["Password", "ScryptLimits", "make_key_files", "read_public_key", "rea
 Password = Callable[[], str]
 
 _MAX_FILE_BYTES: Final = 4096
-_FORM = struct.Struct("<2s2s2s32sQQ104s")  # algorithms of key, derivation and checksum; salt, limits, what is hidden
+_FORM = struct.Struct("<2s2s2s32sQQ104s")  # algorithms of key, derivation and checksum; salt, limits, encrypted bytes
 _HIDDEN = struct.Struct("<8s32s32s32s")  # number, seed, public half, checksum
 _ED25519, _SCRYPT, _NO_SCRYPT, _BLAKE2 = b"Ed", b"Sc", b"\0\0", b"B2"
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -104,7 +105,7 @@ def read_public_key(text_or_path: str) -> PublicKey:
 
 
 def read_secret_key(path: Path, password: Password) -> SecretKey:
-    """A key to sign with; ``password`` is asked for one if the file is encrypted.
+    """A key to sign with; ``password`` is called if the file is encrypted.
 
     Raises:
         SignatureError: others may read the file, it is damaged, of another kind, or the password is wrong.
@@ -179,7 +180,7 @@ def _mixed(data: bytes, stream: bytes) -> bytes:
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
-    """The bytes of a small plain file, and what is known of that very file."""
+    """The bytes of a small plain file, and the ``stat`` result of that same file."""
     try:
         descriptor = open_plain(path)
     except OSError as error:

@@ -33,14 +33,14 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINV
 _HELD = frozenset({errno.EAGAIN, errno.EACCES})
 
 _FIRST_NAP_S, _LAST_NAP_S = 0.0005, 0.01
-_SILENT_S = 10.0  # a wait that is shorter is no line of the log
+_SILENT_S = 10.0  # shorter waits are not logged
 _LEFT_S = 3600.0  # a lock file that is older and not held was left by a killed process
 _MOST_COMMAND = 120  # characters of a command line that a message shows
-_MOST_HOLDER = 4096  # bytes of a lock file that say who holds it
+_MOST_HOLDER = 4096  # bytes of a lock file that name its holder
 
 
 class HeldLockError(OSError):
-    """Another process held a lock for longer than ``SILO_LOCK_WAIT``. ``strerror`` names it and says what helps."""
+    """Another process held a lock for longer than ``SILO_LOCK_WAIT``. ``strerror`` names it and the cure."""
 
     def __init__(self, path: object, holder: str, limit_s: float) -> None:
         super().__init__(
@@ -69,7 +69,7 @@ in_child(_let_go)
 
 @contextlib.contextmanager
 def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool) -> Generator[bool]:
-    """Hold an advisory lock on an open file; yields False if the file system has no locks. ``path`` is for messages.
+    """Hold an advisory lock on an open file; yields False if the file system lacks locks. ``path`` is for messages.
 
     The lock goes with the open file, so a killed process never leaves it behind. A child made by fork meanwhile shares
     the open file: it lets go of it, or a lock whose holder was killed would last as long as the child.
@@ -91,7 +91,7 @@ def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool)
 
 
 def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
-    """Lock the file, after a wait if need be; False if its file system has no locks."""
+    """Lock the file, after a wait if need be; False if its file system lacks locks."""
     begun_s, nap_s, told = time.monotonic(), _FIRST_NAP_S, False
     while True:
         try:
@@ -124,7 +124,7 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
 
 @contextlib.contextmanager
 def lock_of_place(path: Path) -> Generator[bool]:
-    """Hold the exclusive lock of a file's place, whether or not a file is there; yields False if there are no locks.
+    """Hold the exclusive lock of a file's place, whether or not a file is there; yields False without locks.
 
     ``path`` is without links. The lock is a file in a folder of this user's, named after the file's name and the inode
     of its folder, so it does not change when the file is replaced. It is removed again.
@@ -228,14 +228,14 @@ def holder_of(descriptor: int) -> str:
 
 
 def _locking_process(device: int, inode: int) -> int | None:
-    """The process in ``/proc/locks`` that holds a ``flock`` of a file; None if the system has no such table."""
+    """The process in ``/proc/locks`` that holds a ``flock`` of a file; None if the system lacks the table."""
     try:
         rows = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     found: dict[bool, int] = {}
     for row in rows:
-        # 1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF; one that waits has -> before FLOCK
+        # 1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF; a waiting process has -> before FLOCK
         words = row.split()
         if len(words) < 6 or words[1] != "FLOCK" or not words[4].isdigit():
             continue

@@ -1,9 +1,9 @@
 """The check that a store is private to its user.
 
 Compiled code of the store runs in its user's processes, so anybody who may write there could run code as that user. Two
-looks make sure that nobody else may. Before a store is used, :func:`examine` walks from ``/`` to its root and over its
-folders. Whenever a file of it is opened, :func:`open_private` looks at the folder and at the very file that was opened:
-no exchange between two moments matters, for a file that is read was written by this user, whatever led to it.
+checks make sure that only this user may. Before a store is used, :func:`examine` walks from ``/`` to its root and over
+its folders. Whenever a file of it is opened, :func:`open_private` checks the folder and the opened file itself. An
+exchange between two moments cannot matter: a file that is read was written by this user, whatever path led to it.
 
 Files that Silo keeps beside others, perhaps in a folder that somebody else made (journals, leases), are opened by
 :func:`open_own`, which looks at the file alone; :func:`output_place` says where a file of the user's is written.
@@ -44,7 +44,7 @@ class NotPrivateError(FileRefusedError):
 
 @frozen
 class Node:
-    """One name on the way to a store, or in it, as ``lstat`` tells of it."""
+    """One name on the way to a store, or in it, with its ``lstat`` result."""
 
     path: str
     mode: int
@@ -77,10 +77,10 @@ def is_private(mode: int, owner: int, user: int) -> Decision:
 
 
 def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, unmapped: int | None = None) -> Decision:
-    """Whether nobody but the user and root could put something else in the place of what lies in a folder.
+    """Whether only the user and root could replace the entries of a folder.
 
     A link is its owner's word on where the way goes on. A folder that others may write passes with the sticky bit, as
-    ``/tmp`` has it: only the owner of what lies there may replace that, and that owner is looked at next.
+    ``/tmp`` has it: only the owner of an entry may replace it, and that owner is checked next.
 
     ``own_group``, a group that the user alone is in, may write too: systems where everybody has one make folders so.
     ``unmapped`` is the owner that this user namespace shows for every user it does not know, root too; None where it
@@ -104,7 +104,9 @@ def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, u
 
 
 def examine(root: Path, names: tuple[str, ...]) -> Decision:
-    """Whether the store at ``root`` can only hold what this user wrote; a rejection says where not, why and what helps.
+    """Whether the store at ``root`` can only hold this user's files.
+
+    A rejection names the path, the reason and the cure.
 
     Looked at are the folders and links from ``/`` on, ``root`` itself and the ``names`` in it, as far as they are
     there. What cannot be looked at cannot be read either, and passes.
@@ -113,7 +115,7 @@ def examine(root: Path, names: tuple[str, ...]) -> Decision:
     way, found = _way_to(str(root))
     for node in way:
         safe = is_safe_on_the_way(node, user)
-        if not safe:  # as a rule it is, and neither of these is asked for
+        if not safe:  # as a rule it is, and neither of these is read
             safe = is_safe_on_the_way(node, user, own_group=_own_group(user), unmapped=_unmapped_owner())
         if isinstance(safe, Rejected):
             return Rejected(f"{node.path} ({node.rights}): {safe.reason}; {_mended_on_the_way(node, user)}")
@@ -198,7 +200,7 @@ def output_place(path: str | os.PathLike[str]) -> Path:
 
 
 def _way_of_own_links(path: Path) -> Path | None:
-    """Where a path leads; None if nothing is there. Raises NotPrivateError for links of other users."""
+    """The target of a path; None if it does not exist. Raises NotPrivateError for links of other users."""
     way, found = _way_to(str(path))
     for node in way:
         if stat.S_ISLNK(node.mode):
@@ -293,7 +295,7 @@ def _target(path: str) -> str | None:
 
 
 def _own_group(user: int) -> int | None:
-    """The group that is this user's alone: the primary one, if it bears the user's name and lists nobody else."""
+    """The group that is this user's alone: the primary one, if it bears the user's name and lists no other member."""
     import grp  # noqa: PLC0415  # both may ask a server, and are seldom needed
     import pwd  # noqa: PLC0415
 

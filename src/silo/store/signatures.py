@@ -15,7 +15,7 @@ __all__ = ["SecretKey", "check_signature", "signer_among"]
 
 @frozen
 class SecretKey:
-    """A key to sign with. It is shown nowhere: ``seed``, its secret half, has no place in ``repr``."""
+    """A key to sign with. It is shown nowhere: ``seed``, its secret half, is left out of ``repr``."""
 
     number: bytes
     seed: bytes = field(repr=False)

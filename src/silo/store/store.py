@@ -9,7 +9,7 @@
     files/ab/<key>.json         files of another compiler's cache, of this machine alone
     records/<key>.jsonl         append-only records, one framed line each
     trust/{built,trusted}.jsonl host code that was built or trusted here; remotes.jsonl: remote stores
-    damaged/                    what was found damaged and set aside
+    damaged/ damaged files that were set aside
 
 Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes
 use it at once and any of them may be killed. It is its user's alone: a directory that others own or may write is not
@@ -49,7 +49,7 @@ _NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "files", "records", "trust
 
 
 class _DamagedError(OSError):
-    """The schema file says nothing, so what the store holds is neither read nor added to. ``strerror`` is the cure."""
+    """The schema file is damaged, so the store is neither read nor added to. ``strerror`` is the cure."""
 
     def __init__(self, path: Path) -> None:
         reason = (
@@ -59,12 +59,12 @@ class _DamagedError(OSError):
         super().__init__(errno.EINVAL, reason, str(path))
 
 
-# Of all stores of the process: each set of settings opens one, and what is wrong with a directory is said once.
+# Of all stores of the process: each set of settings opens one, and a directory's fault is reported once.
 _refused = Notices("silo.store")
 
 
 def privacy_of(root: Path) -> Decision:
-    """Whether a store in this directory can only hold what this user wrote; if not, it must not be used."""
+    """Whether a store in this directory can only hold this user's files; if not, it must not be used."""
     return examine(root.absolute(), _NAMES)
 
 
@@ -196,11 +196,10 @@ class MemoryStore(StoreBase):
 class Store(StoreBase):
     """A store in a directory, which is made at the first write.
 
-    ``StoreError`` when the directory was written by a newer Silo. A directory that cannot be written is no error:
-    what is kept there is used, new results stay in memory, and one warning says so. Nor is one that is not this user's
-    alone, or whose schema file is damaged: nothing of it is read, all stays in memory, and one warning says which path
-    is wrong and how to mend it.
-    What it lacks is asked of the remote store behind ``link``, and new results are sent there.
+    ``StoreError`` when the directory was written by a newer Silo. A directory that cannot be written is not an error:
+    its entries are used, new results stay in memory, and one warning reports it. Nor is a directory of several users,
+    or with a damaged schema file: it is not read, all results stay in memory, and one warning names the wrong path and
+    the cure. Missing entries are fetched from the remote store of ``link``, and new results are sent there.
     """
 
     def __init__(self, root: Path, link: RemoteClient | None = None) -> None:
@@ -260,7 +259,7 @@ class Store(StoreBase):
         """Whether the schema file is there and known; ``StoreError`` when a newer Silo has written the store.
 
         Raises:
-            _DamagedError: the file is no schema file.
+            _DamagedError: the file is not a schema file.
         """
         path = self._directory / _SCHEMA_FILE
         try:

@@ -1,13 +1,12 @@
 """The trust ledger: native code runs only if this user built it, trusts it or who signed it, or allows it this once.
 
-What is vouched for is a :class:`silo.core.consent.HostCode`: the bytes and all that decides what happens when they are
-called, by its digest. Whoever maps native code asks for a :class:`silo.core.consent.Consent`, and they are given here
-alone: by the ledger of a store, to what was compiled in this process, and to what the process that started this one
-vouched for.
+The subject of trust is a :class:`silo.core.consent.HostCode`: the bytes and everything that decides the effect of
+calling them, by its digest. Whoever maps native code asks for a :class:`silo.core.consent.Consent`, and they are given
+here alone: by the ledger of a store, to code compiled in this process, and to code that the parent process trusts.
 
 A key that is trusted vouches for all that it signs (:mod:`silo.store.trusted_keys`).
 
-Notes that an older Silo took cover the bytes alone. They give no consent; a refusal says so.
+Notes that an older Silo took cover the bytes alone. They give no consent; a refusal mentions them.
 """
 
 from __future__ import annotations
@@ -55,11 +54,11 @@ def may_load(
     signed: Decision | None = None,
     older: str = "",
 ) -> Decision:
-    """Whether native code with this digest may be loaded, and who vouches for it.
+    """Whether native code with this digest may be loaded, and on whose trust.
 
-    ``built`` holds what this user's store compiled, ``trusted`` what the user vouched for with ``silo trust``,
-    ``trust`` is the caller's own word for this one load. ``signed`` says whether a key that is trusted here signed the
-    file that brings the code, None where nobody looked. ``older`` says which list of an older Silo has its bytes.
+    ``built`` holds code that this user's store compiled, ``trusted`` code that the user trusted with ``silo trust``,
+    ``trust`` is the caller's consent to this one load. ``signed``: whether a key that is trusted here signed the file
+    that brings the code; None if it was not checked. ``older`` names the list of an older Silo that has its bytes.
 
     >>> may_load("ab" * 32, built=(), trusted=())
     Rejected(reason='nobody here built it, and nobody vouched for it')
@@ -87,8 +86,8 @@ def may_load(
 class TrustEntry:
     """What ``silo trust`` noted of one piece of native code.
 
-    ``digest`` and ``blob`` are sha256s: of the code as it is called, and of its bytes. ``kernel`` says which code it
-    is, ``origin`` which file it came from, ``since`` when, in seconds of Unix time; 0: an older Silo noted no time.
+    ``digest`` and ``blob`` are sha256s: of the code as it is called, and of its bytes. ``kernel`` names the code,
+    ``origin`` the file it came from, ``since`` the time in seconds of Unix time; 0: an older Silo noted no time.
     """
 
     digest: str
@@ -99,7 +98,7 @@ class TrustEntry:
 
 
 class _Listing:
-    """One list as it was last read: its digests, what is known of each, and the blobs of an older Silo's notes."""
+    """One list as it was last read: its digests, the note about each, and the blobs of an older Silo's notes."""
 
     def __init__(self) -> None:
         self.entries: dict[str, TrustEntry | None] = {}
@@ -108,7 +107,7 @@ class _Listing:
         self.is_read = False
 
     def take(self, record: JSON) -> None:
-        """Follow one record; what makes no sense says nothing."""
+        """Apply one record; invalid records are skipped."""
         if not isinstance(record, dict):
             return
         origin, at = record.get("origin", ""), record.get("at", 0)
@@ -145,7 +144,7 @@ class TrustLedger:
 
     @cached_property
     def keys(self) -> TrustedKeys:
-        """The keys whose signatures vouch for what they sign."""
+        """The keys whose signatures are trusted."""
         from silo.store.trusted_keys import TrustedKeys  # noqa: PLC0415  # what is known otherwise asks for no signature
 
         return TrustedKeys(self._records, self._stamp)
@@ -180,7 +179,7 @@ class TrustLedger:
             self.note_built(*built)
 
     def _word(self, outcome: HostCode) -> TrustEntry | None:
-        """What was noted of an outcome that this user's store did not compile; None where it did."""
+        """The note about an outcome that this user's store did not compile; None if it did."""
         digest = outcome.digest
         if self._has(BUILT, digest) or not self._has(TRUSTED, digest):
             return None
@@ -241,7 +240,7 @@ class TrustLedger:
     def untrust(self, names: Collection[str]) -> int:
         """Take back every word for the code with these digests, or with these blobs; how much code that was.
 
-        It holds for what was built here too. What a program has loaded it keeps.
+        It holds for code that was built here too. A program keeps the code that it has loaded.
         """
         taken: set[str] = set()
         for name in (BUILT, TRUSTED):
@@ -293,7 +292,7 @@ class TrustLedger:
         trust: bool = False,
         signed: Callable[[], SignedFile] | None = None,
     ) -> Consent:
-        """Consent to load ``code``, which ``origin`` brings. ``TrustError`` where nobody vouches for it.
+        """Consent to load ``code``, which ``origin`` brings. Raises ``TrustError`` if it is not trusted.
 
         ``signed`` gives the file that brings it, as it was read: a key that is trusted here may have signed that.
         """
@@ -367,17 +366,17 @@ def consent_of_caller(code: HostCode | PackedHostCode) -> Consent:
 
 
 def consent_to_compiled(code: HostCode, reason: str) -> Consent:
-    """For code that the caller compiled a moment ago, from what this user asked to have compiled; kept nowhere."""
+    """For code that the caller compiled a moment ago at this user's request; kept nowhere."""
     return issue_consent(code, reason)
 
 
 def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
-    """For what the process that started this one vouched for, which it says by the digest of what it has consent to.
+    """For code that the parent process trusts; the parent passes the digest that it has consent for.
 
     The parent of a measuring process, or the machine for which somebody started ``silo agent``.
 
     Raises:
-        TrustError: what arrived is not that.
+        TrustError: the code that arrived has another digest.
     """
     if digest != code.digest:
         raise TrustError(f"{code.launch.entry}: {who} has given no consent to this code as it would be called")

@@ -26,10 +26,10 @@ Stamp = tuple[int, int, int]
 
 
 class SignedFile:
-    """What a file is signed by: its header, as it was read and is used, and the signature that lies beside it.
+    """A file's signed header, as it was read and is used, and the signature beside the file.
 
-    The header has the hash of all the rest, so its signer vouches for what was read, whatever has that name now.
-    ``name`` is the signature's file, for people; ``read`` gives its bytes, None where there is none.
+    The header has the hash of all the rest, so its signer vouches for the bytes that were read, whatever the file holds
+    now. ``name`` is the signature's file, for people; ``read`` returns its bytes, None without a signature.
     """
 
     __slots__ = ("_data", "_read", "header", "name")
@@ -41,7 +41,10 @@ class SignedFile:
         self._data: bytes | Rejected | None = None
 
     def signature(self) -> bytes | Rejected | None:
-        """The bytes of the signature; why it cannot be read; None where there is none. What was found stays."""
+        """The bytes of the signature, or the reason why it cannot be read; None without a signature.
+
+        The result is remembered.
+        """
         if self._data is None:
             self._data = self._read()
         return self._data
@@ -67,7 +70,7 @@ class _Listing:
         self.is_read = False
 
     def take(self, record: JSON) -> None:
-        """Follow one record; what makes no sense says nothing."""
+        """Apply one record; invalid records are skipped."""
         match record:
             case {"key": str(text), "origin": str(origin), "at": int(at)}:
                 self.keys[text] = KeyEntry(text, origin, at)
@@ -87,7 +90,7 @@ class _Listing:
 class TrustedKeys:
     """The part of the trust ledger that is about keys; :class:`silo.store.trust_ledger.TrustLedger` has it.
 
-    ``stamp`` tells whether the list on disk is as it was; None where that is not known.
+    ``stamp`` changes when the list on disk does; None if it is unknown.
     """
 
     def __init__(self, records: RecordStore, stamp: Callable[[str], Stamp | None]) -> None:
@@ -96,7 +99,7 @@ class TrustedKeys:
         self._listing = _Listing()
 
     def note_key(self, key: PublicKey, origin: str, at: int) -> bool:
-        """Trust what a key signs; whether that is new. ``origin`` is a note for people."""
+        """Trust the files that a key signs. Returns whether that is new. ``origin`` is a note for people."""
         if key.text in self._refreshed().keys:
             return False
         self._add({"key": key.text, "origin": origin, "at": at})

@@ -35,7 +35,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a pruning took away and what it left."""
+    """The files that a pruning removed and kept."""
 
     blobs: int
     entries: int
@@ -52,7 +52,7 @@ class _File:
 
 
 def usage(root: Path) -> Usage:
-    """Files and bytes of each part of the store at ``root``; zeros when there is none."""
+    """Files and bytes of each part of the store at ``root``; zeros without a store."""
     found = {part: tuple(_files(root / part)) for part in PARTS}
     return Usage(
         files={part: len(files) for part, files in found.items()},
@@ -64,8 +64,8 @@ def prune(root: Path, *, max_bytes: int, grace_s: float = GRACE_S) -> Pruned:
     """Bring blobs, artifacts, jobs and files down to ``max_bytes``: blobs that nothing refers to first, oldest first.
 
     Then go the oldest artifacts, jobs and files with the blobs that only they held. Records (trials) are never pruned.
-    What is younger than ``grace_s`` seconds stays: another process may be about to refer to it. A process that finds
-    a blob gone makes it again.
+    Files younger than ``grace_s`` seconds stay: another process may be about to refer to them. A process that finds a
+    blob gone makes it again.
     """
     now_s = time.time()
     temporary = freed = 0
@@ -144,7 +144,7 @@ def _entries(root: Path) -> Iterator[tuple[_File, frozenset[str]]]:
 
 
 def _shas(document: JSON) -> Iterator[str]:
-    """Every sha256 that an entry refers to, wherever it stands in the document."""
+    """Every sha256 that an entry refers to, anywhere in the document."""
     if isinstance(document, dict):
         if isinstance(sha256 := document.get("sha256"), str):
             yield sha256

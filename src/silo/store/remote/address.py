@@ -17,14 +17,14 @@ _FORMS = "it begins with file:, https://, s3://, gs://, az://, redis:// or redis
 
 @frozen
 class RemoteAddress:
-    """Where a remote store is. ``name`` is the address as it is shown and trusted: without user and password."""
+    """The address of a remote store. ``name`` is the address as it is shown and trusted: without user and password."""
 
     name: str
     address: str = field(repr=False)
 
     @classmethod
     def parse(cls, address: str) -> RemoteAddress:
-        """Read an address; ``SettingsError`` says what is wrong with it.
+        """Read an address; ``SettingsError`` names its fault.
 
         >>> RemoteAddress.parse("https://me:secret@cache.example/silo/").name
         'https://cache.example/silo'
@@ -76,7 +76,7 @@ class RemoteAddress:
         return self.scheme not in ("s3", "gs", "az")  # the threads of that library stay with the parent
 
     def open(self) -> Objects:
-        """What talks to it; nothing is sent yet. ``RemoteError`` where a package is missing."""
+        """The client for it; nothing is sent yet. ``RemoteError`` where a package is missing."""
         scheme = self.scheme
         if scheme == "file":
             from silo.store.remote.folder_objects import FolderObjects  # noqa: PLC0415  # each kind imports other things

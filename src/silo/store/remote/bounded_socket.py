@@ -1,8 +1,8 @@
-"""Sockets on which one request and its answer end by a deadline, and bring no more bytes than the request allows.
+"""Sockets on which one request and its answer end by a deadline, and bring at most the bytes that the request allows.
 
-A limit for each read is none for an answer: a byte a second resets it for ever, and so do headers, interim answers,
+A limit for each read does not limit an answer: a byte a second resets it for ever, and so do headers, interim answers,
 trailers and nested arrays that never end. So every byte that arrives is counted here, below the protocols, and every
-step waits for what is left until the deadline. A thread of the process shuts sockets down whose deadline has passed,
+step waits for the time left until the deadline. A thread of the process shuts sockets down whose deadline has passed,
 for steps that do not come back: a TLS library that is kept busy, for example.
 """
 
@@ -194,7 +194,7 @@ class BoundedSocket:
         return TooSlowError(f"it is too slow: {self._arrived} bytes came, and {self._sent} were taken")
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """A reader of what arrives. The connection is open as long as a reader is."""
+        """A reader of the arriving bytes. The connection is open as long as a reader is."""
         assert mode == "rb", "it is written to by sendall alone"
         self._readers += 1
         return io.BufferedReader(_Arriving(self), _BUFFER_BYTES)
@@ -271,7 +271,7 @@ class _Watchdog:
                 one = found()
                 if one is None or at != one.looked_at_s:
                     del one  # nothing is kept while this thread waits
-                    continue  # nobody has it any more, or it has another place
+                    continue  # it was released, or it has another place
                 one.looked_at_s = math.inf
                 left = one.seconds_left() if one.is_limited else None
                 if left is not None and left > 0:  # a later request, or bytes that moved the deadline on

@@ -1,4 +1,4 @@
-"""The link: everything that this process asks of one remote store, and sends to it.
+"""The client of one remote store: all requests of this process to it.
 
 Nobody waits for the store longer than the limits of :mod:`silo.store.remote.object_protocol`. After a fault the link
 is off for
@@ -29,7 +29,7 @@ __all__ = ["Listing", "RemoteClient"]
 T = TypeVar("T")
 
 _THREADS = 8
-_SLACK_S = 0.25  # what a thread may take on top of the limit, before it is given up
+_SLACK_S = 0.25  # the time of a thread on top of the limit, before it is given up
 _WHOLE_S = 10.0  # the longest that one question about many objects may take
 _MOST_LIES = 8
 
@@ -38,7 +38,7 @@ _Action = Callable[[Objects], "bytes | None"]
 
 
 class _Slot:
-    """An object that was asked for, or sent: None until then, and where that failed."""
+    """An object that was requested, or sent: None until then, and if the request failed."""
 
     __slots__ = ("data", "done")
 
@@ -56,7 +56,7 @@ class Listing:
 
 
 class RemoteClient:
-    """Asks and sends, from any thread. ``writes`` says whether anything is sent, ``sealer`` signs outcomes of jobs."""
+    """Asks and sends, from any thread. ``writes``: whether anything is sent. ``sealer`` signs outcomes of jobs."""
 
     def __init__(
         self, place: RemoteAddress, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
@@ -67,7 +67,7 @@ class RemoteClient:
         self._lock = Mutex()
         self._wants_writes = writes
         self._off = ""
-        self._used = False  # whether this process, or the one that it was forked from, has asked anything
+        self._used = False  # whether this process, or the process it was forked from, has sent a request
         self._lies = 0
         self._renew()
         in_child(self._in_child)
@@ -81,7 +81,7 @@ class RemoteClient:
         self._outbox = UploadQueue(self._deliver, self._not_sent)
 
     def _in_child(self) -> None:
-        """What is under way belongs to the parent."""
+        """Requests under way belong to the parent."""
         if self._used and not self.place.forks and not self._off:
             self._turn_off("its client cannot be used by a child that fork made after the first use")
         self._renew()
@@ -114,7 +114,7 @@ class RemoteClient:
         return {name: data for name, data in self._awaited(slots, most).items() if data is not None}
 
     def expect(self, names: Iterable[str], most: int) -> None:
-        """These will be asked for with :meth:`get`: begin, and return at once."""
+        """Begin to fetch these for a later :meth:`get`, and return at once."""
         with self._lock:
             new = [(name, _getting(name, most)) for name in names if name not in self._expected]
             self._expected.update(self._begin(new, time.monotonic() + _WHOLE_S))
@@ -125,7 +125,7 @@ class RemoteClient:
         return slot is not None and slot.done.is_set() and slot.data is not None
 
     def aside(self, step: Callable[[], T]) -> Future[T]:
-        """What a step comes to that asks this link, on another thread; a few run at a time, in order."""
+        """Runs a step on a worker thread and returns a future of its result. A few steps run at a time, in order."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
 
@@ -139,12 +139,12 @@ class RemoteClient:
         return future
 
     def reach(self) -> None:
-        """Much will be asked soon: begin to learn what the service is, and return at once."""
+        """Begin to connect to the service because many requests will follow, and return at once."""
         if not self._off:
             self.aside(lambda: self.parts)
 
     def _begin(self, actions: Sequence[tuple[str, _Action]], end: float, *, writing: bool = False) -> dict[str, _Slot]:
-        """Do all of this on the crew's threads, in order; what is not begun at ``end`` is left out."""
+        """Run all of these on the pool's threads, in order; steps that have not begun at ``end`` are left out."""
         if self._off or not actions:
             return {}
         slots = {name: _Slot() for name, _ in actions}
@@ -180,11 +180,11 @@ class RemoteClient:
         return found
 
     def list(self, folder: str) -> Listing:
-        """What is in a folder, as far as it can be had in time."""
+        """The entries of a folder that arrive in time."""
         return self.list_each([folder])[folder]
 
     def list_each(self, folders: Sequence[str]) -> Mapping[str, Listing]:
-        """What is in several folders, side by side."""
+        """The entries of several folders, fetched side by side."""
         found = {folder: Listing() for folder in folders}
         if self._off:
             return found
@@ -233,7 +233,7 @@ class RemoteClient:
             self._outbox.put(name, data)
 
     def send_sealed(self, key: str, line: bytes) -> None:
-        """Send the signed outcome of a job too, where there is a key to sign with."""
+        """Send the signed outcome of a job too, if a signing key is set."""
         if self._sealer is None or not self.sends:
             return
         try:
@@ -276,7 +276,7 @@ class RemoteClient:
         return time.monotonic() - begin
 
     def lie(self, name: str, what: str) -> None:
-        """An object is not what its name says: it counts as absent; the link is off when there are many."""
+        """An object contradicts its name: it counts as absent. The client turns itself off if there are many."""
         with self._lock:
             self._lies += 1
             many = self._lies >= _MOST_LIES
@@ -318,7 +318,7 @@ class RemoteClient:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What the service keeps; () where it cannot be asked."""
+        """The parts that the service keeps; () if it cannot be reached."""
         found: list[tuple[str, ...]] = []
         done = threading.Event()
 
@@ -336,7 +336,7 @@ class RemoteClient:
         return found[0]
 
     def _deliver(self, name: str, data: bytes) -> bool:
-        """Put one object, for the outbox, on its thread; whether there is a point in going on."""
+        """Put one object, on the upload queue's thread. Returns whether to go on."""
         if self.sends:
             self._tried(lambda objects: objects.put(name, data, _deadline(len(data))), writing=True)
         return self.sends

@@ -17,7 +17,7 @@ _PAGE = 1000
 
 
 class CloudObjects:
-    """A bucket, or what begins with a prefix in it."""
+    """A bucket, or the objects in it whose names begin with a prefix."""
 
     parts = PARTS
 
@@ -47,7 +47,7 @@ class CloudObjects:
                 address,
                 client_options={
                     "connect_timeout": timedelta(seconds=LIMIT_S),
-                    # From connecting to the last byte of the answer: the library ends what takes longer.
+                    # From connecting to the last byte of the answer: the library ends longer requests.
                     "timeout": timedelta(seconds=whole_s),
                     # The scheme of an endpoint that the user named decides; without one it is https.
                     "allow_http": True,
@@ -115,5 +115,5 @@ class CloudObjects:
 
 
 def _first_line(error: BaseException) -> str:
-    """What the service said, without the trace that the package adds."""
+    """The service's message, without the trace that the package adds."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:400]

@@ -33,8 +33,8 @@ from silo.store.remote.shared_records import SharedRecords
 
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "push"]
 
-_SMALL, _LARGE = 256, 16  # objects at one time, by what they may hold
-_RECORDS = 1024  # and of one list: each batch looks through what is here
+_SMALL, _LARGE = 256, 16  # objects at one time, by their largest size
+_RECORDS = 1024  # and of one list: each batch looks through the local entries
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class CopiedObjects:
 
 @frozen
 class Checked:
-    """What lies in a part of a remote store: how many objects, and which of them are not what their names say."""
+    """The contents of a part of a remote store: the number of objects, and those that contradict their names."""
 
     part: str
     objects: int
@@ -60,7 +60,7 @@ class Checked:
 
 
 def push(root: Path, link: RemoteClient) -> list[CopiedObjects]:
-    """Send what lies in the store at ``root`` and not in the remote one. ``RemoteError`` where it takes nothing."""
+    """Send the entries of the store at ``root`` that the remote store lacks. ``RemoteError`` where it takes nothing."""
     return [
         _push_records(root, link) if part == "records" else _push_part(root, link, part) for part in _parts_of(link)
     ]
@@ -89,7 +89,7 @@ def _send(link: RemoteClient, part: str, new: Sequence[tuple[str, bytes]], befor
 
 
 def _push_records(root: Path, link: RemoteClient) -> CopiedObjects:
-    """Records travel folded, however they came here; what lies there already is not sent again."""
+    """Records travel folded, however they came here; existing ones are not sent again."""
     own, there = DiskRecords(root / "records", Notices("silo.store")), _records_there(link)
     copied = known = left = 0
     for key in own.keys():  # noqa: SIM118  # it is no mapping
@@ -103,7 +103,7 @@ def _push_records(root: Path, link: RemoteClient) -> CopiedObjects:
 
 
 def _records_there(link: RemoteClient) -> dict[str, list[str]]:
-    """The last parts of the names of what lies there, by the key of its list."""
+    """The last parts of the names of existing records, by the key of their list."""
     found: dict[str, list[str]] = {}
     for name in _names(link, "records"):
         if name.count("/") == 2:
@@ -139,12 +139,12 @@ def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 
 
 def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: RemoteClient) -> list[CopiedObjects]:
-    """Take in what lies in the remote store and may be used here; native code of a store that nobody trusts is left."""
+    """Take in the entries of the remote store that may be used here; native code of an untrusted store is left out."""
     found: list[CopiedObjects] = []
     for part in _parts_of(link):
         if part == "records":
             found.append(_pull_records(records, link))
-        elif part != "blobs":  # which come with what refers to them
+        elif part != "blobs":  # which come with the entries that refer to them
             found.append(_pull_entries(root, artifacts, link, part))
     return found
 
@@ -203,7 +203,7 @@ def _check_part(link: RemoteClient, part: str) -> Checked:
 
 
 def _problem(part: str, name: str, data: bytes) -> str:
-    """What is wrong with an object; "" where nothing is."""
+    """The fault of an object; "" if it is right."""
     last = name.rpartition("/")[2]
     try:
         if part == "blobs":
@@ -263,7 +263,7 @@ def _stems(folder: Path, suffix: str) -> Iterator[str]:
 
 
 def _names(link: RemoteClient, part: str) -> set[str]:
-    """The whole names of what lies there; nothing where the service lists nothing."""
+    """The full names of the entries; empty if the service cannot list."""
     listing = link.list(part) if "records" in link.parts else None
     _still_there(link)
     return {f"{part}/{name}" for name in listing.names} if listing is not None else set()

@@ -1,9 +1,9 @@
 """Arrivals: artifacts and outcomes of compile jobs that come from the remote store, and those that go there.
 
-What arrives is verified and kept before it is used. Native code is another matter: all who may write to the remote
-store could run it here. So an artifact of native code is never taken from afar. The outcome of its compile job is, if
-this user trusts the remote store or the key that signed it: the job's key is made of the text that was lowered here, so
-what is called, and how, is decided here.
+Each arriving object is verified and kept before it is used. Native code is another matter: all who may write to the
+remote store could run it here. So an artifact of native code is never taken from afar. The outcome of its compile job
+is, if this user trusts the remote store or the key that signed it: the job's key is made of the text that was lowered
+here, so this process decides the code and its calls.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ T = TypeVar("T")
 
 
 class ArrivalsLedger(Protocol):
-    """The ledger's part in this: who is trusted, and what was vouched for."""
+    """The part of the ledger used here: the trusted keys and stores, and the trusted code."""
 
     def trusts_remote(self, name: str) -> bool:
         """Whether this user trusts a remote store by ``silo trust --remote``."""
         ...
 
     def trusted_keys(self) -> tuple[KeyEntry, ...]:
-        """The keys whose signatures vouch for what they sign."""
+        """The keys whose signatures are trusted."""
         ...
 
     def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
@@ -50,7 +50,7 @@ class ArrivalsLedger(Protocol):
 
 
 class FetchedArtifacts:
-    """What a store's table of compiled code asks of the remote store, and tells it."""
+    """The requests of a store's table of compiled code to the remote store, and its uploads."""
 
     def __init__(
         self, link: RemoteClient, artifacts: Entries, jobs: Entries, blobs: SharedBlobs, ledger: ArrivalsLedger
@@ -62,7 +62,7 @@ class FetchedArtifacts:
         self._absent: set[str] = set()
 
     def expect(self, keys: Sequence[str]) -> None:
-        """Artifacts of these keys will be asked for: begin."""
+        """Begin to fetch the artifacts of these keys."""
         if not self._link.off:
             names = (entry_name("artifacts", key) for key in keys if self._entries["artifacts"].get(key) is None)
             self._link.expect([name for name in names if name not in self._absent], MOST_LINE_BYTES)
@@ -73,7 +73,7 @@ class FetchedArtifacts:
         return not self._link.off
 
     def has_come(self, key: str) -> bool:
-        """Whether something is here already that was expected under a key; nobody has looked at it yet."""
+        """Whether an object expected under a key has arrived; it is not verified yet."""
         return self._link.has_come(entry_name("artifacts", key))
 
     def aside(self, step: Callable[[], T]) -> Future[T]:
@@ -81,7 +81,7 @@ class FetchedArtifacts:
         return self._link.aside(step)
 
     def artifact(self, key: str) -> Artifact | None:
-        """The artifact of a key, kept here; None where there is none, or none that may be used."""
+        """The artifact of a key, kept here; None if it is missing or may not be used."""
         found = self._document("artifacts", key, "artifact", Artifact.from_json)
         if found is None:
             return None
@@ -96,7 +96,7 @@ class FetchedArtifacts:
         return artifact
 
     def outcome(self, key: str) -> Outcome | None:
-        """The outcome of a job, kept here; None where there is none, or none that may be used."""
+        """The outcome of a job, kept here; None if it is missing or may not be used."""
         found = self._document("jobs", key, "job", Outcome.from_json)
         if found is None:
             return None
@@ -120,7 +120,7 @@ class FetchedArtifacts:
         return outcome
 
     def _sealed(self, key: str) -> tuple[JSON, Outcome, str] | None:
-        """The outcome of a job as a key that is trusted here signed it, and what is noted of where it is from."""
+        """The outcome of a job as signed by a key that is trusted here, and the note about its origin."""
         trusted = self._ledger.trusted_keys()
         if not trusted:
             return None
@@ -165,7 +165,7 @@ class FetchedArtifacts:
             return None
         line = self._link.get(name, MOST_LINE_BYTES)
         if line is None:
-            self._absent.add(name)  # for this process: it compiles in a moment what is missing
+            self._absent.add(name)  # for this process: it compiles missing code in a moment
             return None
         try:
             document = decode_line(f"{part}/{key}", line.removesuffix(b"\n"))

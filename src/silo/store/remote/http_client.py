@@ -61,11 +61,11 @@ _Kind = Literal["address", "silent", "long", "slow", "broken"]
 
 @frozen
 class HttpFault:
-    """Why a request has no answer, or not all of it.
+    """The reason why a request lacks an answer, or a part of it.
 
-    ``address``: a place that the server sends to cannot be used; ``silent``: no head of an answer came (nobody is
-    there, it is not HTTP, it is not there in time); ``long``: the body is longer than ``most`` bytes, whether the body
-    or its frames show it; ``slow``: the body was not there in time; ``broken``: the body ended early, or is not HTTP.
+    ``address``: a place that the server sends to cannot be used; ``silent``: no head of an answer came (no server, not
+    HTTP, or not in time); ``long``: the body is longer than ``most`` bytes, whether the body or its frames show it;
+    ``slow``: the body was not there in time; ``broken``: the body ended early, or is not HTTP.
     """
 
     kind: _Kind
@@ -91,7 +91,7 @@ class _Connection(http.client.HTTPConnection):
     def ask(
         self, bounds: Bounds, method: str, target: str, body: Body | None, headers: Mapping[str, str]
     ) -> http.client.HTTPResponse:
-        """Send a request, which begins now, and read the head of its answer; what fails closes the connection."""
+        """Send a request, which begins now, and read the head of its answer; a failure closes the connection."""
         self._bounds = bounds
         try:
             if self.sock is not None:
@@ -118,7 +118,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Reply:
-    """The head of an answer, and its body, which is read as far as is asked for."""
+    """The head of an answer, and its body, which is read as far as the caller needs."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Reply:
         self._error = error
 
     def header(self, name: str) -> str:
-        """A header; "" where there is none."""
+        """A header; "" if it is missing."""
         return self._answer.getheader(name) or ""
 
     def pieces(self) -> Generator[bytes]:
@@ -191,7 +191,7 @@ class Reply:
 
 
 class HttpClient:
-    """Asks one server for what lies below an address. For many threads, each of which keeps a connection.
+    """Requests to one server, for the objects below an address. For many threads, each of which keeps a connection.
 
     Args:
         base: the address without user, password and last slash (``https://host/v2/name``).
@@ -248,7 +248,8 @@ class HttpClient:
         """Send a request, and give the reply, of which the rest is thrown away.
 
         ``place`` is a path below the base or an address. With ``once`` the first reply is given, and no headers but
-        these are sent: for a request with a password of its own. A fault raises what ``error`` makes of it.
+        these are sent: for a request with a password of its own. A fault raises the exception that ``error`` returns
+        for it.
         """
         headers = {"Accept-Encoding": "identity", **(headers or {})}
         if once:
@@ -267,7 +268,7 @@ class HttpClient:
     def _replied(
         self, method: str, place: str, limits: HttpLimits, body: Body | None, headers: Mapping[str, str]
     ) -> Reply:
-        """The reply after a login that the server asks for, and behind redirections."""
+        """The reply after the login that the server requires, and behind redirections."""
         url, asked_for_login = self.url(place), False
         for _ in range(self._redirections + 2):
             own = self._is_own(url)

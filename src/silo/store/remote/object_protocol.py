@@ -1,7 +1,7 @@
 """Objects: the one protocol of every remote store, its limits, and the names under which a store's parts lie there.
 
-An object never changes: blobs and trials are named by their sha256, and equal keys have equal meaning. So
-getting, putting what is absent and listing are all that is needed, and a service that can do these is a correct store.
+An object never changes: blobs and trials are named by their sha256, and equal keys have equal meaning. So getting,
+putting absent objects and listing are enough, and a service that can do these is a correct store.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Objects(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """What the service can keep: :data:`PARTS`, or fewer of them. Asking the service is allowed."""
+        """The parts that the service can keep: :data:`PARTS`, or fewer of them. Asking the service is allowed."""
         ...
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
@@ -98,5 +98,5 @@ def record_name(key: str, sha256: str) -> str:
 
 
 def is_record_digest(name: str) -> bool:
-    """Whether a name of a listing can be that of a record."""
+    """Whether a name of a listing can be a record's name."""
     return _LAST_PART.fullmatch(name) is not None

@@ -1,8 +1,8 @@
 """Lines: records as they travel, each alone under its sha256, or many of one list folded into one object.
 
 A fold holds the very lines that would be objects of their own, so that a list is the union of all lines wherever they
-are, and one that is there twice counts once. A fold never changes and replaces nothing: its name is the sha256 of its
-bytes and how many lines it holds.
+are, and a repeated line counts once. A fold never changes and replaces nothing: its name is the sha256 of its bytes and
+how many lines it holds.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def fold_of(lines: Sequence[bytes]) -> tuple[str, bytes]:
 
 
 def is_fold(name: str) -> bool:
-    """Whether the last part of a name can be that of a fold."""
+    """Whether the last part of a name can be a fold's."""
     return _FOLD.fullmatch(name) is not None
 
 
@@ -66,8 +66,8 @@ def verified_line(key: str, digest: str, line: bytes) -> JSON:
 
 
 def verified_fold(key: str, name: str, data: bytes) -> dict[str, JSON]:
-    """The records of a fold by the names of their lines; ``ValueError`` where any is not what it should be."""
-    lines = [line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")]  # canonical JSON has none within
+    """The records of a fold by the names of their lines; raises ``ValueError`` if a line contradicts its name."""
+    lines = [line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")]  # canonical JSON never contains a newline
     if f"{digest_of(data)}.{len(lines)}" != name or not data.endswith(b"\n"):
         raise ValueError("its sha256 or its number of lines differs")
     return {digest: verified_line(key, digest, line) for line in lines for digest in (digest_of(line),)}

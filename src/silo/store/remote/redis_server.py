@@ -91,7 +91,7 @@ class RedisObjects:
     def _ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
         """Send a command and read its answer, of so many bytes at most, by the deadline."""
         kept: _Connection | None = getattr(self._own, "connection", None)
-        self._own.connection = None  # so that what fails half way is not used again
+        self._own.connection = None  # so that a connection that fails half way is not used again
         answer: _Answer = None
         try:
             if kept is not None:

@@ -1,4 +1,4 @@
-"""Blobs of several machines: the own ones first; what comes from afar is verified and kept."""
+"""Blobs of several machines: local blobs first; fetched ones are verified and kept."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class SharedBlobs:
         return sha256
 
     def get(self, sha256: str) -> bytes | None:
-        """The verified bytes; None where nobody has them."""
+        """The verified bytes; None if neither store has them."""
         data = self._local.get(sha256)
         if data is None and self._fetched(sha256, MOST_BLOB_BYTES):
             data = self._local.get(sha256)
         return data
 
     def map(self, sha256: str) -> memoryview | None:
-        """A read-only view of the verified bytes; None where nobody has them."""
+        """A read-only view of the verified bytes; None if neither store has them."""
         view = self._local.map(sha256)
         if view is None and self._fetched(sha256, MOST_BLOB_BYTES):
             view = self._local.map(sha256)

@@ -1,7 +1,7 @@
 """Records of several machines: each an immutable object named by its sha256, and a list is the union of all.
 
-Reading asks the own disk alone. Who wants to know of other machines says so (:meth:`SharedRecords.catch_up`): a first
-call of which nothing is known, and a tuning session.
+Reads use the local disk alone. To see other machines' records a caller first runs :meth:`SharedRecords.catch_up`, as
+the first call without any records and a tuning session do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ class LocalRecords(Protocol):
         ...
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns of all records of the key, while nobody adds one; None: nothing."""
+        """Add the record that ``judge`` returns for all records of the key, while others' additions wait.
+
+        None adds nothing.
+        """
         ...
 
     def read(self, key: str) -> Iterator[JSON]:
@@ -58,7 +61,7 @@ class SharedRecords:
         self._followed: set[str] = set()
         self._due_s = 0.0  # infinite while somebody looks
         in_child(self._in_child)
-        self._joining = Mutex()  # guards what follows
+        self._joining = Mutex()  # guards the members below
         self._lines: dict[str, dict[str, None]] = {}  # digests of the lines that lie here, in order, by key
         self._folds: dict[str, dict[str, frozenset[str]]] = {}  # the lines of each fold that was read, by key and name
 
@@ -84,7 +87,7 @@ class SharedRecords:
     def read(self, key: str) -> Iterator[JSON]:
         """Every whole record that lies here; other machines' of a key that is followed come in from time to time.
 
-        They are asked for beside the reader's work, and a later read finds them.
+        They are fetched beside the reader's work, and a later read finds them.
         """
         if key in self._followed and time.monotonic() >= self._due_s and not self._link.off:
             self._due_s = float("inf")  # until this look has ended
@@ -109,8 +112,8 @@ class SharedRecords:
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
         """Take in what other machines have kept under these keys, once a process; whether anything was new.
 
-        With ``follow`` it is taken in now, and again as the first of the keys is read. What lies here and not there is
-        sent.
+        With ``follow`` it is taken in now, and again as the first of the keys is read. Local records that the remote
+        store lacks are sent.
         """
         with self._lock:
             new = [key for key in keys if follow or key not in self._asked]
@@ -134,7 +137,9 @@ class SharedRecords:
         return added > 0
 
     def take_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
-        """Keep what a listing of a key names and is not here: how many records were new, and which lines are there.
+        """Keep the records that a key's listing names and this store lacks.
+
+        Returns the number of new records, and the remote lines.
 
         These are not known (None) where one of the folds could not be read in time.
         """
@@ -142,7 +147,7 @@ class SharedRecords:
             return self._taken_in(key, names)
 
     def _taken_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
-        here = self._digests(key).keys()  # before what is known of folds: it forgets them where the list was emptied
+        here = self._digests(key).keys()  # comes first: it forgets the known folds if the list was emptied
         folds = self._folds.setdefault(key, {})
         folded = [name for name in names if is_fold(name)]
         records: dict[str, JSON] = {}
@@ -176,7 +181,7 @@ class SharedRecords:
         return ((name.rpartition("/")[2], data) for name, data in found.items())
 
     def _digests(self, key: str) -> dict[str, None]:
-        """The digests of the lines that lie here; what was read before is not read again."""
+        """The digests of the local lines; lines that were read are not read again."""
         known = self._lines.setdefault(key, {})
         records = list(self._local.read(key))
         if len(records) < len(known):  # emptied meanwhile

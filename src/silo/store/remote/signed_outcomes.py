@@ -1,7 +1,7 @@
-"""Seals: outcomes of compile jobs that somebody signed, so that their native code may be used by who trusts the key.
+"""Signed outcomes of compile jobs: a user who trusts the key may use their native code.
 
 A seal is an object of its own: the line of the outcome, and a signature in minisign's format of the job's key and that
-line. So a line that somebody without a key has put there first is in nobody's way.
+line. So a line that a stranger without a key has put there first does no harm.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def seal_name(key: str, number: str) -> str:
 
 
 def sealed_origin(number: str) -> str:
-    """Where the ledger says that code is from whose seal this key made."""
+    """The ledger's note about the origin of code that was signed by this key."""
     return f"remote jobs signed by {number}"
 
 

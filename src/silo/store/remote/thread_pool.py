@@ -1,7 +1,7 @@
-"""The crew: threads that talk to a remote store, so that nobody else ever waits longer than a limit.
+"""Threads that talk to a remote store, so that other threads never wait longer than a limit.
 
-They are daemons, and nobody joins them: a name server, a network file system or a library may keep one for minutes,
-and the program shall neither wait for it nor for its own end.
+They are daemons, and are never joined: a name server, a network file system or a library may keep one for minutes, and
+the program shall neither wait for it nor for its own end.
 """
 
 from __future__ import annotations

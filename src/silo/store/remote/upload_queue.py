@@ -31,19 +31,19 @@ class _Item:
 
 
 class UploadQueue:
-    """A bounded queue, and the threads that empty it. What does not fit is not sent, which is told.
+    """A bounded queue, and the threads that empty it. Objects that do not fit are not sent, which is reported.
 
     Blobs go first, several at a time: an outcome or an artifact is sent when all blobs that were queued before it are
-    there, so that nobody finds one without its code. Records go on their own, one object at a time until somebody waits
-    for all: records of one list that have come meanwhile travel in one object (:mod:`silo.store.remote.record_log`),
-    so a
-    remote store that is slow, or that many processes send to at once, gets few large objects and not many small ones.
+    there, so that no reader finds one without its code. Records go on their own, one object at a time until somebody
+    waits for all: records of one list that have come meanwhile travel in one object
+    (:mod:`silo.store.remote.record_log`), so a remote store that is slow, or that many processes send to at once, gets
+    few large objects and not many small ones.
 
     Args:
         deliver: sends one object, on any of several threads; whether there is a point in sending more.
-        not_sent: is told how many objects were not sent, and why.
+        not_sent: called with the number of objects that were not sent, and the reason.
 
-    A child made by fork begins with a new outbox: what lies in this one is the parent's to send.
+    A child made by fork begins with an empty queue: the parent sends the objects of this one.
     """
 
     def __init__(self, deliver: Callable[[str, bytes], bool], not_sent: Callable[[int, str], None]) -> None:
@@ -159,7 +159,7 @@ class UploadQueue:
             atexit.unregister(self._at_exit)
 
     def _taken(self) -> list[_Item]:
-        """What the next thread sends as one object; nothing where all there is has to wait."""
+        """The entries that the next thread sends as one object; empty if all entries have to wait."""
         if self._records and self._sends_records:
             self._lists_under_way += 1
             return self._alike()

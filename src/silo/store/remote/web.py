@@ -1,6 +1,6 @@
 """Objects on a web server: WebDAV, or the two folders of bazel-remote (``cas`` and ``ac``), which lists nothing.
 
-The server's answer to OPTIONS says which it is.
+The server's answer to OPTIONS decides which.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ASK = b'<?xml version="1.0"?><propfind xmlns="DAV:"><prop><resourcetype/></prop
 
 
 class WebObjects:
-    """Files below an address. What was put half is never seen: it has another name until it is whole."""
+    """Files below an address. A partly sent object is never visible: it has another name until it is whole."""
 
     def __init__(self, split: SplitResult) -> None:
         base = f"{split.scheme}://{split.netloc.rpartition('@')[2]}{quote(unquote(split.path.rstrip('/')))}"
@@ -115,7 +115,7 @@ class WebObjects:
     def _listed(self, folder: str, deadline: float) -> tuple[list[str], list[str]]:
         """The names of the files and of the folders right in a folder."""
         headers = {"Depth": "1", "Content-Type": "application/xml"}
-        # It has answered what it is (OPTIONS), so it is there.
+        # It has answered OPTIONS, so it exists.
         limits = HttpLimits(LISTING_S, _MOST_LISTING_BYTES, deadline)
         with self._http.request("PROPFIND", f"{folder}/", limits, _ASK, headers) as reply:
             if reply.status == 404:
