@@ -3,7 +3,7 @@
 #include "argument_word.h"
 #include "value_text.h"
 
-/* What decides about an argument; without a config, whatever constants there are will do. */
+/* The facts that decide about an argument; without a config every constant is accepted. */
 struct code {
     const struct silo_signature *signature;
     const struct silo_specialization *specialization;
@@ -95,8 +95,8 @@ static bool writes(const struct silo_signature_parameter *parameter) {
     return parameter->effect == SILO_EFFECT_WRITE || parameter->effect == SILO_EFFECT_BOTH;
 }
 
-/* Whether a value is compiled in, for it is a constexpr or the code was made for one value. The
- * constant of a descriptor is its block shape. */
+/* Whether a value is compiled in: a constexpr, or code that was made for one value. The constant of
+ * a descriptor is its block shape. */
 static bool is_constant(const struct code *code, const struct silo_signature_parameter *parameter) {
     if (parameter->kind == SILO_PARAMETER_DESCRIPTOR)
         return false;
@@ -200,7 +200,7 @@ static int descriptor_problem(const struct code *code,
     return block_problem(block, seen, facts & 1U << SILO_FACT_CONFIG_BLOCK, why);
 }
 
-/* What the bits of an element mean: SILO_INT, SILO_UINT, SILO_BOOL, or SILO_FLOAT for any float. */
+/* The meaning of an element's bits: SILO_INT, SILO_UINT, SILO_BOOL, or SILO_FLOAT for any float. */
 static unsigned sort_of(uint16_t element) {
     const unsigned code = element >> 8;
     return code == SILO_INT || code == SILO_UINT || code == SILO_BOOL ? code : SILO_FLOAT;
@@ -292,7 +292,7 @@ static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layo
                      layout->offset_bits);
 }
 
-/* What is wrong with the layout of an argument that is passed, for code that assumes `wanted`. */
+/* The fault in the layout of an argument that is passed, for code that assumes `wanted`. */
 static int dynamic_problem(const struct silo_seen *seen, const struct silo_named_extents *wanted,
                            struct silo_wording *why) {
     const bool known = seen->has_layout || (seen->shape != NULL && seen->strides != NULL &&
@@ -322,7 +322,7 @@ static bool same_numbers(const int64_t *left, const int64_t *right, uint32_t cou
     return count == 0 || memcmp(left, right, count * sizeof *left) == 0;
 }
 
-/* What is wrong with the extents of a call, for code that was made for certain ones. */
+/* The fault in the extents of a call, for code that was made for certain extents. */
 static int extents_problem(const struct silo_signature *kernel, const struct silo_seen_call *call,
                            const struct silo_specialization *specialization,
                            struct silo_wording *why) {

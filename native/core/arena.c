@@ -17,7 +17,8 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
     if (bytes == 0)
         bytes = ALIGNED; /* so that an empty array is not NULL */
     if (bytes > arena->left) {
-        /* Chunks grow with what was taken, so that there are few of them and little is unused. */
+        /* Chunks grow with the bytes taken so far, so that there are few of them and little is
+         * unused. */
         size_t room = arena->grown < FIRST ? FIRST : arena->grown;
         if (room > MOST)
             room = MOST;
@@ -29,7 +30,7 @@ void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size) {
         arena->grown += data;
         chunk->after = arena->chunks;
         arena->chunks = chunk;
-        if (own) /* what is left of the last chunk stays in use */
+        if (own) /* the rest of the last chunk stays in use */
             return chunk->data;
         arena->next = chunk->data;
         arena->left = data;

@@ -1,4 +1,4 @@
-/* Memory that is given back all at once: what is read of a bundle lives as long as the bundle. */
+/* Memory that is freed all at once: values read from a bundle live as long as the bundle. */
 #ifndef SILO_ARENA_H
 #define SILO_ARENA_H
 

@@ -1,5 +1,5 @@
-/* What a launch knows of one argument, as a 64-bit word: the same for a call from Python and for
- * one from C, so that both find and choose the same code.
+/* The facts of a launch about one argument, as a 64-bit word: equal for calls from Python and from
+ * C, so that both find and choose the same code.
  *
  * Kind in bits 56-63, a descriptor's block in 24-51, DLPack type code in 16-23, bits of an element
  * in 8-15, flags in 0-7. */
@@ -108,7 +108,7 @@ SILO_INLINE uint64_t silo_integer_word(const struct silo_parameter *parameter, i
     return SILO_CODE(SILO_VALUE_INT, code, bits, flags);
 }
 
-/* Of one that only unsigned 64 bits hold; 0: another type is declared. */
+/* For a value that only unsigned 64 bits hold; 0: another type is declared. */
 SILO_INLINE uint64_t silo_wide_word(const struct silo_parameter *parameter, uint64_t value) {
     if (parameter->kind == SILO_PARAMETER_INT && parameter->type.bits != 0 &&
         !(parameter->type.code == SILO_UINT && parameter->type.bits == 64))
@@ -142,7 +142,7 @@ SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint6
     return kind == SILO_VALUE_BOOL || kind == SILO_VALUE_FLOAT ? slot : 0;
 }
 
-/* Where a call runs. A new generation makes every call be chosen for again. */
+/* The device of a call. A new generation makes every call be chosen for again. */
 SILO_INLINE uint64_t silo_device_word(uint32_t generation, int32_t type, int32_t index) {
     return (uint64_t)(generation & 0xffff) << 48 | (uint64_t)(uint16_t)type << 32 | (uint32_t)index;
 }

@@ -15,7 +15,7 @@ _Static_assert(sizeof(void *) == 8, "Silo runs on 64-bit machines");
 #define SILO_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define SILO_INLINE static inline __attribute__((always_inline))
 #define SILO_NOINLINE __attribute__((noinline))
-/* On the way of every launch: such functions are laid out beside each other. */
+/* Functions that every launch runs; the linker places them beside each other. */
 #define SILO_HOT __attribute__((hot))
 
 /* Parameters a kernel may have; the per-call state of that many lies on the stack. */

@@ -42,7 +42,7 @@ static void put_retired(struct silo_gpu_device *device, struct silo_gpu_retired 
     pthread_mutex_unlock(&retiring);
 }
 
-/* Unload what is retired once the device has done the work that may need it; what cannot be
+/* Unload retired code once the device has done the work that may need it; code that cannot be
  * unloaded now (another thread captures) waits for the next sweep. The device's context is current.
  * The wait may be for a kernel that waits for a callback of the host. */
 static void sweep(struct silo_gpu_device *device) {
@@ -67,7 +67,7 @@ static void sweep(struct silo_gpu_device *device) {
     put_retired(device, kept);
 }
 
-/* Takes what the binary owns of the driver. */
+/* Takes the driver's objects that the binary owns. */
 static void retire(struct silo_binary *binary) {
     struct silo_gpu_retired *entry = malloc(sizeof *entry); /* owned by the list */
     struct silo_gpu_scope scope;
@@ -117,7 +117,7 @@ static const char *load_advice(int code) {
     }
 }
 
-/* The CUDA major whose assembler a cubin says it was made by; 0 where it says none. */
+/* The CUDA major of the assembler that a cubin records; 0 without a record. */
 static int assembler_major(const char *image, size_t size) {
     static const char words[] = "Cuda compilation tools, release ";
     const size_t length = sizeof words - 1;
@@ -358,7 +358,7 @@ static int check_launch(const struct silo_gpu_device *device, const char *kernel
 static void set_grid_limit(const struct silo_gpu_device *device, struct silo_function *function) {
     const uint32_t *cluster = function->cluster;
     if (cluster[0] == 1 && cluster[1] == 1 && cluster[2] == 1)
-        function->counts_blocks = 0; /* there is nothing to divide */
+        function->counts_blocks = 0; /* the grid is empty */
     for (int axis = 0; axis < 3; axis++) {
         function->per_program[axis] = function->counts_blocks ? 1 : cluster[axis];
         uint64_t limit = (uint64_t)device->grid_limit[axis];

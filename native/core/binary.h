@@ -1,10 +1,10 @@
 /* Code loaded where it runs: an object that the CPU driver has mapped, or a module of a GPU driver
  * on one device; and the functions taken from it.
  *
- * A binary is counted: what keeps one, or a function of one, holds a reference. When the last is
- * given back while launches may still run on a GPU, it is retired, and unloaded by the next load or
- * release on that device once the device has done its work. Nothing here needs a lock of the
- * caller's; loading and giving back may take long or wait for the device, so Python calls both
+ * A binary is counted: each owner of a binary, or of a function of it, holds a reference. When the
+ * last is given back while launches may still run on a GPU, it is retired, and unloaded by the next
+ * load or release on that device once the device has done its work. Nothing here needs a lock of
+ * the caller's; loading and giving back may take long or wait for the device, so Python calls both
  * without its lock. */
 #ifndef SILO_BINARY_H
 #define SILO_BINARY_H
@@ -23,7 +23,7 @@ struct silo_binary {
     int borrowed;        /* `handle` is somebody else's: it is not unloaded here */
     uint32_t references; /* atomic */
     /* Set (relaxed, never cleared) once a launch of it was captured into a graph, which does not
-     * keep it alive: such a binary stays loaded to the end of the process. */
+     * keep it alive: the binary then stays loaded to the end of the process. */
     int captured;
 };
 
@@ -59,10 +59,9 @@ void silo_binary_launched_on(struct silo_binary *binary, void *stream);
 /* Fill `function` (whose launch parameters the caller has set: block, cluster, shared_bytes,
  * counts_blocks, scratch, cooperative, pdl, cpu_*) with handle, device, memory_type, per_program,
  * grid_limit and attributes, for the symbol `entry`. `kernel` is for messages, and on a CPU kept as
- * function->name: it must live as long. Checks what the launch asks for against the device and the
- * code: -1 with SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters, cooperative, PDL),
- * _LOAD (no such kernel, not a function), _FAULT, _MEMORY. The function is good as long as the
- * binary. */
+ * function->name: it must live as long. Checks the launch's needs against the device and the code:
+ * -1 with SILO_ERROR_LIMIT (shared memory, threads, blocks, clusters, cooperative, PDL), _LOAD (no
+ * such kernel, not a function), _FAULT, _MEMORY. The function is good as long as the binary. */
 int silo_binary_function(struct silo_binary *binary, const char *kernel, const char *entry,
                          struct silo_function *function, silo_error *error);
 

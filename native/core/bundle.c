@@ -24,8 +24,8 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
     bundle->options.log(bundle->options.context, level, text);
 }
 
-/* Options of a program that was built with another silo.h: what it does not say is 0, and what is
- * said that is not known here is refused. */
+/* Options of a program that was built with another silo.h: members that it lacks are 0, and members
+ * that are unknown here are refused unless 0. */
 static int take_options(struct silo_bundle *bundle, const silo_options *options,
                         silo_error *error) {
     static const silo_options none;

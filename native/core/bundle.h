@@ -1,5 +1,5 @@
-/* An open bundle, and what its kernels share: the reader, the callbacks of who opened it, the
- * devices it was used on and the code that was loaded. */
+/* An open bundle, and the state its kernels share: the reader, the callbacks of its opener, the
+ * devices it was used on and the loaded code. */
 #ifndef SILO_BUNDLE_H
 #define SILO_BUNDLE_H
 
@@ -20,13 +20,13 @@ struct silo_bundle {
     struct silo_kernel **kernels; /* owned, one a kernel of the file; atomic: NULL until found */
     struct silo_located *places;  /* owned list; atomic */
     struct silo_loaded_code *codes; /* owned list; atomic */
-    uint32_t said;                  /* atomic, enum silo_bundle_said: what the log was told */
+    uint32_t said;                  /* atomic, enum silo_bundle_said: the messages already logged */
 };
 
-/* What is said once a bundle. */
+/* Messages that are logged once a bundle. */
 enum silo_bundle_said { SILO_SAID_FULL = 1, SILO_SAID_WAITS = 2 };
 
-/* Tell the log; NULL callbacks are nobody. With `once` not 0, once a bundle. */
+/* Call the log callback, if it is not NULL. With `once` not 0, once a bundle. */
 void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
@@ -35,7 +35,7 @@ void silo_bundle_log(struct silo_bundle *bundle, int level, uint32_t once, const
 struct silo_bundle *silo_bundle_new(const void *data, size_t bytes, const char *name, bool mapped,
                                     const silo_options *options, silo_error *error);
 
-/* Free what is here; what its kernels own is gone already. */
+/* Free the bundle; its kernels' memory is freed already. */
 void silo_bundle_free(struct silo_bundle *bundle);
 
 #endif

@@ -58,7 +58,7 @@ static int vouch(struct silo_bundle *bundle, uint32_t kernel, uint32_t number,
     return refuse(bundle, variant, digest, "the program does not vouch for it", error);
 }
 
-/* ---- what the code takes ---- */
+/* ---- the parameters of the code ---- */
 
 static const struct {
     const char *type;
@@ -79,7 +79,8 @@ static size_t bytes_of(const struct silo_layout_slot *slot) {
     return 0;
 }
 
-/* What the code itself says, where the driver does not: HIP, CUDA before 12.4. */
+/* The parameters recorded in the code, for drivers that do not report them: HIP, CUDA before 12.4.
+ * */
 static int64_t stated_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                              struct silo_parameter_place *places, size_t room, silo_error *error) {
     void *owned = NULL;
@@ -179,7 +180,7 @@ static bool loads(const struct silo_located *where, const char *kind) {
     return strcmp(kind, "hsaco") == 0;
 }
 
-/* The function of the program that stands for an object's; NULL: none. */
+/* The program's own function that replaces an object's; NULL: none. */
 static const silo_compiled *compiled_in(const struct silo_bundle *bundle,
                                         const struct silo_blob *blob, const char *entry) {
     for (size_t i = 0; i < bundle->options.compiled_count; i++) {

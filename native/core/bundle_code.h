@@ -1,5 +1,5 @@
-/* Code of a bundle, loaded once a device and blob: vouched for where it is native code of the host,
- * its bytes verified, its parameters compared with what the file says. */
+/* Code of a bundle, loaded once a device and blob: trusted if it is native code of the host, its
+ * bytes verified, its parameters compared with the file's. */
 #ifndef SILO_BUNDLE_CODE_H
 #define SILO_BUNDLE_CODE_H
 

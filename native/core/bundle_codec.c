@@ -58,7 +58,7 @@ static struct {
 } zstd;
 #define CALL(name) zstd.name
 
-/* Filled once; who has come through the gate sees it. */
+/* Filled once; every thread that has passed the gate sees it. */
 static pthread_once_t gate = PTHREAD_ONCE_INIT;
 static bool opened;
 static char why_not[SILO_CODEC_PROBLEM];

@@ -1,5 +1,5 @@
-/* Blobs and manifests that are stored as a zstd frame. Silo has no decoder of its own: libzstd is
- * linked where it was found at build time, else opened by its name, else the program's is used. */
+/* Blobs and manifests that are stored as a zstd frame. The decoder is libzstd: linked if it was
+ * found at build time, else opened by its name, else the program's own. */
 #ifndef SILO_BUNDLE_CODEC_H
 #define SILO_BUNDLE_CODEC_H
 
@@ -17,8 +17,8 @@ typedef int silo_codec(const void *stored, size_t stored_bytes, void *raw, size_
 /* What to use where libzstd is neither linked nor found by its name; NULL: nothing. */
 void silo_codec_use(silo_codec *codec);
 
-/* The content size that a frame states: 0, or -1 with `problem` filled where it is none, or states
- * no size. Nothing is decompressed. */
+/* The content size that a frame states: 0, or -1 with `problem` filled if it is not a frame, or
+ * does not state a size. Nothing is decompressed. */
 int silo_codec_stated(const uint8_t *stored, size_t stored_bytes, uint64_t *raw_bytes,
                       char problem[SILO_CODEC_PROBLEM]);
 

@@ -34,7 +34,7 @@ static int map(int file, const char *path, void **data, size_t *bytes, silo_erro
 }
 
 int silo_file_map(const char *path, void **data, size_t *bytes, silo_error *error) {
-    /* Without waiting, for what is not a file: a pipe that nobody writes. */
+    /* Without waiting, because the path may be a pipe without a writer. */
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file < 0)
         return refuse(error, path, strerror(errno));

@@ -21,7 +21,8 @@ struct arrays {
     int64_t compact[SILO_MAX_PARAMETERS][SILO_MAX_AXES];
 };
 
-/* What the programs may read of arrays; -1 where an array without a shape is among them. */
+/* The members of arrays that the programs may read; -1 if an array without a shape is among them.
+ * */
 static int read_arrays(const struct silo_kernel_call *call, const struct silo_grid_programs *grid,
                        struct arrays *arrays) {
     int bare = -1;

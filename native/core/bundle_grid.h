@@ -1,4 +1,4 @@
-/* The grid of a call of a bundle's kernel: the one that it gives, or the declared one. */
+/* The grid of a call of a bundle's kernel: the call's own, or the declared one. */
 #ifndef SILO_BUNDLE_GRID_H
 #define SILO_BUNDLE_GRID_H
 

@@ -17,9 +17,9 @@ enum {
     SILO_MAX_SIDECARS = 16,      /* of one variant */
     SILO_MAX_RATIO = 256,        /* of a blob's raw bytes to the room it takes in the file */
     /* Of the memory that a reader may spend on a file, as a divisor. */
-    SILO_MANIFEST_SHARE = 2, /* what the parsed manifest may take */
+    SILO_MANIFEST_SHARE = 2, /* of the parsed manifest */
     SILO_TEXT_SHARE = 4,     /* its text */
-    SILO_EXPANDED_SHARE = 8, /* what a kernel's variants come to, written out */
+    SILO_EXPANDED_SHARE = 8, /* of a kernel's variants, written out */
 };
 
 struct silo_header {

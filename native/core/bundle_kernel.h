@@ -1,4 +1,4 @@
-/* A kernel of an open bundle: what its calls are looked up in. */
+/* A kernel of an open bundle, with the tables in which its calls are looked up. */
 #ifndef SILO_BUNDLE_KERNEL_H
 #define SILO_BUNDLE_KERNEL_H
 

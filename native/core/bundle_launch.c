@@ -10,7 +10,7 @@
 
 /* ---- errors ---- */
 
-/* Codes of a GPU's driver that stand for one of ours; the same numbers in both drivers. */
+/* Codes of a GPU's driver that map to a code of ours; the same numbers in both drivers. */
 static int code_of(const struct silo_gpu *gpu, int driver_code) {
     enum { INVALID_CONTEXT = 201, INVALID_HANDLE = 400, TOO_MANY_RESOURCES = 701, DESTROYED = 709 };
     switch (driver_code) {
@@ -69,7 +69,7 @@ static SILO_NOINLINE int launch_error(const struct silo_served *served,
 
 /* ---- parts of a launch ---- */
 
-/* A null pointer to memory that the kernel reads or writes, but that of an array without elements.
+/* A null pointer to memory that the kernel reads or writes, unless the array is empty.
  */
 static SILO_NOINLINE int check_null(const struct silo_kernel_call *call, int32_t index,
                                     silo_error *error) {
@@ -83,7 +83,7 @@ static SILO_NOINLINE int check_null(const struct silo_kernel_call *call, int32_t
                             "memory, which the kernel reads or writes", error);
 }
 
-/* Where maps are encoded, for as long as the launch needs them. */
+/* Memory for encoded maps, as long as the launch needs them. */
 struct map_room {
     const struct silo_kernel_call *call;
     const struct silo_served *served;
@@ -92,7 +92,7 @@ struct map_room {
     _Alignas(SILO_MAP_ALIGN) uint8_t maps[SILO_MAX_DESCRIPTORS][SILO_MAP_BYTES];
 };
 
-/* What the map of an array says. -1 with an error that begins after its name. */
+/* The values of an array's map. -1 with an error that begins after its name. */
 static int describe_array(const struct silo_tagged *tagged, int32_t slot,
                           const struct silo_map_form *form, struct silo_descriptor *out,
                           silo_error *error) {
@@ -113,7 +113,7 @@ static void *encode_map(void *context, int32_t slot, const struct silo_map_form 
     const struct silo_descriptor *descriptor;
     struct silo_descriptor array;
     silo_error why = {.code = SILO_OK};
-    void *map = room->maps[room->used++]; /* a binding has no more maps than there is room */
+    void *map = room->maps[room->used++]; /* a binding never has more maps than this */
     int result = 0;
     if (form->of_array) {
         descriptor = &array;

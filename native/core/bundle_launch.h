@@ -1,4 +1,4 @@
-/* Launches of what serves a call. */
+/* Launches of the variant that serves a call. */
 #ifndef SILO_BUNDLE_LAUNCH_H
 #define SILO_BUNDLE_LAUNCH_H
 

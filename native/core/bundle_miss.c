@@ -10,9 +10,9 @@
 
 #include <stdlib.h>
 
-/* ---- calls that have nothing to run ---- */
+/* ---- calls without work ---- */
 
-/* Whether the call has nothing to run. */
+/* Whether the call is without work. */
 static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_programs *grid,
                     bool *empty, silo_error *error) {
     const struct silo_tagged *tagged = &call->tagged;
@@ -153,7 +153,7 @@ static int check_memory(const struct silo_kernel_call *call, const struct silo_l
     return 0;
 }
 
-/* What the choice sees; everything in it is of one allocation. */
+/* The input of the choice; all of it is one allocation. */
 struct sight {
     struct silo_seen_call call;
     struct silo_seen *arguments;
@@ -193,7 +193,7 @@ static struct silo_served *known_server(const struct silo_kernel *kernel, uint32
     return one;
 }
 
-/* What a variant is loaded as. */
+/* The form in which a variant is loaded. */
 static struct silo_served *serve(struct silo_kernel *kernel, uint32_t number,
                                  const struct silo_located *where, silo_error *error) {
     struct silo_served *served = known_server(kernel, number, where);
@@ -224,8 +224,8 @@ static int number_texts(struct silo_kernel_call *call, silo_error *error) {
     return silo_call_read(call, error);
 }
 
-/* Let later calls like this one find what serves it. Where there is no room, they are chosen for
- * each time, which is slow and right. */
+/* Let later calls like this one find the same variant. If the table is full, the choice is made at
+ * each call, which is slow and right. */
 static int remember(struct silo_kernel_call *call, struct silo_guard *guard, void *served,
                     silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
@@ -254,11 +254,11 @@ static int remember(struct silo_kernel_call *call, struct silo_guard *guard, voi
         free(entry);
         return silo_fail_memory(error);
     }
-    return 0; /* nothing is replaced: the guard was asked for this key with the lock held */
+    return 0; /* nothing is replaced: this key was looked up with the lock held */
 }
 
-/* An option of the call that neither a compiler of Silo's nor a config of the kernel has; NULL:
- * there is none, or the file cannot be read. */
+/* An option of the call that neither a compiler of Silo's nor a config of the kernel has; NULL: all
+ * are known, or the file cannot be read. */
 static const char *unknown_option(const struct silo_kernel_call *call) {
     const struct silo_kernel *kernel = call->kernel;
     for (size_t i = 0; i < call->given->option_count; i++) {

@@ -1,5 +1,5 @@
-/* A bundle opened: its manifest verified at once, kernels and variants when they are asked for,
- * each blob when it is read. Nothing is executed (silo.bundle.reader). */
+/* A bundle opened: its manifest verified at once, kernels and variants at their first use, each
+ * blob when it is read. Nothing is executed (silo.bundle.reader). */
 #include "bundle_codec.h"
 #include "fork_lock.h"
 #include "host_digest.h"
@@ -175,7 +175,7 @@ char *silo_reader_text(const struct silo_reader *reader, size_t *bytes, silo_err
     return NULL;
 }
 
-/* ---- what was checked on opening ---- */
+/* ---- checked on opening ---- */
 
 const char *silo_reader_identity(const struct silo_reader *reader) {
     return reader->identity;
@@ -214,7 +214,7 @@ int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *n
     return silo_kernels_find(&reader->manifest, name, strlen(name));
 }
 
-/* ---- what is decoded when it is asked for ---- */
+/* ---- decoded at the first use ---- */
 
 const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,
                                                 silo_error *error) {
@@ -348,7 +348,7 @@ int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *t
     const uint8_t *stored = reader->data + row->offset;
     char problem[SILO_CODEC_PROBLEM];
     int code = 0;
-    /* What is hashed is what the caller gets, also where others write the file meanwhile. */
+    /* The hashed bytes are the caller's, even if others write the file meanwhile. */
     if (row->compressed)
         code = silo_codec_expand(stored, (size_t)row->stored_bytes, to, (size_t)row->raw_bytes,
                                  problem);

@@ -1,4 +1,4 @@
-/* The order of texts: that of their bytes, which in UTF-8 is that of their code points. */
+/* The order of texts is their bytes' order, which in UTF-8 is also their code points' order. */
 #ifndef SILO_BYTES_ORDER_H
 #define SILO_BYTES_ORDER_H
 

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* A variant that the choice may come to. */
+/* A variant that the choice may return. */
 struct candidate {
     bool preferred; /* it has the config that the dispatch rules name */
     int64_t assumes, narrow;
@@ -32,7 +32,7 @@ static bool same_extents(const struct silo_named_extents *left,
              (left->strides == NULL || memcmp(left->strides, right->strides, bytes) == 0)));
 }
 
-/* Whether a rule's parameter is that of a group, whatever the kernel does through it. */
+/* Whether a rule's parameter equals a group's, whatever the kernel does through it. */
 static bool same_parameter(const struct silo_signature_parameter *rule,
                            const struct silo_signature_parameter *one) {
     return silo_string_same(rule->name, one->name) && rule->kind == one->kind &&
@@ -77,8 +77,8 @@ static int no_key_value(const struct silo_situation *at, const struct silo_value
     return -1;
 }
 
-/* The config that the dispatch rules name for variants of a group; NULL: there are no rules for
- * them. -1 with `error`. */
+/* The config that the dispatch rules name for variants of a group; NULL without rules for them. -1
+ * with `error`. */
 static int ruled(const struct silo_situation *at, const struct silo_group *group,
                  const struct silo_config **config, silo_error *error) {
     const struct silo_kernel_info *kernel = at->kernel;

@@ -64,7 +64,7 @@ static void add_value(struct silo_wording *text, const struct silo_seen *seen) {
     silo_value_repr(text, &seen->number);
 }
 
-/* The call in one line, with what the guard knows of each argument. */
+/* The call in one line, with the guard's facts about each argument. */
 static void add_call(struct silo_wording *text, const struct silo_situation *at) {
     static const struct {
         unsigned flag;
@@ -101,7 +101,7 @@ static void add_call(struct silo_wording *text, const struct silo_situation *at)
 
 /* ---- how close a variant comes ---- */
 
-enum { FAR, KINDS, TYPES, VALUES }; /* what it fails at, the farther off the less */
+enum { FAR, KINDS, TYPES, VALUES }; /* the check that fails; the smaller, the farther off */
 
 static int depth_of(int code) {
     switch (code) {
@@ -118,7 +118,7 @@ static int depth_of(int code) {
     }
 }
 
-/* What stands between a call and a variant: the worst of it. */
+/* The worst difference between a call and a variant. */
 struct obstacle {
     int code, depth;
     int64_t parameter; /* that it is about, the last one such; -1: about none */
@@ -141,7 +141,7 @@ static struct obstacle obstacle_of(const struct silo_situation *at,
     return worst;
 }
 
-/* What the variants that come closest have against a call. */
+/* The reasons of the closest variants against a call. */
 struct verdict {
     int code, depth; /* SILO_ERROR_NO_VARIANT where they do not agree */
     const struct silo_variant *variant;

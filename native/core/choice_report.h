@@ -1,4 +1,4 @@
-/* What a choice found, in words: for an error, and for people who ask why. */
+/* The result of a choice in words: for an error, and for `explain`. */
 #ifndef SILO_CHOICE_REPORT_H
 #define SILO_CHOICE_REPORT_H
 

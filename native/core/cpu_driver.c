@@ -36,9 +36,9 @@ static silo_cpu_entry *entry_of(const struct silo_function *function) {
     return entry;
 }
 
-/* One program, which waits for nothing and takes no scratch: nobody else has a part in it, so that
- * the launch takes little more than the call. `thread` has run a kernel before, and is known to
- * what tells of a crash, which looks for the launch in the job, and for no more. */
+/* One program that waits for nothing and takes no scratch: no other thread takes part, so that the
+ * launch takes little more than the call. `thread` has run a kernel before, and is registered with
+ * the crash report, which reads only the launch of the job. */
 static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *thread) {
     const struct silo_function *function = launch->function;
     silo_cpu_entry *entry = entry_of(function);
@@ -170,9 +170,9 @@ static void forget_descriptor(void *object) {
 }
 
 /* The loader takes two objects of one path for one and the same, even when the file behind it has
- * changed, and the number of a closed descriptor comes back. So the path spells what no other
- * loaded object has: the file's inode, whichever copy of this library in the process has loaded
- * it, and a serial number, for systems that number such files anyhow. */
+ * changed, and the number of a closed descriptor comes back. So the path is unique among loaded
+ * objects: the file's inode, whichever copy of this library in the process has loaded it, and a
+ * serial number for systems whose numbers of these files are not unique. */
 static void *open_memory(const void *data, size_t size, char *error, size_t error_size) {
     static _Atomic uint32_t serial;
     int file = memfd_create("silo-kernel", MFD_CLOEXEC);
@@ -277,7 +277,7 @@ static int look_at_segments(struct dl_phdr_info *object, size_t size, void *data
     return 1;
 }
 
-/* Whether the object calls what lies there a function, in memory that may be run. */
+/* Whether the object's symbol there is a function, in executable memory. */
 static bool is_function(void *object, const void *address) {
     Dl_info where = {0};
     void *found = NULL;

@@ -8,9 +8,9 @@
 
 extern const struct silo_driver silo_cpu_driver;
 
-/* Map an object; NULL with `error` filled. Owned by the caller, who closes it with silo_cpu_close.
- * Goes through memory where the system can; else through a file in a new 0700 folder under
- * `directory`, removed again before this returns. */
+/* Map an object; NULL with `error` filled. Owned by the caller, freed with silo_cpu_close. Goes
+ * through memory where the system can; else through a file in a new 0700 folder under `directory`,
+ * removed again before this returns. */
 void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error,
                     size_t error_size);
 

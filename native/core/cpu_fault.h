@@ -1,5 +1,5 @@
-/* What a launch on the CPU lends its kernel: room to say what went wrong, and where it may be
- * reached while it runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
+/* The memory that a CPU launch lends its kernel: room for an error message, and callbacks while it
+ * runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
  * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/c_printer.py, runtime/wait.h, runtime/turns.h,
  * lower/atomic.py). */
 #ifndef SILO_CPU_FAULT_H
@@ -10,14 +10,14 @@
 
 /* Only the first bytes are set for a launch; the text is written by a kernel that fails. */
 struct silo_fault {
-    uint32_t bytes;  /* of the struct that this begins: what lies beyond is not there */
+    uint32_t bytes;  /* of the struct that this begins; later members are absent */
     int32_t claimed; /* atomic: the first to fail turns 0 into 1 and may write the text */
-    char text[1016]; /* what happened, where; ends with 0; "" where the kernel says nothing */
+    char text[1016]; /* the fault and its place; ends with 0; "" without a fault */
 };
 
 /* For kernels with atomics (cpu_turns.c), which enter before their first program and leave after
- * their last. `wants` is a set of bits, of which the answer is one, or 0: 1, no other kernel is
- * between; 2, only such are as do what they do to a place while they hold the lock of its block. */
+ * their last. `wants` is a set of bits, of which the answer is one, or 0: 1, no other kernel runs
+ * between; 2, other kernels change a place only while they hold the lock of its block. */
 struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);
@@ -31,7 +31,7 @@ struct silo_cpu_lock {
     _Alignas(64) uint32_t taken; /* atomic */
 };
 
-/* What each thread of a launch gives its kernel. */
+/* The context that each thread of a launch gives its kernel. */
 struct silo_context {
     struct silo_fault fault;
     uint64_t program; /* written by the kernel as each begins; UINT64_MAX: it does not say */
@@ -40,7 +40,7 @@ struct silo_context {
     void (*wait)(void *context);
     uint32_t alone;   /* whether no other thread runs programs of this launch */
     uint32_t entered; /* enum silo_cpu_turn: by `turns`, for the kernel that runs */
-    const struct silo_cpu_turns *turns; /* NULL: nobody keeps kernels with atomics apart */
+    const struct silo_cpu_turns *turns; /* NULL: kernels with atomics are not kept apart */
 };
 
 _Static_assert(sizeof(struct silo_fault) == 1024, "as emitted code declares it");

@@ -1,5 +1,5 @@
 /* A launch on the CPU while it runs: shared by the pool, by its pace, by launches whose programs
- * wait for each other, and by what tells of a crash (python/cpu_crash.c). */
+ * wait for each other, and by the crash report (python/cpu_crash.c). */
 #ifndef SILO_CPU_JOB_H
 #define SILO_CPU_JOB_H
 
@@ -38,16 +38,16 @@ struct silo_cpu_job {
     _Atomic int error;
     bool timed;         /* whether its threads add to `spent` */
     pthread_t launcher; /* the thread that launched; the rest of this part is its own */
-    uint64_t asked;     /* coarse nanoseconds: when it last asked whether to give up */
+    uint64_t asked;     /* coarse nanoseconds: when it last checked whether to give up */
     void *let_go;       /* of Python's lock: how to take it back; NULL: it was not */
     uint64_t begun;     /* programs that were handed out of parts, once it has ended */
     bool pooled;
-    struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
+    struct silo_cpu_job *outer; /* the outer job of this thread when it launched this one */
     SILO_CPU_APART _Atomic uint64_t next;
     /* Nanoseconds threads were at its programs, summed; from bit SILO_CPU_AT_WORK, how many of them
      * had any. */
     SILO_CPU_APART _Atomic uint64_t spent;
-    /* 1/16 nanosecond a program: of the thread that had the fastest; UINT64_MAX: nobody says. */
+    /* 1/16 nanosecond a program: of the fastest thread; UINT64_MAX: unknown. */
     _Atomic uint64_t fastest;
     /* Of launches whose programs may wait (cpu_waiting.c): */
     bool gated;              /* helpers wait until all are there; guarded by the lock there */
@@ -58,14 +58,14 @@ struct silo_cpu_job {
 
 /* One thread's part of a launch, on its stack. */
 struct silo_cpu_runner {
-    struct silo_context context; /* first: it is what the kernel gets, and gives back to `wait` */
+    struct silo_context context; /* first: the kernel passes its address to `wait` */
     struct silo_cpu_job *job;
     uint64_t begin, end; /* programs it was given */
     uint64_t done;       /* how many it was given before */
     uint32_t part;       /* where it takes programs */
     /* Since `begin`: turns of loops that wait, and when they were found to; 0: not yet. */
     uint64_t turns, since, asked;
-    jmp_buf out; /* back to the pool from within a kernel, which has nothing to release */
+    jmp_buf out; /* back to the pool from within a kernel, which then holds nothing to release */
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* A launch on the CPU as it is asked for. */
+/* A launch on the CPU as the caller requests it. */
 #ifndef SILO_CPU_LAUNCH_H
 #define SILO_CPU_LAUNCH_H
 
@@ -25,7 +25,7 @@ struct silo_cpu_share {
     bool cooperative;
 };
 
-/* What is launched. */
+/* The kernel to launch. */
 struct silo_cpu_launch {
     silo_cpu_entry *entry;
     const char *name; /* of the kernel, for messages */
@@ -34,7 +34,7 @@ struct silo_cpu_launch {
     uint64_t total; /* programs */
     uint64_t scratch_bytes;
     struct silo_cpu_share share;
-    struct silo_fault *fault; /* gets what the first program to fail says; NULL: nobody asks */
+    struct silo_fault *fault; /* of the first program to fail; NULL: not needed */
     bool holds_lock;          /* the thread holds Python's lock */
 };
 

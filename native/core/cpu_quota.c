@@ -52,7 +52,7 @@ static int less(int one, int other) {
     return one == 0 || (other != 0 && other < one) ? other : one;
 }
 
-/* What the files of one group say. */
+/* The limits in the files of one group. */
 static int quota_in(const char *folder) {
     char path[MOST_PATH + 32], line[64], period[64];
     snprintf(path, sizeof path, "%s/cpu.max", folder);
@@ -71,7 +71,7 @@ static int quota_in(const char *folder) {
 static int quota_up_from(const char *root, const char *mounted, const char *group) {
     char folder[MOST_PATH];
     const int base = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, mounted);
-    /* A group outside of what this process sees of them begins with "/..". */
+    /* The path of a group outside of this process's view begins with "/..". */
     const char *inside = strstr(group, "..") == NULL ? group : "";
     if (base < 0 || (size_t)base + strlen(inside) >= sizeof folder)
         return 0;

@@ -1,4 +1,4 @@
-/* The CPUs that this process may use: its affinity, and what its control groups let it have. */
+/* The CPUs that this process may use: its affinity, and the quota of its control groups. */
 #ifndef SILO_CPU_QUOTA_H
 #define SILO_CPU_QUOTA_H
 
@@ -6,14 +6,14 @@
 
 /* How many threads the quotas of the process's control groups (of either version) keep busy: whole
  * ones, at least 1. 0: no group has a quota. `root` is put before each path that is read, "" for
- * this system's own. src/silo/cpu_quota.py says the same. */
+ * this system's own. src/silo/cpu_quota.py computes the same. */
 int silo_cpu_quota(const char *root);
 
 /* The number of processors this process may run on; pinning threads changes nothing of it. */
 int silo_cpu_affinity(void);
 
 /* Pin the calling thread to the processor of that place, from 0, of those that the first thread to
- * be pinned could use; false: there is none, or the system does not let it. */
+ * be pinned could use; false: no processor has that place, or the system refuses. */
 bool silo_cpu_pin_this_thread(int place);
 
 /* The less of both; the quota is read once. */

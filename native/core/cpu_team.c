@@ -17,7 +17,7 @@
 #include <link.h>
 #endif
 
-/* What LLVM's runtime is told of the place that asks; its layout is part of that runtime's ABI. */
+/* The source location passed to LLVM's runtime; its layout is part of that runtime's ABI. */
 struct place {
     int32_t reserved, flags, more[2];
     const char *source;
@@ -43,11 +43,11 @@ static struct {
 } team;
 
 #ifdef __linux__
-/* What one walk over the loaded libraries came to. */
+/* The result of one walk over the loaded libraries. */
 struct walk {
     unsigned long long adds;
     int runtimes;
-    bool torch; /* `path` is the one that torch brought */
+    bool torch; /* `path` is the library that torch brought */
     char path[sizeof team.path];
 };
 
@@ -79,7 +79,7 @@ static int look_at_name(struct dl_phdr_info *info, size_t size, void *data) {
     return 0;
 }
 
-/* Objects and functions have pointers of one size on Linux; C has no conversion between them. */
+/* Objects and functions have pointers of one size on Linux; C lacks a conversion between them. */
 static bool have(void *library, const char *name, void *function) {
     void *symbol = dlsym(library, name);
     memcpy(function, &symbol, sizeof symbol);
@@ -117,7 +117,7 @@ static void look(void) {}
 #endif
 
 enum silo_cpu_runtime silo_cpu_team_find(void) {
-    /* Another thread that looks finds the same; one that loads is soon done. */
+    /* Another thread that searches finds the same; a thread that loads is soon done. */
     if (!atomic_load(&team.known) && silo_loader_try()) {
         if (!atomic_load(&team.known) && silo_loader_usable())
             look();

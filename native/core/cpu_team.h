@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-/* What a look at the loaded libraries found. */
+/* The result of searching the loaded libraries. */
 enum silo_cpu_runtime {
     SILO_CPU_NO_RUNTIME,
     SILO_CPU_ONE_RUNTIME,
@@ -21,8 +21,8 @@ const char *silo_cpu_team_path(void);
 /* Whether this thread is in a parallel region of the runtime: other threads of the region run. */
 bool silo_cpu_team_inside(void);
 
-/* How many threads a team of this thread has by the runtime's own setting. 0: there is no team, for
- * there is no runtime, or the process is a child made by fork of one in which it was found: in
+/* How many threads a team of this thread has by the runtime's own setting. 0: no team, because no
+ * runtime is loaded, or the process is a child made by fork of a process in which it was found: in
  * that, libgomp would wait for threads that do not exist. */
 int silo_cpu_team_size(void);
 
@@ -31,11 +31,11 @@ int silo_cpu_team_size(void);
 bool silo_cpu_team_take(const void *thread);
 void silo_cpu_team_drop(const void *thread);
 
-/* The number of this thread in its team; 0: the one that called silo_cpu_team_run. */
+/* The number of this thread in its team; 0: the thread that called silo_cpu_team_run. */
 int silo_cpu_team_number(void);
 
 /* Call `body` on each thread of a team of that size, this thread among them; returns when all have.
- * Never on fewer: libgomp ends those threads of a team that the next one has no use for, and would
+ * Never on fewer: libgomp ends the threads of a team that the next team does not need, and would
  * make them again for torch. */
 void silo_cpu_team_run(void (*body)(void *), void *argument);
 

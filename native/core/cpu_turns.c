@@ -1,5 +1,6 @@
-/* One word says how many kernels with atomics run, and how. One that is alone or locks waits for no
- * other program, so those that come meanwhile and can do neither wait for the end of its chunk. */
+/* One word holds the number of running kernels with atomics, and their mode. One that is alone or
+ * locks waits for no other program, so those that come meanwhile and can do neither wait for the
+ * end of its chunk. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -68,7 +69,7 @@ static uint32_t enter(void *given, uint32_t wants) {
         return context->entered = SILO_CPU_ALONE;
     if ((wants & SILO_CPU_LOCKING) != 0 && may_lock())
         return context->entered = SILO_CPU_LOCKING;
-    /* Counted first: while it is, nobody can be alone or lock anew. */
+    /* Counted first: while it is counted, no kernel can run alone or lock anew. */
     if ((atomic_fetch_add_explicit(&running, 1, memory_order_acquire) & ~OTHERS) != 0)
         await_end();
     context->entered = SILO_CPU_AMONG_OTHERS;

@@ -1,5 +1,5 @@
-/* Kernels with atomics, of all launches of this process: many run at a time; or many that lock what
- * they change; or one that is alone. The changes of the latter are plain reads and writes. */
+/* Kernels with atomics, of all launches of this process: many run at a time; or many that lock the
+ * blocks they change; or a single one. The changes of the latter are plain reads and writes. */
 #ifndef SILO_CPU_TURNS_H
 #define SILO_CPU_TURNS_H
 
@@ -7,9 +7,9 @@
 
 enum silo_cpu_turn { SILO_CPU_OUTSIDE, SILO_CPU_ALONE, SILO_CPU_LOCKING, SILO_CPU_AMONG_OTHERS };
 
-/* What a context gives its kernel. `outer` is the context of the kernel that the calling thread is
- * in already, NULL for none: a launch within one that has entered does not enter again, or it would
- * wait for itself. */
+/* The functions that a context gives its kernel. `outer` is the context of the kernel that the
+ * calling thread is in already, NULL for none: a launch inside a kernel that has entered does not
+ * enter again, or it would wait for itself. */
 const struct silo_cpu_turns *silo_cpu_turns_within(const struct silo_context *outer);
 
 /* For a kernel that was left where it waited. */

@@ -42,7 +42,7 @@ static SILO_NOINLINE int launch_elsewhere(const struct silo_launch *launch) {
     return code;
 }
 
-/* A thread without a context, or with one that was destroyed under it: it keeps the device's. */
+/* A thread without a context, or whose context was destroyed: it keeps the device's. */
 static SILO_NOINLINE int launch_first(const struct silo_launch *launch) {
     int code = cu.context_set(launch->function->device->context);
     return code != 0 ? code : launch_here(launch);

@@ -34,7 +34,7 @@ static const int64_t *fact_named(const struct silo_place *place, struct silo_str
 
 /* ---- derived constants ---- */
 
-/* Where their leaves get values: those before them count as config values. */
+/* The values of their leaves: earlier constants count as config values. */
 struct derivation {
     const struct silo_situation *at;
     const struct silo_config *config;
@@ -179,7 +179,7 @@ static int64_t grid_itemsize(const void *context, struct silo_string name) {
     return seen == NULL ? 0 : (seen->element & 0xff) / 8;
 }
 
-/* Why the grid of the call is not the one that a variant was built for. */
+/* The reason why a variant was built for another grid than the call's. */
 static int grid_problem(const struct silo_situation *at, const struct silo_variant *variant,
                         struct silo_wording *why) {
     const struct grid_values from = {at, variant};

@@ -1,4 +1,4 @@
-/* Whether one variant serves a call: its target, what it assumes of the arguments, its derived
+/* Whether one variant serves a call: its target, its assumptions about the arguments, its derived
  * constants and its grid. */
 #ifndef SILO_DECIDE_H
 #define SILO_DECIDE_H
@@ -14,7 +14,7 @@ struct silo_situation {
     const struct silo_place *place;
 };
 
-/* The value of a scalar argument or constant, the default of one that was left out; NULL: none. */
+/* The value of a scalar argument or constant, or the default of an omitted one; NULL: none. */
 const struct silo_value *silo_scalar_named(const struct silo_situation *at,
                                            struct silo_string name);
 

@@ -1,6 +1,6 @@
 /* Tensor descriptors made on the host: an address, a shape, strides and a block shape. A kernel
- * takes one as a tensor map (128 bytes that the driver encodes), its shape and its strides, or,
- * where the target has no tensor maps, taken apart. */
+ * takes one as a tensor map (128 bytes that the driver encodes), its shape and its strides, or
+ * taken apart, if the target lacks tensor maps. */
 #ifndef SILO_DESCRIPTOR_H
 #define SILO_DESCRIPTOR_H
 
@@ -14,10 +14,10 @@
  * for each argument. */
 #define SILO_MAX_ARRAY_MAPS 2
 
-/* What one descriptor of a call says, as the parameters of a kernel need it. */
+/* One descriptor of a call, in the form that the parameters of a kernel need. */
 struct silo_descriptor {
     uint64_t address; /* of the base, a multiple of 16 */
-    uint64_t nan;     /* 1: what lies outside is NaN, 0: zero */
+    uint64_t nan;     /* 1: elements outside are NaN, 0: zero */
     uint64_t tf32;    /* 1: float32 is rounded to tf32 when it is loaded */
     int64_t shape[SILO_MAX_RANK];
     int64_t strides[SILO_MAX_RANK]; /* in elements; the last is 1 */
@@ -34,11 +34,10 @@ enum silo_part {
     SILO_PART_TF32,
 };
 
-/* "base", "shape.0", "stride.4", "nan", "tf32"; -1 where there is no such part. `axis` gets its
- * axis. */
+/* "base", "shape.0", "stride.4", "nan", "tf32"; -1 for other texts. `axis` gets its axis. */
 int silo_part_named(const char *name, uint8_t *axis);
 
-/* Where the value of any part but the map lies. */
+/* The address of the value of any part but the map. */
 SILO_INLINE void *silo_descriptor_part(struct silo_descriptor *descriptor, unsigned part,
                                        unsigned axis) {
     switch ((enum silo_part)part) {
@@ -57,9 +56,9 @@ SILO_INLINE void *silo_descriptor_part(struct silo_descriptor *descriptor, unsig
     return &descriptor->address;
 }
 
-/* What every target asks of a descriptor with elements of `type`, which is what Triton asks when
- * one is made. -1 with SILO_ERROR_MISALIGNED, NULL, SHAPE or DTYPE; texts begin after its name:
- * "has a base without memory". */
+/* Every target's conditions on a descriptor with elements of `type`; Triton checks the same when a
+ * descriptor is made. -1 with SILO_ERROR_MISALIGNED, NULL, SHAPE or DTYPE; texts begin after its
+ * name: "has a base without memory". */
 int silo_descriptor_check(const struct silo_descriptor *descriptor, struct silo_dtype type,
                           silo_error *error);
 

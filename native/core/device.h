@@ -23,14 +23,14 @@ int silo_gpu_check_index(struct silo_gpu *gpu, int32_t index, silo_error *error)
 /* A device with its context made; it lives as long as the process. */
 struct silo_gpu_device *silo_gpu_device(struct silo_gpu *gpu, int32_t index, silo_error *error);
 
-/* The device where it is made and of use; NULL says nothing. Never takes long. */
+/* The device if it is initialised and usable, else NULL. Never takes long. */
 SILO_INLINE struct silo_gpu_device *silo_gpu_made(const struct silo_gpu *gpu, int32_t index) {
     if (index < 0 || index >= SILO_MAX_GPUS || gpu->inherited)
         return NULL;
     return __atomic_load_n(&gpu->devices[index], __ATOMIC_ACQUIRE);
 }
 
-/* What the driver says of a device; makes no context. */
+/* The driver's description of a device; makes no context. */
 int silo_gpu_describe(struct silo_gpu *gpu, int32_t index, struct silo_gpu_facts *facts,
                       silo_error *error);
 
@@ -46,8 +46,8 @@ struct silo_gpu_number {
 void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts,
                       struct silo_gpu_number numbers[SILO_GPU_NUMBERS]);
 
-/* The code for what a function of the table returned: of memory, a fault or a fork where that says
- * so, else `otherwise`. */
+/* The code for what a function of the table returned: of memory, a fault or a fork if it means
+ * these, else `otherwise`. */
 int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);
 
 /* "<what>: <NAME>: <text> (<driver_code>)",, with the code that silo_gpu_code gives it.

@@ -28,7 +28,7 @@ static uint64_t number_at(const uint8_t *data, int bytes) {
 enum { HEADER_BYTES = 64, SECTION_BYTES = 64, NO_SECTION = 0, NOTE = 7, NO_BYTES = 8 };
 
 struct elf {
-    struct bytes file, names; /* names end with a zero, or there are none */
+    struct bytes file, names; /* names end with a zero, or are absent */
     size_t sections_at, count;
     uint32_t machine;
 };
@@ -83,7 +83,7 @@ static int open_elf(const void *data, size_t size, struct elf *elf, silo_error *
 /* ---- NVIDIA ---- */
 
 /* Attributes: a format, a code, and a size with that many bytes, or a value of 16 bits. The list
- * tells of a parameter by its ordinal, in any order. */
+ * names a parameter by its ordinal, in any order. */
 static int64_t read_info(struct bytes info, struct silo_parameter_place *places, size_t room,
                          silo_error *error) {
     enum { SIZED = 4, KPARAM_INFO = 0x17, KPARAM_BYTES = 12 };
@@ -133,7 +133,7 @@ static int64_t cuda_places(const struct elf *elf, const char *entry,
 
 /* ---- AMD: a map in MessagePack ---- */
 
-/* What is read and where; `bad` from the first thing on that does not fit. */
+/* The bytes being read and the position; `bad` from the first misfit on. */
 struct pack {
     const uint8_t *at, *end;
     uint32_t items; /* begun; so that no input makes it run long */
@@ -198,7 +198,7 @@ static struct item next(struct pack *pack) {
     case 0xD0:
     case 0xD1:
     case 0xD2:
-    case 0xD3: { /* signed; a negative one is no size */
+    case 0xD3: { /* signed; a negative size is invalid */
         const int bytes = 1 << (tag - 0xD0);
         const uint64_t value = take_number(pack, bytes);
         const bool negative = (value >> (8 * bytes - 1) & 1) != 0;
@@ -235,7 +235,7 @@ static struct item next(struct pack *pack) {
     }
 }
 
-/* Go past what is within `item`. */
+/* Skip the contents of `item`. */
 static void skip(struct pack *pack, struct item item, int depth) {
     if (depth > MOST_DEPTH)
         pack->bad = true;
@@ -271,7 +271,7 @@ static bool find(struct pack *pack, struct item map, const char *name) {
     return true;
 }
 
-/* A member of a map that begins at `at`; of kind SCALAR where there is none of `kind`. */
+/* A member of a map that begins at `at`; of kind SCALAR if it has no member of `kind`. */
 static struct item member(const struct pack *at, struct item map, const char *name, enum kind kind,
                           struct pack *inside) {
     struct item item = {.kind = SCALAR};

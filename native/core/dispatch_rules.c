@@ -14,7 +14,8 @@ static int64_t position_of(uint64_t value) {
     return 16 * octave + (int64_t)(octave >= 4 ? rest >> (octave - 4) : rest << (4 - octave));
 }
 
-/* The same of digits, for what 64 bits do not hold. Their number is limited where files are read.
+/* The same with decimal digits, for numbers beyond 64 bits. Their number is limited where files are
+ * read.
  */
 static int64_t position_of_digits(struct silo_string digits) {
     enum { WORDS = 512 };

@@ -12,8 +12,8 @@
 
 struct silo_gpu_device;
 
-/* What a driver launches: made once when a kernel is loaded, never changed. What every launch reads
- * comes first, in one cache line. */
+/* A function that a driver can launch: made once when a kernel is loaded, never changed. What every
+ * launch reads comes first, in one cache line. */
 struct silo_function {
     /* The driver's own: a function pointer on a CPU, CUfunction, hipFunction_t. NULL: a library
      * runs the code (library.h). */
@@ -36,10 +36,10 @@ struct silo_function {
     uint32_t cpu_chunk;    /* programs of one task on a CPU; 0: by the number of threads */
     uint32_t cpu_threads;  /* the most threads of a CPU that share a launch; 0: all it may use */
     uint32_t cpu_together; /* the most programs of a CPU that run at once where they wait */
-    const char *name;      /* the kernel's, on a CPU; owned by who owns this */
+    const char *name;      /* the kernel's, on a CPU; owned by the owner of this struct */
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
-    /* Nanoseconds one program takes on a CPU, times 16: as launches told, before the first an
-     * estimate; 0: nobody knows. Relaxed atomics; a hint. */
+    /* Nanoseconds one program takes on a CPU, times 16: measured by launches, before the first an
+     * estimate; 0: unknown. Relaxed atomics; a hint. */
     uint64_t cost;
 };
 

@@ -16,7 +16,7 @@ struct silo_dtype silo_dtype_named(const char *name, size_t length);
 /* The library's name ("float32"), or NULL. */
 const char *silo_dtype_name(struct silo_dtype type);
 
-/* The struct-module format of the type, or NULL where that language has none (bfloat16, fp8). */
+/* The struct-module format of the type, or NULL if that language lacks one (bfloat16, fp8). */
 const char *silo_dtype_format(struct silo_dtype type);
 
 /* The type of a buffer with this struct-module format and item size in bytes; bits 0 when unknown.

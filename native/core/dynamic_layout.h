@@ -7,7 +7,7 @@
 
 #define SILO_DYNAMIC_AXES 5
 
-/* All that is told apart of an array of `ndim` axes, up to SILO_DYNAMIC_AXES, whose elements have
+/* The facts that distinguish arrays of `ndim` axes, up to SILO_DYNAMIC_AXES, whose elements have
  * `bits` bits, as one word: the number of axes in bits 0-2; whether extents (3) and offsets (4)
  * need more than 32 bits; four bits an axis from 5 on, whether its extent is a multiple of 16
  * bytes, its stride (1: it is 1, 2: it is 0, 0: another) and whether another stride is such a

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends what was cut with "...", between two characters of UTF-8. `used`: bytes there would be. */
+/* Ends a text that was cut with "...", between two characters of UTF-8. `used`: bytes there would
+ * be. */
 static void mark_cut(char *text, size_t room, int used) {
     static const char mark[] = "...";
     if (used >= 0 && (size_t)used < room)

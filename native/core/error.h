@@ -1,4 +1,4 @@
-/* Errors as values: what the C runtime returns, and what the Python module turns into its classes.
+/* Errors as values: the C runtime returns them, and the Python module turns them into its classes.
  *
  * `struct silo_error` is public (silo.h). A function that may fail takes one, fills it once, at the
  * place that knows the most, and returns -1 or NULL; on success it leaves it alone. `error` may be
@@ -25,7 +25,8 @@ int silo_fail_driver(silo_error *error, int code, int driver_code, const char *f
     __attribute__((format(printf, 4, 5)));
 
 /* The same, for a text that may be longer than an error holds, as a driver's compiler writes them:
- * what `text` has cut is whole in `details`, which the caller gives back by silo_error_clear. */
+ * a text that is cut in `text` is whole in `details`, which the caller frees by silo_error_clear.
+ * */
 int silo_fail_long(silo_error *error, int code, int driver_code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

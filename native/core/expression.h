@@ -16,7 +16,7 @@ enum {
     SILO_EXPRESSION_OVERFLOW = 1, /* a result outside 64 bits */
     SILO_EXPRESSION_DIVISION = 2, /* division by zero */
     SILO_EXPRESSION_PROGRAM = 3,  /* not a program: opcode, stack or jump out of bounds */
-    SILO_EXPRESSION_SLOT = 4,     /* a slot that is not there, or has no shape or strides */
+    SILO_EXPRESSION_SLOT = 4,     /* a slot that does not exist, or lacks a shape or strides */
     SILO_EXPRESSION_AXIS = 5      /* an axis that the array does not have */
 };
 
@@ -56,10 +56,10 @@ typedef struct {
     int64_t a;
 } silo_instruction;
 
-/* What a call brings, one entry a slot. Every pointer is borrowed for the length of the call.
- * `values` holds integer and bool arguments; entries of other arguments are never read by a
- * program that was made for the signature. The other arrays may be NULL if no program needs
- * them, and a slot that is not an array has ndim 0. */
+/* The values of a call, one entry a slot. Every pointer is borrowed for the length of the call.
+ * `values` holds integer and bool arguments; entries of other arguments are never read by a program
+ * that was made for the signature. The other arrays may be NULL if no program needs them, and a
+ * slot that is not an array has ndim 0. */
 typedef struct {
     int32_t slot_count;
     const int64_t *values;

@@ -1,11 +1,11 @@
 /* Extents in the guard: of a kernel whose code is made for one shape of an array, for one shape and
  * strides, for a dynamic layout, or for one grid.
  *
- * They stand in the key as words, after the words of the arguments: for the grid, where it is held,
- * 1 and its three dimensions, or 0 where the call gives none; then for each parameter that is held,
- * in order, the number of dimensions, the extents and, where they are held, the strides, or of a
+ * They are words of the key, after the words of the arguments: for the grid, if it is held, 1 and
+ * its three dimensions, or 0 where the call gives none; then for each parameter that is held, in
+ * order, the number of dimensions, the extents and, where they are held, the strides, or of a
  * dynamic layout its one word; or SILO_EXTENTS_NONE for what is not an array. The first word of
- * each says how many follow, so two keys with equal words have equal extents. */
+ * each is the number of words that follow, so two keys with equal words have equal extents. */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 
@@ -17,8 +17,8 @@ enum silo_extent {
     SILO_EXTENT_SHAPE,   /* one shape */
     SILO_EXTENT_LAYOUT,  /* one shape and strides */
     SILO_EXTENT_DYNAMIC, /* what code may assume of a shape and strides that are passed */
-    /* Any shape, and its elements in order without gaps, or the call is refused. It has no words:
-     * the code takes every array that passes. */
+    /* Any shape, and its elements in order without gaps, or the call is refused. Without words: the
+     * code takes every array that passes. */
     SILO_EXTENT_CONTIGUOUS,
 };
 
@@ -51,7 +51,7 @@ SILO_INLINE bool silo_extent_contiguous(int32_t ndim, const int64_t *sizes,
 /* Words of a shape and strides that are passed and not held: as SILO_EXTENT_LAYOUT has them. */
 #define SILO_PASSED_WORDS (1 + 2 * SILO_DYNAMIC_AXES)
 
-/* What a kernel needs that is given another array. */
+/* The requirement of a kernel that is given another array. */
 #define SILO_CONTIGUOUS_WORDS                                                                      \
     "a contiguous array, as the kernel declares (rows in order, no gaps; copy the view first)"
 

@@ -32,7 +32,7 @@ typedef struct {
     int32_t mantissa_bits;
     int32_t bias;
     uint32_t largest;  /* the code of the largest finite value */
-    uint32_t overflow; /* the code of what is larger: infinity or NaN */
+    uint32_t overflow; /* the code of larger values: infinity or NaN */
     uint32_t nan;
     int32_t signed_zero; /* 0: no negative zero, and one NaN */
 } small_float;
@@ -47,7 +47,7 @@ static const small_float SMALL_FLOATS[] = {
     {9, 8, 3, 11, 0x7F, 0x80, 0x80, 0},  /* e4m3b11fnuz */
 };
 
-/* Where an element's value comes from, and how it is stored. */
+/* The source of an element's value, and how it is stored. */
 typedef struct {
     int32_t fill;
     int32_t is_float;
@@ -237,8 +237,8 @@ static int describe(fill_state *state, int32_t code, int32_t bits) {
     return SILO_GENERATE_DTYPE;
 }
 
-/* Elements that are all the first one: copies of what is there already, as much as a cache holds at
- * a time. `size` divides the most that is copied at once. */
+/* Elements that are all the first one: copies of the bytes already written, as much as a cache
+ * holds at a time. `size` divides the most that is copied at once. */
 static void repeat_first(unsigned char *bytes, uint64_t size, uint64_t whole) {
     const uint64_t most = UINT64_C(1) << 16;
     for (uint64_t done = size; done < whole;) {

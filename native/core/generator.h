@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-/* What an array is filled with, as in silo.core.generator.Fill. */
+/* The kinds of fills, as in silo.core.generator.Fill. */
 enum {
     SILO_FILL_ZEROS = 0,
     SILO_FILL_EMPTY = 1, /* NaN; 0xA5 bytes for integers, true for bools */
@@ -26,10 +26,9 @@ enum {
     SILO_GENERATE_DTYPE = 2 /* no such dtype */
 };
 
-/* What a fill needs besides the seed:
- *   uniform: a = low, b = high         normal: a = mean, b = standard deviation
- *   integers: low, span = high - low   full: a for floats, low otherwise
- *   arange: start a and step b for floats, low and span (modulo 2^64) otherwise */
+/* A fill's parameters besides the seed: uniform: a = low, b = high         normal: a = mean, b =
+ * standard deviation integers: low, span = high - low   full: a for floats, low otherwise arange:
+ * start a and step b for floats, low and span (modulo 2^64) otherwise */
 typedef struct {
     double a;
     double b;

@@ -56,7 +56,7 @@ struct silo_gpu_device {
     struct silo_gpu_retired *retired; /* binary.c: modules that wait to be unloaded */
 };
 
-/* What a driver says of a device; reading it makes no context. Units are in the names of
+/* The driver's description of a device; reading it makes no context. Units are in the names of
  * `gpu_attributes` (gpu_functions.c). -1: the driver does not say. */
 struct silo_gpu_facts {
     char name[128];
@@ -73,7 +73,7 @@ struct silo_gpu_facts {
     uint8_t uuid[16]; /* zeros: unknown */
 };
 
-/* What was current in a thread, for `leave`. */
+/* The former state of a thread, for `leave`. */
 struct silo_gpu_scope {
     struct silo_gpu *gpu;
     int previous; /* HIP: the device that was current; CUDA: 1 where a context was pushed */
@@ -96,7 +96,7 @@ struct silo_gpu_graphs {
     /* For launches from now on: parameters and grid, and whether it runs at all. */
     int (*set)(void *executable, void *node, const struct silo_launch *launch);
     int (*enable)(void *executable, void *node, unsigned enabled);
-    int (*free)(void *executable); /* one that runs: once it is done */
+    int (*free)(void *executable); /* a running one: once it is done */
     int (*destroy)(void *graph);
 };
 
@@ -105,17 +105,17 @@ struct silo_gpu {
     const char *name;                 /* "cuda", "hip": the kind of its targets */
     int32_t memory_type, host_type;   /* DLPack device types of its memory and its pinned memory */
     const char *libraries[4];         /* tried in this order, up to NULL */
-    const char *setting;              /* what names another library, for messages */
+    const char *setting;              /* the setting that names another library, for messages */
     bool reads_image;                 /* of a loaded module, until it is unloaded */
     bool counts_threads;              /* of an axis of a grid in 32 bits; else blocks */
     bool array_interface;             /* its memory is shown by __cuda_array_interface__ */
     const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */
     bool begun;     /* it is being started, or was; written under the lock of opening */
-    bool inherited; /* by a child made by fork, where it is of no use */
+    bool inherited; /* by a child made by fork, which cannot use it */
     int device_count;
-    int version;                                    /* as the driver says it: 12040 */
-    const char *path;                               /* what was opened; owned, never freed */
+    int version;                                    /* in the driver's form: 12040 */
+    const char *path;                               /* the opened library; owned, never freed */
     struct silo_gpu_device *devices[SILO_MAX_GPUS]; /* owned, made when first used, never freed */
 
     int (*set_device)(struct silo_gpu_device *device); /* make its context current */
@@ -123,7 +123,7 @@ struct silo_gpu {
     int (*memory_info)(size_t *available, size_t *total); /* of the current device, bytes */
     int (*memory_free)(uint64_t address);
     /* The same in the order of a stream, from a pool that the driver keeps. NULL, or the code
-     * NOT_SUPPORTED: there is none. */
+     * NOT_SUPPORTED: not available. */
     int (*memory_alloc_async)(uint64_t *address, size_t bytes, void *stream);
     int (*memory_free_async)(uint64_t address, void *stream);
     int (*host_alloc)(void **memory, size_t bytes); /* pinned, seen by every device */
@@ -141,14 +141,15 @@ struct silo_gpu {
     int (*event_query)(void *event);
     int (*event_synchronize)(void *event);
     int (*event_elapsed)(float *milliseconds, void *begin, void *end);
-    /* PTX ends with a zero. `log` gets what the driver's compiler said, "" where nothing. */
+    /* PTX ends with a zero. `log` receives the messages of the driver's compiler, "" without any.
+     * */
     int (*module_load)(void **module, const void *image, char *log, size_t log_bytes);
     int (*module_unload)(void *module);
     int (*module_function)(void **function, void *module, const char *name);
-    /* Where memory is. `*type` is a DLPack device type: device memory, pinned, managed or, for what
-     * the driver does not know, CPU. */
+    /* The place of memory. `*type` is a DLPack device type: device memory, pinned, managed or, for
+     * memory unknown to the driver, CPU. */
     int (*locate)(uint64_t address, int32_t *type, int32_t *index);
-    /* The device of the context current in this thread; nonzero where there is none. */
+    /* The device of the context current in this thread; nonzero without one. */
     int (*current_device)(int32_t *index);
     /* cuTensorMapEncodeTiled; NULL on HIP and on CUDA drivers before 12.0. Needs no context. The
      * map is 128 bytes aligned to 64. */
@@ -157,7 +158,7 @@ struct silo_gpu {
                              const uint32_t *box, const uint32_t *element_strides, int interleave,
                              int swizzle, int l2_promotion, int oob_fill);
 
-    const struct silo_gpu_graphs *graphs; /* NULL: the driver has none, or Silo none for it */
+    const struct silo_gpu_graphs *graphs; /* NULL: not in the driver, or not written for it */
 
     /* Whether a code says that a kernel failed while it ran, or the device did: nothing more runs
      * there in this process. */
@@ -165,9 +166,9 @@ struct silo_gpu {
     /* For binary.c. Wait for all work of the current device, in a way that a capture going on in
      * another thread survives. */
     int (*drain)(void);
-    /* In a child made by fork: launch no more, and call the driver for nothing. */
+    /* In a child made by fork: stop launching, and never call the driver. */
     void (*abandon)(void);
-    /* Resolve the functions; a static text of what is missing, NULL: all there. */
+    /* Resolve the functions; a static text that names the missing one, NULL: all found. */
     const char *(*resolve)(void *library);
     /* After `resolve`: start the driver, fill device_count and version. */
     int (*start)(void);
@@ -177,17 +178,17 @@ struct silo_gpu {
     void (*leave)(struct silo_gpu_scope *scope);
     /* Static shared memory and the largest block. */
     int (*function_limits)(void *function, int *static_shared, int *max_threads);
-    /* Where parameter `index` lies in the list that a launch hands over, bytes; nonzero: there is
-     * none. NULL where the driver does not tell: HIP, CUDA before 12.4. */
+    /* The offset of parameter `index` in the list that a launch hands over, bytes; nonzero: no such
+     * parameter. NULL where the driver does not tell: HIP, CUDA before 12.4. */
     int (*function_parameter)(void *function, size_t index, size_t *offset, size_t *size);
-    /* Ask the driver for what a launch needs and make its attributes. */
+    /* Query the driver for a launch's needs and make its attributes. */
     int (*function_prepare)(const struct silo_gpu_device *device, struct silo_function *function,
                             int static_shared);
 };
 
 /* Make the device's context current in this thread, in the capture mode that lets allocations and
- * loads happen while another thread captures; `leave` puts back what was. 0, or the driver's code
- * and nothing to leave. */
+ * loads happen while another thread captures; `leave` restores the former state. 0, or the driver's
+ * code and nothing to leave. */
 SILO_INLINE int silo_gpu_enter(struct silo_gpu_device *device, struct silo_gpu_scope *scope) {
     return device->gpu->enter(device, scope);
 }

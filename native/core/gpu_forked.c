@@ -1,7 +1,7 @@
 /* GPU drivers in a child made by fork. A driver that its parent had started is of no use there: it
  * has neither the driver's threads nor its connections, and calls into it fail or wait for ever. So
- * none is made: what a launch and the table of gpu.h would call is replaced, once, by functions
- * that refuse. Nothing that runs in other processes reads a flag for it. */
+ * none is made: the functions that a launch and the table of gpu.h would call are replaced, once,
+ * by functions that refuse. Nothing that runs in other processes reads a flag for it. */
 #include "gpu_forked.h"
 
 #include "binary.h"
@@ -55,7 +55,7 @@ static void abandon(struct silo_gpu *gpu) {
     gpu->event_elapsed = refuse_elapsed;
 }
 
-/* The child has one thread, so nobody reads what is written here. */
+/* The child has one thread, so no other thread reads these writes. */
 static void in_child(void) {
     silo_gpu_locks_renew();
     silo_gpu_retired_renew();

@@ -7,7 +7,7 @@
 
 /* A function of a driver, and where its address goes: NULL where it is optional and missing. */
 struct silo_gpu_symbol {
-    char name[39]; /* no pointer: each costs the library as much again, for it is relocated */
+    char name[39]; /* no pointer: each would double the library's size, because it is relocated */
     bool optional;
     void *slot; /* a function pointer lies there */
 };

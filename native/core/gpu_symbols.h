@@ -191,7 +191,7 @@
       TABLE, NEEDED, cuEventElapsedTime, TABLE, NEEDED, hipEventElapsedTime)
 /* clang-format on */
 
-/* The columns of one driver, for a macro ROW(slot, result, parameters, place, need, name). */
+/* The columns of one driver, read by a macro ROW(slot, result, parameters, place, need, name). */
 #define SILO_CUDA_COLUMNS(ROW, slot, result, parameters, place, need, name, ...)                   \
     ROW(slot, result, parameters, place, need, name)
 #define SILO_HIP_COLUMNS(ROW, slot, result, parameters, cuda_place, cuda_need, cuda_name, place,   \

@@ -1,4 +1,4 @@
-/* Grids: from what a kernel declares to three checked dimensions. */
+/* Grids: from a kernel's declaration to three checked dimensions. */
 #ifndef SILO_GRID_H
 #define SILO_GRID_H
 
@@ -34,11 +34,12 @@ int silo_grid_add_axis(struct silo_grid_programs *grid, const void *program, siz
                        silo_error *error);
 void silo_grid_clear(struct silo_grid_programs *grid);
 
-/* Why there is no grid, for silo_grid_refuse. */
+/* The reason for a missing grid, for silo_grid_refuse. */
 enum silo_grid_reason {
     SILO_GRID_NONE,
     SILO_GRID_EXPRESSION,  /* `detail` is silo_expression_eval's */
-    SILO_GRID_NOT_INTEGER, /* argument `slot` is no signed 64-bit integer, and the grid reads it */
+    SILO_GRID_NOT_INTEGER, /* argument `slot` is not a signed 64-bit integer, and the grid reads it
+                            */
     SILO_GRID_NEGATIVE,
     SILO_GRID_TOO_LARGE, /* `limit` of the device */
     SILO_GRID_CLUSTER,   /* no multiple of `limit`, the blocks of a cluster along the axis */

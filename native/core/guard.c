@@ -14,7 +14,7 @@ struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t word
     return made;
 }
 
-/* Where an entry of this hash and key is or would be. */
+/* The place of an entry of this hash and key, present or not. */
 static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t hash,
                                      const struct silo_guard_entry *wanted) {
     uint32_t i = (uint32_t)(hash >> 20) & table->mask;
@@ -56,7 +56,7 @@ int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, 
     struct silo_guard_slot *slot = place(table, hash, entry);
     *replaced = slot->entry;
     if (*replaced == NULL) {
-        slot->hash = hash; /* nobody looks at it before there is an entry */
+        slot->hash = hash; /* not read before the first entry */
         table->used++;
     } else {
         __atomic_store_n(&table->last, NULL, __ATOMIC_RELEASE);

@@ -1,5 +1,5 @@
-/* The guard: a table from the words of a call to what serves such calls. Compared word by word, so
- * a hit is never false.
+/* The guard: a table from the words of a call to the binding that serves calls with these words.
+ * Compared word by word, so a hit is never false.
  *
  * Threads: silo_guard_find takes no lock. An entry never changes once it can be found; it is
  * published by a release store, and so is the larger table that replaces a full one, which is kept
@@ -11,9 +11,9 @@
 
 #include "argument_word.h"
 
-/* `binding` and `keep` are the user's; what they own is released by the user. */
+/* `binding` and `keep` are the user's, who releases their memory. */
 struct silo_guard_entry {
-    void *binding; /* what serves such calls; never NULL */
+    void *binding; /* serves calls with this key; never NULL */
     void *keep;    /* whatever has to live as long as the key */
     uint32_t words;
     uint64_t key[];
@@ -27,7 +27,7 @@ struct silo_guard_slot {
 /* Open addressing; at least half of the slots are free. */
 struct silo_guard_table {
     struct silo_guard_entry *last;  /* the one found last; NULL: none. Atomic; a hint */
-    struct silo_guard_table *older; /* owned: what it replaced, whose entries it has */
+    struct silo_guard_table *older; /* owned: the table it replaced, whose entries it has */
     uint32_t mask;
     uint32_t used;
     struct silo_guard_slot slots[];
@@ -112,10 +112,9 @@ SILO_INLINE uint32_t silo_guard_used(const struct silo_guard *guard) {
 struct silo_guard_entry *silo_guard_entry_new(const uint64_t *key, uint32_t words, void *binding,
                                               void *keep);
 
-/* Put an entry in, which the guard owns from here on. `*replaced` is the one with an equal key that
- * was there, NULL: none; the caller's to free. Where threads look without a lock, none is to be
- * replaced: look again first, under the lock of those who change it. -1: out of memory, and nothing
- * changed. */
+/* Put an entry in, which the guard owns from here on. `*replaced` is the former entry with an equal
+ * key, NULL: none; the caller frees it. If threads read without a lock, entries must not be
+ * replaced: look again first, under the writers' lock. -1: out of memory, and nothing changed. */
 int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, uint64_t hash,
                       struct silo_guard_entry **replaced);
 

@@ -40,7 +40,7 @@ static void mark(const struct silo_kernel_info *kernel, struct silo_held_parts *
         held->parameters[index].flags |= (uint8_t)flag;
 }
 
-/* Scalars of which code assumes the very value: it was compiled elsewhere, for that value. */
+/* Scalars whose exact value the code assumes, because it was compiled elsewhere for that value. */
 static void mark_assumed(const struct silo_kernel_info *kernel, const struct silo_group *group,
                          struct silo_held_parts *held) {
     for (uint32_t i = 0; i < group->specialization->constant_count; i++) {
@@ -53,7 +53,7 @@ static void mark_assumed(const struct silo_kernel_info *kernel, const struct sil
     }
 }
 
-/* -1 with `error`: there is no such parameter. */
+/* -1 with `error`: unknown parameter. */
 static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_parts *held,
                         struct silo_string name, uint8_t kind, silo_error *error) {
     const int64_t index = index_of(kernel->signature, name);
@@ -77,7 +77,7 @@ static void mark_read(const struct silo_kernel_info *kernel, const struct silo_n
         mark_read(kernel, node->operands[i], held);
 }
 
-/* What decides a declared grid, where code is made for one grid. */
+/* The arguments that decide a declared grid, if code is made for one grid. */
 static int hold_grid(const struct silo_kernel_info *kernel, const struct silo_node *node,
                      struct silo_held_parts *held, silo_error *error) {
     switch ((enum silo_node_type)node->type) {

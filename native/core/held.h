@@ -1,5 +1,6 @@
-/* What the guard of a bundled kernel holds of its calls: from the kernel's parameters and from what
- * its variants assume (BundledKernel.launcher_with, silo.launch.runtime.make_launcher). */
+/* The facts that the guard of a bundled kernel holds of its calls: from the kernel's parameters and
+ * from its variants' assumptions (BundledKernel.launcher_with, silo.launch.runtime.make_launcher).
+ * */
 #ifndef SILO_HELD_H
 #define SILO_HELD_H
 

@@ -58,7 +58,7 @@ static int no_error(void) {
     return 0;
 }
 
-/* A launch asks for the current device first. */
+/* A launch first reads the current device. */
 static void abandon(void) {
     hip.device_now = refuse_device;
     hip.last_error = no_error;

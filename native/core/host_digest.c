@@ -32,7 +32,7 @@ static int finish(struct silo_json_text *text, char digest[SILO_SHA256_HEX]) {
     return failed ? -1 : 0;
 }
 
-/* What a bundle says of the calls of a kernel, whichever variant serves them. */
+/* A bundle's data about the calls of a kernel, whichever variant serves them. */
 static int calls_digest(const struct silo_manifest *manifest, const struct silo_kernel_row *kernel,
                         char digest[SILO_SHA256_HEX]) {
     const struct silo_json *const *members = kernel->members;

@@ -1,5 +1,5 @@
-/* What a kernel of a bundle takes: its parameters as calls and their guard see them, made once when
- * the kernel is found. Nothing is changed afterwards. */
+/* The parameters of a bundle's kernel as calls and their guard see them, made once when the kernel
+ * is found. Nothing is changed afterwards. */
 #ifndef SILO_INTAKE_H
 #define SILO_INTAKE_H
 

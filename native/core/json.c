@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-/* What is read of one text. Finished nodes wait on `stack` until the list or object that they are
- * in ends; then they go to the arena in one piece. */
+/* The state of reading one text. Finished nodes wait on `stack` until the list or object that they
+ * are in ends; then they go to the arena in one piece. */
 struct parser {
     char *at, *end;
     struct silo_arena *arena;
@@ -44,7 +44,7 @@ static void skip_space(struct parser *p) {
 
 /* ---- strings ---- */
 
-/* How many bytes the UTF-8 sequence at `at` has; 0: it is none, of a surrogate for instance. */
+/* The bytes of the UTF-8 sequence at `at`; 0: it is invalid, of a surrogate for instance. */
 static size_t sequence(const unsigned char *at, size_t left) {
     const unsigned char first = at[0];
     size_t length;
@@ -113,7 +113,7 @@ static char *put(char *to, uint32_t code) {
     return to;
 }
 
-/* One escape, after its backslash. What it stands for is never longer. */
+/* One escape, after its backslash. The decoded text is never longer. */
 static bool unescape(struct parser *p, char **to) {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     if (p->at == p->end)
@@ -143,7 +143,7 @@ static bool unescape(struct parser *p, char **to) {
     return true;
 }
 
-/* Eight bytes at a time: whether each stands for itself in a string. */
+/* Eight bytes at a time: whether each is its own character in a string. */
 static inline bool eight_plain(const char *at) {
     const uint64_t ones = UINT64_C(0x0101010101010101), highs = ones << 7;
     uint64_t word;
@@ -205,7 +205,7 @@ static bool read_number(struct parser *p, struct silo_json *node) {
               __builtin_add_overflow(value, negative ? -digit : digit, &value);
         p->at++;
         if (*digits == '0')
-            break; /* what follows is no digit of it */
+            break; /* the number ends here */
     }
     if (p->at == digits)
         return fails(p, "not a number");
@@ -281,7 +281,7 @@ static bool has_twice(struct parser *p, const struct silo_json *pairs, size_t co
     return true;
 }
 
-/* What was opened last ends here: its items leave the stack for the arena. */
+/* The container opened last ends here: its items leave the stack for the arena. */
 static bool closed(struct parser *p, struct open_one one, struct silo_json *node) {
     const size_t items = p->height - one.begins;
     const struct silo_json *from = p->stack + one.begins;
@@ -346,7 +346,7 @@ static bool parse(struct parser *p, struct silo_json *document) {
         } else if (!read_plain(p, &node)) {
             return false;
         }
-        /* It has ended: what it is in goes on, or ends too. */
+        /* It has ended: the outer container goes on, or ends too. */
         for (;;) {
             skip_space(p);
             if (depth == 0) {

@@ -31,9 +31,9 @@ enum {
     SILO_JSON_MAX_DIGITS = 4300, /* of an integer */
 };
 
-/* The document of `bytes` bytes at `text`, which is overwritten and has room for one byte more;
- * what is made refers to it. NULL with `*problem`, and `*offset` of it; NULL and a NULL problem
- * where memory is out. */
+/* The document of `bytes` bytes at `text`, which is overwritten and has room for one byte more; the
+ * nodes refer to it. NULL with `*problem`, and `*offset` of it; NULL and a NULL problem where
+ * memory is out. */
 const struct silo_json *silo_json_parse(char *text, size_t bytes, struct silo_arena *arena,
                                         const char **problem, size_t *offset);
 
@@ -45,7 +45,7 @@ bool silo_json_is(const struct silo_json *node, const char *text);
 
 bool silo_json_same_text(const struct silo_json *left, const struct silo_json *right);
 
-/* "list", "integer", ...: what a node is, for messages. */
+/* "list", "integer", ...: the kind of a node, for messages. */
 const char *silo_json_type_name(const struct silo_json *node);
 
 #endif

@@ -34,7 +34,7 @@ void silo_json_put_word(struct silo_json_text *text, const char *word) {
     silo_json_put_bytes(text, word, strlen(word));
 }
 
-/* The short escape of a control character, a quote or a backslash; 0: it has none. */
+/* The short escape of a control character, a quote or a backslash; 0: without one. */
 static char short_escape(unsigned char c) {
     switch (c) {
     case '"':
@@ -57,7 +57,7 @@ static char short_escape(unsigned char c) {
 
 void silo_json_put_text(struct silo_json_text *text, const char *data, size_t bytes) {
     silo_json_put_word(text, "\"");
-    size_t from = 0; /* what is not yet written */
+    size_t from = 0; /* not yet written */
     for (size_t i = 0; i < bytes; i++) {
         const unsigned char c = (unsigned char)data[i];
         if (c >= 0x20 && c != '"' && c != '\\')

@@ -8,7 +8,7 @@
 struct silo_json_text {
     char *data;
     size_t bytes, room;
-    bool failed; /* memory was out: what is there is not all */
+    bool failed; /* memory was out: the text is incomplete */
 };
 
 void silo_json_text_free(struct silo_json_text *text);

@@ -37,8 +37,8 @@ static bool has_parts(const struct silo_launch_info *launch, struct silo_string 
     return false;
 }
 
-/* That of a slot: maps of one parameter have the order of its slots; the last is that of all that
- * follow. */
+/* The map of a slot: maps of one parameter have the order of its slots; all slots beyond the last
+ * map share it. */
 static const struct silo_tensor_map_info *map_of(const struct silo_launch_info *launch,
                                                  const struct silo_layout_slot *slot) {
     uint32_t before = 0;
@@ -92,7 +92,8 @@ static int take_form(const char *kernel, const struct silo_layout_slot *slot,
                      problem.text);
 }
 
-/* Code that is passed extents and strides says what it assumes of them: the guard reads them then.
+/* The variant of code that takes extents and strides has assumptions about them, so the guard reads
+ * them.
  */
 static int require_layout(const struct silo_variant *variant, const struct silo_layout_slot *slot,
                           silo_error *error) {

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* What callers report where silo_loader_usable returned false. */
+/* The error that callers report if silo_loader_usable returned false. */
 #define SILO_LOADER_LOST                                                                           \
     "this process was made by fork() while another thread of its parent was inside the system's "  \
     "dynamic loader, so nothing can be loaded here: fork before threads load libraries, or make "  \

@@ -1,8 +1,8 @@
-/* What a bundle's manifest says, as values: made by the reader (manifest_*.c), read by the choice.
+/* A bundle's manifest as values: made by the reader (manifest_*.c), read by the choice.
  *
- * Everything lies in the bundle's arena and lives as long as the bundle; nothing is changed once it
- * is made. Texts are UTF-8, end with a 0 that `length` does not count, and may hold zeros. Each
- * struct is the value of silo.core with the same name. */
+ * Everything is in the bundle's arena, lives as long as the bundle and never changes once it is
+ * made. Texts are UTF-8, end with a 0 that `length` does not count, and may hold zeros. Each struct
+ * is the value of silo.core with the same name. */
 #ifndef SILO_MANIFEST_H
 #define SILO_MANIFEST_H
 
@@ -18,7 +18,7 @@ struct silo_string {
     uint32_t length;
 };
 
-/* ---- values: what configs, constants and keys hold (silo.core.values) ---- */
+/* ---- values of configs, constants and keys (silo.core.values) ---- */
 
 enum silo_value_type {
     SILO_IS_NONE,
@@ -28,7 +28,7 @@ enum silo_value_type {
     SILO_IS_FLOAT,    /* `real` */
     SILO_IS_TEXT,     /* `text` */
     SILO_IS_ELEMENT,  /* an element type: `element` */
-    SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` what it is */
+    SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` its digest */
     SILO_IS_TUPLE,    /* `items`, `count` of them */
     SILO_IS_FOREIGN,  /* an object of a caller's that no file can hold; `text` is shown for it */
 };
@@ -96,7 +96,7 @@ struct silo_node {
     const struct silo_node *operands[3];
 };
 
-/* ---- what was compiled ---- */
+/* ---- compiled code ---- */
 
 enum silo_effect { SILO_EFFECT_NONE, SILO_EFFECT_READ, SILO_EFFECT_WRITE, SILO_EFFECT_BOTH };
 
@@ -162,10 +162,10 @@ struct silo_layout_slot {
     struct silo_string name;             /* of the kernel's parameter; "" for scratch memory */
     struct silo_string type;             /* "ptr", "i32", "tensormap", ... */
     struct silo_string part;             /* of a tensor descriptor: "shape.0", ...; "" otherwise */
-    const struct silo_struct_form *form; /* the members of a "struct"; NULL: it is none */
+    const struct silo_struct_form *form; /* the members of a "struct", else NULL */
 };
 
-/* What one dimension of an array's tensor map is. */
+/* One dimension of an array's tensor map. */
 struct silo_map_axis {
     int64_t axis; /* of the array; -1: the extent and the stride (in elements) that follow */
     int64_t extent, stride;
@@ -212,7 +212,7 @@ struct silo_variant {
     const uint32_t *sidecars;
 };
 
-/* Variants that share what decides whether a call may use them, besides their configs. */
+/* Variants that share the facts that decide whether a call may use them, besides their configs. */
 struct silo_group {
     const struct silo_target *target;
     const struct silo_signature *signature;
@@ -284,7 +284,7 @@ struct silo_blob {
 
 struct silo_reader; /* an open bundle: bundle_reader.c */
 
-/* What a reader is made of. Bytes are borrowed for its life. */
+/* The parameters of a reader. Bytes are borrowed for its life. */
 struct silo_reader_source {
     const uint8_t *data;
     size_t bytes;
@@ -308,7 +308,7 @@ int silo_reader_learn(struct silo_reader *reader, const struct silo_known_names 
  * filled. */
 char *silo_reader_text(const struct silo_reader *reader, size_t *bytes, silo_error *error);
 
-/* What was parsed (manifest_state.h), of which the JSON never changes. */
+/* The parsed manifest (manifest_state.h), whose JSON never changes. */
 struct silo_manifest;
 const struct silo_manifest *silo_reader_manifest(const struct silo_reader *reader);
 
@@ -328,14 +328,15 @@ struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uin
 /* The kernel of a name; -1: none. */
 int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name);
 
-/* Check and give a kernel but its groups, or a row of a table (enum silo_table_kind), which there
- * is; decoded when first asked for and kept. From any thread. NULL with `error` filled. */
+/* Check and return a kernel without its groups, or an existing row of a table (enum
+ * silo_table_kind); decoded at the first use and kept. From any thread. NULL with `error` filled.
+ * */
 const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,
                                                 silo_error *error);
 const void *silo_reader_row(struct silo_reader *reader, int table, uint32_t number,
                             silo_error *error);
 
-/* Check and give a kernel, and one of its variants; decoded when first asked for and kept. From any
+/* Check and return a kernel, and one of its variants; decoded at the first use and kept. From any
  * thread. NULL with `error` filled. */
 const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, uint32_t index,
                                                   silo_error *error);

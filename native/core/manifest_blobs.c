@@ -98,7 +98,7 @@ int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *
     return 0;
 }
 
-/* Where the blobs of the kind of blob `first` end. */
+/* The end of the blobs of the kind of blob `first`. */
 static uint32_t kind_end(const struct silo_manifest *manifest, uint32_t first) {
     uint32_t low = first, high = manifest->blob_count; /* `low` is of the kind */
     while (high - low > 1) {

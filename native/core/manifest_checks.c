@@ -24,8 +24,8 @@ static void write_field(const struct silo_field *field, char *text, size_t room,
     *length += more < left ? more : left - 1;
 }
 
-/* Texts of a file may hold anything, and an error is shown to people: what a name may not have is
- * made a question mark, and a character that was cut goes. */
+/* Texts of a file may hold anything, and an error is shown to people: characters that are invalid
+ * in a name become question marks, and a character that was cut is dropped. */
 static void make_shown(char *text) {
     size_t bytes = strlen(text), last = bytes;
     while (last > 0 && ((unsigned char)text[last - 1] & 0xC0) == 0x80)

@@ -1,5 +1,5 @@
-/* Typed access to the JSON of a manifest: what is not as it must be becomes an error with field and
- * offset. */
+/* Typed access to the JSON of a manifest: an invalid value becomes an error with field and offset.
+ * */
 #ifndef SILO_MANIFEST_CHECKS_H
 #define SILO_MANIFEST_CHECKS_H
 
@@ -22,7 +22,7 @@ struct silo_field {
 
 /* What decoding needs besides the JSON. */
 struct silo_decoding {
-    struct silo_arena *arena; /* what is made lies here */
+    struct silo_arena *arena; /* decoded values are allocated here */
     const char *file;         /* its name, for messages */
     uint64_t offset;          /* of the manifest */
     const struct silo_known_names *known;

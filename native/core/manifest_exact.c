@@ -7,7 +7,7 @@ struct wanted {
     const struct silo_json *source, *target, *types, *facts, *constants, *options;
 };
 
-/* The value of a row's member; NULL: the row has none, or is not an object. */
+/* The value of a row's member; NULL: the row lacks it, or is not an object. */
 static const struct silo_json *member(const struct silo_json *row, const char *name) {
     return row != NULL && row->type == SILO_JSON_OBJECT ? silo_json_member(row, name) : NULL;
 }
@@ -54,7 +54,7 @@ static const struct silo_json *in_pairs(const struct silo_json *pairs,
     return NULL;
 }
 
-/* The value of the member of an object with a name; NULL: it has none. */
+/* The value of the member of an object with a name; NULL: the object lacks it. */
 static const struct silo_json *in_object(const struct silo_json *object,
                                          const struct silo_json *name) {
     for (uint32_t i = 0; i < object->count; i++) {

@@ -8,7 +8,7 @@
 int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_json *node);
 
-/* The number of the kernel of this name; -1: there is none. */
+/* The number of the kernel of this name; -1: unknown name. */
 int64_t silo_kernels_find(const struct silo_manifest *manifest, const char *name, size_t length);
 
 /* All of a kernel but its variants and groups, decoded; NULL with the error filled. */

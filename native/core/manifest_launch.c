@@ -289,7 +289,7 @@ static int decode_align(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-/* Left out where it is false, and where it says nothing because a cluster is one block. */
+/* Left out if it is false, or if it is meaningless because a cluster is one block. */
 static int decode_counts_blocks(const struct silo_decoding *decoding,
                                 const struct silo_field *field, const struct silo_json *node,
                                 struct silo_launch_info *launch) {
@@ -301,7 +301,7 @@ static int decode_counts_blocks(const struct silo_decoding *decoding,
                : silo_refuse(decoding, field, "not launch info: counts_blocks");
 }
 
-/* What only a library's loader reads: there is none here, and no driver is given it. */
+/* Only a library's loader reads this: there is no loader here, and drivers do not receive it. */
 static int check_loader(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node) {
     struct silo_string text;

@@ -21,7 +21,7 @@ static const struct {
     {"extent", SILO_NODE_EXTENT, true},      {"stride", SILO_NODE_STRIDE, true},
 };
 
-/* What is read of one expression. */
+/* The state of reading one expression. */
 struct reading {
     const struct silo_decoding *decoding;
     const struct silo_field *field;

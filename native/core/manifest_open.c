@@ -69,7 +69,7 @@ static int check_texts(const struct silo_decoding *decoding, const char *member,
     return 0;
 }
 
-/* What travels with the kernels: nothing here reads it, and it is as it should be. */
+/* The attachments: checked here and not read. */
 static int check_attachments(const struct silo_manifest *manifest,
                              const struct silo_decoding *decoding, const struct silo_json *node) {
     enum { MAX_ATTACHMENTS = 1 << 16 };

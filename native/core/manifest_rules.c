@@ -155,7 +155,7 @@ static int decode_steps(const struct silo_decoding *decoding, const struct silo_
 
 /* ---- the rules of a kernel ---- */
 
-/* Names sorted, for a list may have many bounds; NULL with the error filled. */
+/* Names sorted, because a list may have many bounds; NULL with the error filled. */
 static const struct silo_string **sorted_names(const struct silo_decoding *decoding,
                                                const struct silo_string *names, uint32_t count) {
     const struct silo_string **sorted = silo_decoding_array(decoding, count, sizeof *sorted);

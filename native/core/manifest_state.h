@@ -1,4 +1,4 @@
-/* A manifest that is being read: what was decoded of it so far. */
+/* A manifest that is being read: the parts decoded so far. */
 #ifndef SILO_MANIFEST_STATE_H
 #define SILO_MANIFEST_STATE_H
 
@@ -10,7 +10,7 @@ struct silo_kernel_row {
     const struct silo_json *members[SILO_KERNEL_MEMBERS];
     struct silo_kernel_info *info;        /* all but its groups; NULL: not decoded yet */
     bool grouped;                         /* `info` has its groups */
-    const struct silo_variant **variants; /* each NULL until it is first asked for; or NULL */
+    const struct silo_variant **variants; /* each NULL until its first use; or NULL */
     uint64_t expanded;                    /* length of the table rows of those variants */
 };
 

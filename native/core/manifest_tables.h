@@ -19,7 +19,7 @@ struct silo_table {
     uint64_t *hashes;    /* of each row, silo_json_hash; 0: not made yet */
 };
 
-/* The table of a name, enum silo_table_kind; -1: there is none. */
+/* The table of a name, enum silo_table_kind; -1: unknown name. */
 int silo_table_named(const char *name);
 
 /* The member `tables`. */

@@ -65,7 +65,7 @@ static bool read_hex_float(const char *text, size_t length, double *value) {
     return true;
 }
 
-/* Whether a text is an integer as Python writes it, and one that 64 bits do not hold. */
+/* Whether a text is an integer as Python writes it, beyond 64 bits. */
 static bool is_big_integer(const char *text, size_t length) {
     static const char most[] = "9223372036854775807", least[] = "9223372036854775808";
     const bool negative = length != 0 && *text == '-';
@@ -107,7 +107,7 @@ static int decode_tuple(const struct silo_decoding *decoding, const struct silo_
     return 0;
 }
 
-/* A value that is an object of one member, whose name says what it is. */
+/* A value that is an object of one member, whose name is the value's kind. */
 static int decode_tagged(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *tag, const struct silo_json *body, int tuples,
                          struct silo_value *value) {
@@ -176,7 +176,7 @@ static bool is_number(const struct silo_value *value) {
            value->type == SILO_IS_BIG_INT || (value->type == SILO_IS_FLOAT && !isnan(value->real));
 }
 
-/* Rounded to the nearest double; infinite where there is none. */
+/* Rounded to the nearest double; infinite beyond the largest. */
 static double number(const struct silo_value *value) {
     if (value->type == SILO_IS_BIG_INT) {
         /* Digits alone, which every locale reads alike; a 0 ends them. */

@@ -15,7 +15,8 @@ int silo_decode_config(const struct silo_decoding *decoding, const struct silo_f
                        const struct silo_json *node, struct silo_config *config);
 
 /* The order of values of one name among the constants of a specialization: 0 and `*order`. -1 for
- * a number that is too large to be put in order. `left` and `right` are what they were decoded of.
+ * a number that is too large to be put in order. `left` and `right` are the JSON that they were
+ * decoded from.
  */
 int silo_values_order(const struct silo_value *left, const struct silo_json *left_node,
                       const struct silo_value *right, const struct silo_json *right_node,
@@ -24,7 +25,7 @@ int silo_values_order(const struct silo_value *left, const struct silo_json *lef
 /* Whether a value can be put in order: not for integers that no double holds. */
 bool silo_value_is_ordered(const struct silo_value *value);
 
-/* Whether JSON is what a value or a config is written as. */
+/* Whether JSON is the written form of a value or a config. */
 bool silo_json_is_config(const struct silo_json *node, const struct silo_config *config);
 
 #endif

@@ -53,7 +53,7 @@ static bool has_extents(const struct silo_specialization *specialization,
     return false;
 }
 
-/* The first name of extents that is no parameter's, of which there is one. */
+/* The first name of extents that is not a parameter's; at least one is not. */
 static const struct silo_string *first_unknown(const struct silo_specialization *specialization,
                                                const struct silo_signature *signature) {
     for (uint32_t i = 0; i < specialization->extent_count; i++) {
@@ -188,7 +188,7 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
                : -1;
 }
 
-/* Add the length of a checked variant's table rows to that of others. */
+/* Add the length of a checked variant's table rows to the sum of others. */
 static int expand(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                   const struct silo_field *field, const struct silo_json *node, uint64_t *length) {
     for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
@@ -247,8 +247,8 @@ const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
 
 /* ---- all of them ---- */
 
-/* What a variant is known by among others: of its indices those that say what was compiled, or
- * those by which variants are grouped. */
+/* The identity of a variant among others: of its indices those of the compiled code, or those by
+ * which variants are grouped. */
 struct identity {
     uint32_t rows[6];
 };
@@ -356,7 +356,7 @@ static bool has_members(const struct silo_decoding *decoding, const struct silo_
     return used == node->count;
 }
 
-/* What a variant is grouped by, of indices that are checked here. */
+/* The indices by which a variant is grouped, checked here. */
 static int read_common(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                        const struct silo_field *field, const struct silo_json *node,
                        const struct silo_signature *parameters, struct identity *common) {

@@ -1,4 +1,4 @@
-/* The variants of a manifest's kernels, and what they are grouped by. */
+/* The variants of a manifest's kernels, and their groups. */
 #ifndef SILO_MANIFEST_VARIANTS_H
 #define SILO_MANIFEST_VARIANTS_H
 

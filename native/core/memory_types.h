@@ -10,13 +10,13 @@ struct silo_memory_type {
     bool shared;          /* a GPU reads it whichever device it is said to be on */
 };
 
-/* The entry of a DLPack device type; that of an unknown one has a name, too. */
+/* The entry of a DLPack device type; unknown types have an entry with a name, too. */
 const struct silo_memory_type *silo_memory_type(int32_t type);
 
 /* Every GPU driver, in the order in which they are asked; ends with NULL. */
 extern struct silo_gpu *const silo_gpus[];
 
-/* The driver of what does not say whose it is: the first that is open, else the first. */
+/* The driver of memory without a known driver: the first that is open, else the first. */
 struct silo_gpu *silo_gpu_usual(void);
 
 /* The open driver whose memory (device, pinned or managed) has this type, or NULL without an

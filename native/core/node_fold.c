@@ -79,7 +79,7 @@ static const struct silo_node *rounded_up(const struct silo_node *node, int64_t 
 static const struct silo_node *simplified(const struct silo_node *op, struct silo_node_pool *pool,
                                           silo_error *error);
 
-/* An operation on two operands with what is known worked out. */
+/* An operation on two operands, folded if both are known. */
 static const struct silo_node *made_of(uint8_t op, const struct silo_node *left,
                                        const struct silo_node *right, struct silo_node_pool *pool,
                                        silo_error *error) {

@@ -1,4 +1,4 @@
-/* Expressions with what is known put in and worked out (silo.core.nodes.make and substitute). */
+/* Expressions with known values substituted and folded (silo.core.nodes.make and substitute). */
 #ifndef SILO_NODE_FOLD_H
 #define SILO_NODE_FOLD_H
 
@@ -11,7 +11,7 @@ struct silo_node_pool {
 
 void silo_node_pool_clear(struct silo_node_pool *pool);
 
-/* What a leaf is replaced by: 1 with `*value`, 0 where it stays, -1 with `error`. */
+/* The replacement of a leaf: 1 with `*value`, 0 if it stays, -1 with `error`. */
 typedef int (*silo_leaf_value)(const void *context, const struct silo_node *leaf, int64_t *value,
                                silo_error *error);
 

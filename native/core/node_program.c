@@ -147,7 +147,7 @@ static int larger(int left, int right) {
     return left > right ? left : right;
 }
 
-/* One side of a choice; `node` NULL stands for `number`. */
+/* One side of a choice; `node` NULL means `number`. */
 static int emit_branch(struct writer *writer, const struct silo_node *node, int64_t number,
                        bool truth) {
     if (node == NULL)
@@ -260,7 +260,7 @@ int silo_node_encode(const struct silo_node *node, const struct silo_known *know
     struct silo_node_pool pool = {NULL};
     struct writer writer = {.signature = known->signature, .error = error};
     int size = -1;
-    /* In two steps, as Python does: what is simplified in the first decides what the second sees.
+    /* In two steps, as Python does: the second step sees the result of the first.
      */
     node = silo_node_fold(node, substituted, known, &pool, error);
     if (node != NULL)

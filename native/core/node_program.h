@@ -12,7 +12,7 @@ struct silo_program {
     int32_t count;
 };
 
-/* Where slots and what is folded come from: the variant's parameters, config and constants, and the
+/* The source of slots and folded values: the variant's parameters, config and constants, and the
  * device's facts. */
 struct silo_known {
     const struct silo_signature *signature;
@@ -26,7 +26,7 @@ int silo_node_encode(const struct silo_node *node, const struct silo_known *know
                      struct silo_program *program, silo_error *error);
 
 /* Those of the declared grid of a kernel for one of its variants: `kernel->grid_axes` of them. On
- * -1 there is nothing to free. */
+ * -1 the program needs no freeing. */
 int silo_grid_programs(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
                        const struct silo_place *place, struct silo_program programs[3],
                        silo_error *error);

@@ -162,7 +162,7 @@ int silo_node_apply(uint8_t op, const int64_t *operands, int64_t *value) {
 
 /* ---- leaves ---- */
 
-/* -1 with `error`: what was written, which is freed. */
+/* -1 with `error`: the partial text is freed. */
 static int refuse(struct silo_wording *text, silo_error *error) {
     silo_fail(error, SILO_ERROR_EXPRESSION, "%s", silo_wording_read(text));
     silo_wording_clear(text);

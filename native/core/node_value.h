@@ -6,28 +6,28 @@
 
 /* The extents or strides of an array. */
 struct silo_axes {
-    const int64_t *numbers; /* may be NULL where there are none */
+    const int64_t *numbers; /* may be NULL if empty */
     int64_t count;
 };
 
-/* Where leaves get their values. */
+/* The source of leaves' values. */
 struct silo_leaves {
     const void *context;
     /* NULL for a name that there is not. */
     const struct silo_value *(*argument)(const void *context, struct silo_string name);
     const struct silo_value *(*config)(const void *context, struct silo_string name);
     const int64_t *(*fact)(const void *context, struct silo_string name);
-    /* False for what is not an array. The functions may be NULL: no arrays. */
+    /* False unless it is an array. The functions may be NULL: no arrays. */
     bool (*shape)(const void *context, struct silo_string name, struct silo_axes *axes);
     bool (*strides)(const void *context, struct silo_string name, struct silo_axes *axes);
     int64_t (*itemsize)(const void *context, struct silo_string name); /* 0: none */
 };
 
-/* 0 and `*value`; -1 with SILO_ERROR_EXPRESSION where it has none. */
+/* 0 and `*value`; -1 with SILO_ERROR_EXPRESSION if it cannot be computed. */
 int silo_node_evaluate(const struct silo_node *node, const struct silo_leaves *leaves,
                        int64_t *value, silo_error *error);
 
-/* What an operation makes of constants; -1 where it has no value. */
+/* The value of an operation on constants; -1 if it cannot be computed. */
 int silo_node_apply(uint8_t op, const int64_t *operands, int64_t *value);
 
 /* Whether the value is always 0 or 1, which its author took for a bool. */

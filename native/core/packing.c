@@ -46,7 +46,7 @@ static struct silo_packed descriptor_part(const struct silo_layout_item *item, u
                                 .rank = (uint8_t)rank};
 }
 
-/* What is left of a descriptor beside its map. */
+/* The parts of a descriptor beside its map. */
 static int take_part(const struct silo_layout_item *item, struct silo_packed *out,
                      silo_error *error) {
     uint8_t axis;
@@ -65,7 +65,7 @@ static int take_map(struct silo_packing *packing, const struct silo_layout_item 
     bool good = item->type != NULL && strcmp(item->type, "tensormap") == 0 && is_slot(item->slot) &&
                 form->rank >= 1 && form->rank <= SILO_MAX_RANK;
     for (uint32_t i = 0; good && i < form->rank; i++)
-        good = form->box[i] >= 1 && form->box[i] <= 256 && /* what the driver takes */
+        good = form->box[i] >= 1 && form->box[i] <= 256 && /* the driver's parameters */
                form->axes[i] >= SILO_NO_AXIS && form->axes[i] < SILO_MAX_AXES &&
                form->element_bytes != 0;
     if (!good)
@@ -180,7 +180,7 @@ void silo_packing_clear(struct silo_packing *packing) {
     memset(packing, 0, sizeof *packing);
 }
 
-/* ---- what is taken ---- */
+/* ---- the parameters of a binary ---- */
 
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size) {
     switch ((enum silo_abi)packed->abi) {

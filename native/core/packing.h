@@ -21,7 +21,7 @@ enum silo_pack {
     SILO_PACK_ARRAY_MAP,  /* the tensor map of an array */
 };
 
-/* What the binary takes in that place; checked when a binding enters the guard table. */
+/* The binary's parameter in that place; checked when a binding enters the guard table. */
 enum silo_abi {
     SILO_ABI_POINTER,
     SILO_ABI_BOOL,
@@ -64,7 +64,7 @@ struct silo_packing {
 
 /* ---- how one is made ---- */
 
-/* One parameter of a binary, as its maker says it. */
+/* One parameter of a binary, as its maker describes it. */
 struct silo_layout_item {
     const char *type; /* "ptr", "i1", "i8" to "u64", "fp16" to "fp64", "scratch", "profile", or
                          "tensormap", "struct", "empty" */
@@ -76,39 +76,40 @@ struct silo_layout_item {
     const struct silo_struct_form *form; /* the members of a "struct"; else NULL */
 };
 
-/* A packing of `count` parameters of `function`, which says whether it wants scratch memory. -1
- * with SILO_ERROR_MEMORY, or with SILO_ERROR_UNSUPPORTED and what is wrong; then `*wrong` is the
- * number of the item that is, -1: none. Clear it either way. */
+/* A packing of `count` parameters of `function`, which states whether it needs scratch memory. -1
+ * with SILO_ERROR_MEMORY, or with SILO_ERROR_UNSUPPORTED and the fault; then `*wrong` is the number
+ * of the faulty item, -1: none. Clear it either way. */
 int silo_packing_init(struct silo_packing *packing, const struct silo_layout_item *items,
                       size_t count, const struct silo_function *function, int32_t *wrong,
                       silo_error *error);
 void silo_packing_clear(struct silo_packing *packing);
 
-/* ---- what it takes ---- */
+/* ---- the needs of a binary ---- */
 
-/* Whether an argument with this word can be passed in that place. What the word leaves open (the
- * value of an int64 that a kernel takes as int32) is refused: the binding will serve every later
- * call with the same word. */
+/* Whether an argument with this word can be passed in that place. An argument that its word leaves
+ * open (the value of an int64 that a kernel takes as int32) is refused: the binding will serve
+ * every later call with the same word. */
 bool silo_packed_fits(const struct silo_packed *packed, uint64_t code);
 
-/* What it takes, for people: "an array", "an int32". `buffer` of 64 bytes is used or not. */
+/* The expected argument, for people: "an array", "an int32". `buffer` of 64 bytes is used or not.
+ * */
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size);
 
-/* Whether such arguments suit, by their words, one a parameter of the launcher. 0; or -1 with
- * `*index` the parameter and `*wanted` what it needs ("an int32"), NULL: there is no such
- * parameter, for the packing was made for another launcher. */
+/* Whether arguments fit, by their words, one a parameter of the launcher. 0; or -1 with `*index`
+ * the parameter and `*wanted` its need ("an int32"); NULL: unknown parameter, because the packing
+ * was made for another launcher. */
 int silo_packing_check(const struct silo_packing *packing, const uint64_t *codes, int32_t count,
                        char *buffer, size_t size, int32_t *index, const char **wanted);
 
-/* Whether every call with such parameters suits, by their declared types alone, so that none needs
- * a guard. 0; or -1 with `*index` the first that does not. */
+/* Whether every call of these parameters fits, by their declared types alone, so that none needs a
+ * guard. 0; or -1 with `*index` the first that does not. */
 int silo_packing_check_declared(const struct silo_packing *packing,
                                 const struct silo_parameter *parameters, int32_t count,
                                 int32_t *index);
 
 /* ---- a call ---- */
 
-/* What a call has of its arguments. */
+/* A call's data about its arguments. */
 struct silo_values {
     uint64_t *slots;   /* one a parameter: integers sign-extended, floats as doubles, addresses, the
                           index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
@@ -119,8 +120,8 @@ struct silo_values {
     const uint64_t *const *layouts;
 };
 
-/* Where the encoded map of the descriptor or array of parameter `slot` lies, as long as the launch
- * needs it; NULL: there is none, for which the function knows the reason. */
+/* The address of the encoded map of the descriptor or array of parameter `slot`, as long as the
+ * launch needs it; NULL: no map, and the function keeps the reason. */
 typedef void *silo_map_function(void *context, int32_t slot, const struct silo_map_form *form);
 
 #define SILO_ALL_PACKED (-1)
@@ -146,10 +147,10 @@ SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
     return silo_struct_write(&packing->structs[packed->axis], address, layout, to) ? to : NULL;
 }
 
-/* Point `params` (`room` of the packing) at the values of a launch. They lie in what `values`
- * points at: floats are narrowed in their slots, which nobody reads afterwards. SILO_ALL_PACKED; or
- * the number of a parameter of which there is none: `map` gave NULL, or the descriptor or the array
- * has other axes (silo_pack_refuse; only a call without a guard gets there). */
+/* Point `params` (`room` of the packing) at the values of a launch. They are in the memory of
+ * `values`: floats are narrowed in their slots, which are not read afterwards. SILO_ALL_PACKED; or
+ * the number of a parameter without a map: `map` returned NULL, or the descriptor or the array has
+ * other axes (silo_pack_refuse; only a call without a guard gets there). */
 SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct silo_values *values,
                               void **params, silo_map_function *map, void *context) {
     for (uint32_t i = 0; i < packing->count; i++) {

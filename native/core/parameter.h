@@ -22,18 +22,17 @@ enum silo_parameter_flags {
     SILO_PARAMETER_WRITES = 16,    /* known to be written through */
     SILO_PARAMETER_EXACT = 32,     /* its very value is part of the guard */
     SILO_PARAMETER_OPEN_KEY = 64,  /* a key only where the call leaves something to the config */
-    SILO_PARAMETER_COUNTED = 128,  /* where a call leaves it open, whether its grid is one that
-                                      cannot depend on it is part of the guard */
+    SILO_PARAMETER_COUNTED = 128,  /* if left open: the guard holds whether the grid reads it */
 };
 
-/* What a call reads of a parameter; its name and default lie elsewhere. */
+/* The part of a parameter that a call reads; its name and default are elsewhere. */
 struct silo_parameter {
-    struct silo_dtype type; /* of the value, or what a pointer points at; bits 0: any */
+    struct silo_dtype type; /* of the value, or of a pointer's elements; bits 0: any */
     uint8_t kind;
     uint8_t flags;
 };
 
-/* What it needs, for people: "int32 in [-2147483648, 2147483647]". Written to `buffer`, 160 bytes
+/* Its requirement, for people: "int32 in [-2147483648, 2147483647]". Written to `buffer`, 160 bytes
  * hold any. */
 const char *silo_parameter_noun(const struct silo_parameter *parameter, char *buffer, size_t size);
 

@@ -15,7 +15,7 @@ static void add_fact(struct silo_located *one, const char *name, int64_t value) 
         one->facts[one->place.fact_count++] = (struct silo_device_fact){name, value};
 }
 
-/* The names and values of silo.drivers.cpu.cpu_device, where nothing is reserved. */
+/* The names and values of silo.drivers.cpu.cpu_device without reserved cores. */
 static int locate_cpu(struct silo_located *one, const char *kernel, silo_error *error) {
     const char *level = silo_cpu_level();
     if (level == NULL)

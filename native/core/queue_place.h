@@ -1,4 +1,4 @@
-/* Where the calls of a bundle run: a device, what it states of itself, and how code gets there. */
+/* The place of a bundle's calls: a device, its reported facts, and how code is loaded there. */
 #ifndef SILO_QUEUE_PLACE_H
 #define SILO_QUEUE_PLACE_H
 
@@ -19,9 +19,9 @@ struct silo_located {
     struct silo_device_fact facts[SILO_MOST_FACTS];
 };
 
-/* The place of a queue; opens a GPU's driver when it is first asked for, and makes no context. NULL
- * with SILO_ERROR_USAGE (no such kind of device), _NO_DRIVER, _NO_DEVICE, _FORKED. With the
- * bundle's lock. */
+/* The place of a queue; opens a GPU's driver at the first use, and makes no context. NULL with
+ * SILO_ERROR_USAGE (no such kind of device), _NO_DRIVER, _NO_DEVICE, _FORKED. With the bundle's
+ * lock. */
 const struct silo_located *silo_queue_locate(struct silo_bundle *bundle, const char *kernel,
                                              const silo_queue *queue, silo_error *error);
 

@@ -1,4 +1,4 @@
-/* The functions of silo.h: what they are given is checked here, and the rest is done elsewhere. */
+/* The functions of silo.h: they check their arguments here, and the rest is done elsewhere. */
 #include "silo.h"
 
 #include "bundle_file.h"
@@ -27,7 +27,7 @@ static int usage(silo_error *error, const char *function, const char *what) {
     return silo_fail(error, SILO_ERROR_USAGE, "%s: %s", function, what);
 }
 
-/* Give the code of what failed; `own` stands in where nobody takes the error. */
+/* Return the code of the failure; `own` is used if the caller does not take the error. */
 static SILO_NOINLINE int finish(silo_error *error, silo_error *own) {
     const int code = error != NULL ? error->code : own->code;
     if (error == NULL)

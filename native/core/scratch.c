@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 
-/* What the drivers' pools align to (cuMemAlloc: "suitably aligned for any kind of variable", 256 on
- * every device; the same on ROCm). */
+/* The alignment of the drivers' pools (cuMemAlloc: "suitably aligned for any kind of variable", 256
+ * on every device; the same on ROCm). */
 #define POOL_ALIGNMENT 256
 
 int silo_scratch_total(const char *kernel, const int64_t dims[3], uint64_t each, int64_t *bytes,
@@ -24,8 +24,8 @@ int silo_scratch_total(const char *kernel, const int64_t dims[3], uint64_t each,
 
 /* ---- of the driver ---- */
 
-/* In order with the work of the stream, from the driver's pool; where it has none (old drivers,
- * some virtual GPUs), memory that is freed once the stream has done its work. */
+/* In order with the work of the stream, from the driver's pool; without a pool (old drivers, some
+ * virtual GPUs), memory that is freed once the stream has done its work. */
 static int allocate(struct silo_gpu_device *device, void *stream, size_t bytes, uint64_t *address,
                     bool *waits) {
     const struct silo_gpu *gpu = device->gpu;
@@ -52,7 +52,7 @@ static void free_memory(struct silo_gpu_device *device, const struct silo_lease 
     const struct silo_gpu *gpu = device->gpu;
     const uint64_t address = (uint64_t)(uintptr_t)lease->memory;
     struct silo_gpu_scope scope;
-    /* What a driver or context held that is gone, went with it. */
+    /* The memory of a driver or context that is gone was freed with it. */
     if (silo_gpu_ending() || silo_gpu_enter(device, &scope) != 0)
         return;
     if (lease->waits) {

@@ -16,21 +16,21 @@ struct silo_scratch_source {
     void (*release)(void *context, const silo_scratch *wanted, void *memory); /* may be NULL */
 };
 
-/* What a launch has taken; fill nothing. */
+/* The scratch memory of a launch; callers fill nothing. */
 struct silo_lease {
     uint64_t address;    /* aligned as asked */
-    silo_scratch wanted; /* as asked of the source */
+    silo_scratch wanted; /* as requested from the source */
     void *memory;        /* owned until silo_scratch_give; at or below `address` */
-    bool waits;          /* this driver has no pool: giving back waits for the stream */
+    bool waits;          /* this driver lacks a pool: giving back waits for the stream */
 };
 
 /* Bytes for all programs of a grid, `each` for one: SILO_ERROR_GRID where that is 2^63 or more. */
 int silo_scratch_total(const char *kernel, const int64_t dims[3], uint64_t each, int64_t *bytes,
                        silo_error *error);
 
-/* Take `bytes` (more than 0) at a multiple of `alignment`, a power of two, for a launch on
- * `stream`. SILO_ERROR_MEMORY, or SILO_ERROR_CAPTURING where the driver has no pool and the stream
- * is captured. The device's context need not be current. */
+/* Take `bytes` (more than 0) at a multiple of `alignment`, a power of two; a launch on `stream`
+ * uses it. SILO_ERROR_MEMORY, or SILO_ERROR_CAPTURING if the driver lacks a pool and the stream is
+ * captured. The device's context need not be current. */
 int silo_scratch_take(const struct silo_scratch_source *source, struct silo_gpu_device *device,
                       void *stream, const char *kernel, int64_t bytes, uint32_t alignment,
                       struct silo_lease *lease, silo_error *error);

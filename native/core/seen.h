@@ -1,4 +1,4 @@
-/* One call as the choice among compiled variants sees it: what the guard knows of each argument,
+/* One call as the choice among compiled variants sees it: the guard's facts about each argument,
  * and the device that it runs on (silo.launch.arguments, silo.core.device). */
 #ifndef SILO_SEEN_H
 #define SILO_SEEN_H
@@ -20,7 +20,7 @@ struct silo_seen {
     struct silo_value number; /* of an integer, float, bool or constant: its value */
 };
 
-/* A compile option that the call asks for. */
+/* A compile option of the call. */
 struct silo_seen_option {
     const char *name;
     struct silo_value value;
@@ -48,13 +48,13 @@ struct silo_run_rule {
     const char *reason;
 };
 
-/* Where a call runs. */
+/* The device of a call. */
 struct silo_place {
     const char *target; /* the device's own, with its arch: "cuda:sm_90a" */
     const char *model;  /* for people; may be NULL */
     uint32_t fact_count;
     const struct silo_device_fact *facts;
-    uint32_t rule_count; /* what no rule is about follows silo_runs_on */
+    uint32_t rule_count; /* targets without a rule follow silo_runs_on */
     const struct silo_run_rule *rules;
 };
 

@@ -1,4 +1,4 @@
-/* What serves the calls that look alike: a variant loaded on a device, joined to the kernel's
+/* The code that serves calls with equal keys: a variant loaded on a device, joined to the kernel's
  * parameters. Made once a variant and device, never changed, and freed with its kernel. */
 #ifndef SILO_SERVED_H
 #define SILO_SERVED_H
@@ -9,7 +9,7 @@
 #include "packing.h"
 
 struct silo_served {
-    struct silo_function function; /* what a launch reads comes first */
+    struct silo_function function; /* the members that a launch reads come first */
     struct silo_packing packing;
     struct silo_grid_programs grid; /* declared; axes 0: none is */
     const struct silo_loaded_code *code;

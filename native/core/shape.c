@@ -42,7 +42,7 @@ void silo_shape_compact(const int64_t *sizes, int32_t ndim, int64_t *strides) {
     for (int32_t i = ndim - 1; i >= 0; i--) {
         strides[i] = step;
         if (__builtin_mul_overflow(step, sizes[i], &step))
-            step = 0; /* there are no elements */
+            step = 0; /* without elements */
     }
 }
 

@@ -36,8 +36,8 @@ int silo_dlpack_check(const struct dl_tensor *tensor, silo_error *error);
 int silo_shape_of_dlpack(const struct dl_tensor *tensor, struct silo_shape *shape,
                          silo_error *error);
 
-/* Whether all memory between the first and the last element has less than 2 GiB: what
- * SILO_FLAG_RANGE32 says of a ROCm array. `itemsize` bytes, 0: not known. */
+/* Whether all memory between the first and the last element has less than 2 GiB: the meaning of
+ * SILO_FLAG_RANGE32 for a ROCm array. `itemsize` bytes, 0: not known. */
 bool silo_shape_in_range32(const int64_t *sizes, const int64_t *strides, int32_t ndim,
                            int32_t itemsize);
 

@@ -36,7 +36,7 @@ extern "C" {
 #endif
 #endif
 
-/* Of this header; silo_version() is that of the library. */
+/* Of this header; silo_version() returns the library's. */
 #define SILO_VERSION_MAJOR 0
 #define SILO_VERSION_MINOR 1
 SILO_API const char *silo_version(void);
@@ -56,7 +56,7 @@ enum silo_code {
     /* Calls. */
     SILO_ERROR_USAGE = 20,       /* a null pointer, a wrong number of arguments, ... */
     SILO_ERROR_NO_KERNEL = 21,   /* no kernel of that name */
-    SILO_ERROR_MISSING = 22,     /* an argument that has no default was left out */
+    SILO_ERROR_MISSING = 22,     /* an argument without a default was left out */
     SILO_ERROR_NULL = 23,        /* a null pointer to memory that the kernel reads or writes */
     SILO_ERROR_KIND = 24,        /* an integer where an array is needed, ... */
     SILO_ERROR_DTYPE = 25,       /* elements of another type */
@@ -65,11 +65,11 @@ enum silo_code {
     SILO_ERROR_GRID = 28,        /* none declared or given, negative, or too large */
     SILO_ERROR_EXPRESSION = 29,  /* a grid or a derived constant: overflow, division by zero */
     SILO_ERROR_NO_VARIANT = 30,  /* `details` has each variant with its reason */
-    SILO_ERROR_UNTRUSTED = 31,   /* host code that nobody vouches for */
+    SILO_ERROR_UNTRUSTED = 31,   /* host code that is not trusted */
     SILO_ERROR_CAPTURING = 32,   /* code must be loaded while a graph is captured: silo_warmup */
     SILO_ERROR_UNSUPPORTED = 33, /* code of a kind that this library does not launch */
     /* Devices. `driver_code` is the driver's own. */
-    SILO_ERROR_NO_DRIVER = 40,    /* no library of the driver, or one that is too old */
+    SILO_ERROR_NO_DRIVER = 40,    /* no library of the driver, or a library that is too old */
     SILO_ERROR_NO_DEVICE = 41,    /* no device of that number */
     SILO_ERROR_WRONG_DEVICE = 42, /* memory of another device, a stream of another context */
     SILO_ERROR_LIMIT = 43,        /* shared memory, threads, clusters: more than the device has */
@@ -124,7 +124,7 @@ enum silo_element {
 };
 
 enum silo_argument_kind {
-    SILO_ARGUMENT_ABSENT = 0,     /* the default, or what the config sets */
+    SILO_ARGUMENT_ABSENT = 0,     /* the default, or the config's value */
     SILO_ARGUMENT_POINTER = 1,    /* an address and its element type */
     SILO_ARGUMENT_ARRAY = 2,      /* the same with shape and strides */
     SILO_ARGUMENT_DESCRIPTOR = 3, /* the same with a block: a tensor descriptor */
@@ -138,13 +138,13 @@ enum silo_argument_kind {
 
 enum silo_argument_flags {
     SILO_ARGUMENT_READONLY = 1,   /* an array that a kernel must not write */
-    SILO_ARGUMENT_PAD_NAN = 2,    /* of a descriptor: what lies outside is NaN, else zero */
+    SILO_ARGUMENT_PAD_NAN = 2,    /* of a descriptor: elements outside are NaN, else zero */
     SILO_ARGUMENT_ROUND_TF32 = 4, /* of a descriptor: float32 is rounded to tf32 when loaded */
     SILO_ARGUMENT_RANGE32 = 8     /* an array of which all memory is below 2 GiB (ROCm only) */
 };
 
-/* One argument of a call. What it points at is borrowed for the length of the call, but memory that
- * the kernel uses, which must live until the kernel has run. */
+/* One argument of a call. The memory it points at is borrowed for the length of the call; memory
+ * that the kernel uses must live until the kernel has run. */
 typedef struct silo_argument {
     uint8_t kind;     /* enum silo_argument_kind */
     uint8_t flags;    /* enum silo_argument_flags */
@@ -166,7 +166,7 @@ typedef struct silo_argument {
 /* Kinds of devices, as DLPack numbers their memory. */
 enum silo_device_kind { SILO_CPU = 1, SILO_CUDA = 2, SILO_ROCM = 10 };
 
-/* Where a call runs. */
+/* The device and stream of a call. */
 typedef struct silo_queue {
     int32_t device; /* enum silo_device_kind */
     int32_t index;  /* the device's number, 0 on a CPU */
@@ -186,9 +186,9 @@ typedef struct silo_host_code {
     const char *kernel;
     const char *identity; /* of the bundle: the sha256 of its manifest, in hex */
     const char *sha256;   /* of the code, in hex */
-    const char *digest;   /* of the code and all that decides how it is called, in hex: what the
-                             ledger of `silo trust` keeps (docs/bundle-format.md, section 6) */
-    const void *data;     /* the code */
+    const char *digest; /* of the code and everything that decides how it is called, in hex, as the
+                           ledger of `silo trust` keeps it (docs/bundle-format.md, section 6) */
+    const void *data;   /* the code */
     size_t bytes;
 } silo_host_code;
 
@@ -216,17 +216,17 @@ enum silo_open_flags {
 
 /* How a bundle is opened. Set `size` to sizeof(silo_options) and the rest to 0 or NULL as wanted.
  * Callbacks may come from any thread that calls into the bundle, and call nothing of that bundle
- * themselves: `vouch` and `log` run while others wait for what is being loaded. */
+ * themselves: `vouch` and `log` run while other threads wait for the load. */
 typedef struct silo_options {
     size_t size;
     uint32_t flags;     /* enum silo_open_flags */
     uint32_t reserved;  /* 0 */
     void *context;      /* given to each callback */
     size_t file_memory; /* bytes that reading may take beyond the file's own; 0: 64 MiB */
-    /* Whether somebody vouches for host code: 1 yes, 0 no. NULL: nobody does, and host code is
-     * loaded only with SILO_LINKED. */
+    /* Whether somebody vouches for host code: 1 yes, 0 no. NULL: host code is loaded only with
+     * SILO_LINKED. */
     int (*vouch)(void *context, const silo_host_code *code);
-    /* Gets one line without its end. NULL: nobody reads. */
+    /* Gets one line without its end. NULL: messages are dropped. */
     void (*log)(void *context, int level, const char *text);
     /* Scratch memory of a GPU: 0 and *memory, or anything else. NULL: Silo's own. `release` is
      * called once the launch is queued: memory in use by the queue must stay until that has run. */
@@ -235,7 +235,7 @@ typedef struct silo_options {
     /* A library of the driver in place of the usual one; NULL: the usual. */
     const char *cuda_library, *hip_library;
     /* Functions of the program that are called in place of objects of the bundle, which are then
-     * not loaded and need nobody to vouch for them. They must stay until silo_close. */
+     * not loaded and need no trust. They must stay until silo_close. */
     const silo_compiled *compiled;
     size_t compiled_count;
 } silo_options;
@@ -269,13 +269,13 @@ SILO_API int silo_find(silo_bundle *bundle, const char *name, silo_kernel **kern
 SILO_API size_t silo_parameter_count(const silo_kernel *kernel);
 SILO_API const char *silo_parameter_name(const silo_kernel *kernel, size_t index);
 
-/* A compile option that a call asks for: {"num_warps", silo_int(8)}. */
+/* A compile option of a call: {"num_warps", silo_int(8)}. */
 typedef struct silo_named {
     const char *name;
     silo_argument value;
 } silo_named;
 
-/* What a call says besides its arguments; NULL stands for none of it. */
+/* The options of a call besides its arguments; NULL for none. */
 typedef struct silo_call {
     const int64_t *grid; /* three dimensions; NULL: the declared grid */
     const silo_named *options;
@@ -284,20 +284,20 @@ typedef struct silo_call {
 
 /* Launch on `queue` with arguments in the order of the parameters; those left out at the end count
  * as absent. The first call of its kind chooses and loads code, later ones find it. A grid with a
- * dimension of 0 launches nothing and succeeds. On a GPU the kernel runs when the queue comes to
- * it; on a CPU it has run when this returns. */
+ * dimension of 0 launches nothing and succeeds. On a GPU the kernel runs in the order of the queue;
+ * on a CPU it has run when this returns. */
 SILO_API int silo_launch(silo_kernel *kernel, const silo_queue *queue,
                          const silo_argument *arguments, size_t count, const silo_call *call,
                          silo_error *error);
 
-/* Do all that such a launch does but the launch itself: afterwards it loads nothing, so that it can
- * be captured into a graph. */
+/* Do everything of a launch but the launch itself: afterwards the launch loads nothing, so that it
+ * can be captured into a graph. */
 SILO_API int silo_warmup(silo_kernel *kernel, const silo_queue *queue,
                          const silo_argument *arguments, size_t count, const silo_call *call,
                          silo_error *error);
 
-/* Which variant such a call gets, and the reason for or against each, a line each. Loads nothing.
- * Give `*text` back with silo_free. */
+/* Which variant the call gets, and the reason for or against each, a line each. Loads nothing. Give
+ * `*text` back with silo_free. */
 SILO_API int silo_explain(silo_kernel *kernel, const silo_queue *queue,
                           const silo_argument *arguments, size_t count, const silo_call *call,
                           char **text, silo_error *error);

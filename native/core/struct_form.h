@@ -24,7 +24,7 @@ struct silo_struct_form {
 };
 
 /* One more member: "ptr" with the part "", "i32" or "i64" with "shape.0", "stride.4", ... -1 with
- * SILO_ERROR_UNSUPPORTED: there is no such member, or it was there already. Begin with {0}. */
+ * SILO_ERROR_UNSUPPORTED: unknown member, or a repeated one. Begin with {0}. */
 int silo_struct_add(struct silo_struct_form *form, const char *type, const char *part,
                     silo_error *error);
 

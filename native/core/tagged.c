@@ -85,7 +85,7 @@ static bool in_range32(const silo_argument *argument) {
                                  argument->rank, (argument->element & 0xff) / 8);
 }
 
-/* Checks of what was given that hold for arrays and descriptors alike. */
+/* Checks of given values that hold for arrays and descriptors alike. */
 static int check_memory(const struct silo_tagged *tagged, int32_t index,
                         const silo_argument *argument, silo_error *error) {
     const struct silo_parameter *parameter = &tagged->intake->parameters[index];
@@ -269,7 +269,7 @@ void silo_tagged_extra(struct silo_tagged *tagged) {
 
 /* ---- extents ---- */
 
-/* Refuse an array that is not contiguous; an address alone has no layout. */
+/* Refuse an array that is not contiguous; an address alone lacks a layout. */
 static int check_contiguous(const struct silo_tagged *tagged, int32_t index,
                             const silo_argument *argument, silo_error *error) {
     const unsigned kind = silo_code_kind(tagged->key[index]);

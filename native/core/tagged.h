@@ -9,7 +9,7 @@
 #include "intake.h"
 #include "texts.h"
 
-/* What a constant is; in the place of an element type of its word. */
+/* The kind of a constant; in the place of an element type of its word. */
 enum silo_constant_tag {
     SILO_TAG_INT = 1,
     SILO_TAG_FLOAT = 2,
@@ -27,7 +27,7 @@ struct silo_tagged {
     int32_t given;
     int32_t device;  /* enum silo_device_kind of the queue */
     uint64_t *slots; /* one a parameter; slots[-1] is 0 */
-    uint64_t *key;   /* codes first, then what follows them */
+    uint64_t *key;   /* codes first, then the texts that follow them */
     uint32_t words;  /* of the key so far */
     uint32_t descriptors_used;
     bool new_text; /* a text that no call has had before: no entry of a guard is for it */
@@ -47,11 +47,11 @@ SILO_INLINE size_t silo_tagged_descriptors(const struct silo_intake *intake) {
     return intake->count < SILO_MAX_DESCRIPTORS ? (size_t)intake->count : SILO_MAX_DESCRIPTORS;
 }
 
-/* The argument of a parameter: what the call gives, or its default. */
+/* The argument of a parameter: the call's value, or its default. */
 const silo_argument *silo_tagged_argument(const struct silo_tagged *tagged, int32_t index);
 
 /* Read an argument of a kind that the short ways below leave. -1 with an error that names kernel,
- * argument, what it needs and what was given. */
+ * argument, its requirement and the given value. */
 int silo_tagged_other(struct silo_tagged *tagged, int32_t index, silo_error *error);
 
 /* The words after the codes: buckets of keys, exact values, constants. */

@@ -1,5 +1,5 @@
-/* What is wrong with a tagged argument, in words: the kernel, the argument, what it needs and what
- * was given. */
+/* The fault of a tagged argument, in words: the kernel, the argument, its requirement and the given
+ * value. */
 #ifndef SILO_TAGGED_ERROR_H
 #define SILO_TAGGED_ERROR_H
 
@@ -8,7 +8,8 @@
 /* An argument in a few words: "an int64 (3)", "an array of float32, shape [4, 3]". */
 void silo_tagged_describe(const silo_argument *argument, char *text, size_t room);
 
-/* "KERNEL: argument 'NAME' needs WANTED, got GIVEN"; `wanted` NULL: what the parameter takes. -1.
+/* "KERNEL: argument 'NAME' needs WANTED, got GIVEN"; `wanted` NULL: the parameter's own
+ * requirement. -1.
  */
 int silo_tagged_fail(const struct silo_intake *intake, int32_t index, const silo_argument *argument,
                      int code, const char *wanted, silo_error *error);
@@ -17,8 +18,8 @@ int silo_tagged_fail(const struct silo_intake *intake, int32_t index, const silo
 int silo_tagged_refuse(const struct silo_intake *intake, int32_t index, int code, silo_error *error,
                        const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* For an argument that cannot be read whatever the kernel: an unknown kind or element, a rank or
- * shape that cannot be, a text that is no text. 0: none of these. */
+/* For an argument that cannot be read whatever the kernel: an unknown kind or element, an
+ * impossible rank or shape, a text that is a null pointer. 0: none of these. */
 int silo_tagged_check(const struct silo_intake *intake, int32_t index,
                       const silo_argument *argument, silo_error *error);
 

@@ -65,7 +65,7 @@ bool silo_map_reads_shape(const struct silo_map_form *form) {
     return false;
 }
 
-/* What is wrong with an extent or a stride ("shape", "strides") of the array or the form. */
+/* The fault of an extent or a stride ("shape", "strides") of the array or the form. */
 static int refuse_axis(silo_error *error, const char *what, int32_t axis, int64_t value,
                        const char *wanted) {
     if (axis == SILO_NO_AXIS)

@@ -11,7 +11,7 @@
 /* In place of an axis: the dimension has the form's own extent and stride. */
 #define SILO_NO_AXIS (-1)
 
-/* How the map of one kernel parameter is encoded, besides what the descriptor or the array says.
+/* The encoding of one kernel parameter's map, besides the members of the descriptor or the array.
  * Without holes, so that forms may be compared as bytes. */
 struct silo_map_form {
     int32_t element_type; /* CUtensorMapDataType */
@@ -23,21 +23,21 @@ struct silo_map_form {
     /* Of an array's map, outermost first like the box; 0 past the rank, and of a descriptor's: */
     uint32_t of_array;              /* 0 or 1 */
     int32_t axes[SILO_MAX_RANK];    /* of the array, or SILO_NO_AXIS */
-    int64_t shape[SILO_MAX_RANK];   /* of a dimension that is no axis */
+    int64_t shape[SILO_MAX_RANK];   /* of a dimension that is not an axis */
     int64_t strides[SILO_MAX_RANK]; /* in elements */
 };
 
 _Static_assert(sizeof(struct silo_map_form) == 144, "compared as bytes");
 
-/* Whether a driver may take such maps, whatever the descriptor; else -1 with
+/* Whether a driver may take maps of this form, whatever the descriptor; else -1 with
  * SILO_ERROR_UNSUPPORTED and a text without a name: "its box is 64 bytes wide, ...". */
 int silo_map_form_check(const struct silo_map_form *form, silo_error *error);
 
 /* Whether an array's map needs the array's own shape, not its address alone. */
 bool silo_map_reads_shape(const struct silo_map_form *form);
 
-/* What the map of an array says, from the array's address and shape (`ndim` axes, strides in
- * elements; none are read where silo_map_reads_shape() says no). -1 with SILO_ERROR_MISALIGNED,
+/* The values of an array's map, from the array's address and shape (`ndim` axes, strides in
+ * elements; none are read if silo_map_reads_shape() returns false). -1 with SILO_ERROR_MISALIGNED,
  * NULL or SHAPE; texts begin after the array's name: "has strides[1] = 4; ...". */
 int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_t ndim,
                       const int64_t *sizes, const int64_t *strides, struct silo_descriptor *out,

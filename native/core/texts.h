@@ -22,7 +22,7 @@ struct silo_texts {
     uint64_t count;
 };
 
-/* The number of a text, or SILO_NO_TEXT where it has none. From any thread. */
+/* The number of a text, or SILO_NO_TEXT without one. From any thread. */
 uint64_t silo_texts_find(const struct silo_texts *texts, const char *text);
 
 /* The same, and a new number for a new text; SILO_NO_TEXT: no room or no memory. One thread at a

@@ -38,8 +38,9 @@ static bool raise_last_digit(char *written) {
     return false;
 }
 
-/* Whether so many digits after the first say the number. Where neighbours lie closer below than
- * above, at powers of two, the nearest digits may say the neighbour below, and the next the number.
+/* Whether so many digits after the first say the number. At powers of two the neighbour below is
+ * closer than the neighbour above: the nearest digits may then mean the neighbour below, and the
+ * next digits the number.
  */
 static bool says(char *written, size_t size, int precision, double value) {
     snprintf(written, size, "%.*e", precision, value);

@@ -13,7 +13,7 @@ void silo_value_str(struct silo_wording *text, const struct silo_value *value);
 /* "BLOCK=64, num_warps=4", or "(default)". */
 void silo_config_text(struct silo_wording *text, const struct silo_config *config);
 
-/* "float32"; "?" for what no kernel knows. */
+/* "float32"; "?" for types unknown to kernels. */
 const char *silo_element_name(uint16_t element);
 
 /* "(64, 64)", "(64,)", "()". */

@@ -6,14 +6,14 @@
 
 #include <stdarg.h>
 
-/* Begins as {0}. Memory that runs out is remembered, and what was to be added is left out. */
+/* Begins as {0}. If memory runs out, this is remembered, and the addition is left out. */
 struct silo_wording {
     char *data; /* owned: free(); NULL while nothing was added */
     size_t length, room;
     bool failed;
 };
 
-/* Where `text` is NULL nobody wants it, and nothing is done. */
+/* If `text` is NULL, the wording is not needed, and nothing is done. */
 void silo_wording_add(struct silo_wording *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void silo_wording_add_list(struct silo_wording *text, const char *format, va_list arguments)
@@ -22,7 +22,7 @@ void silo_wording_add_list(struct silo_wording *text, const char *format, va_lis
 /* A text of a file: what would not print is written as \xNN. */
 void silo_wording_add_string(struct silo_wording *text, struct silo_string string);
 
-/* What was added, for reading; "" for nothing. */
+/* The added text, for reading; "" if empty. */
 const char *silo_wording_read(const struct silo_wording *text);
 
 void silo_wording_clear(struct silo_wording *text);

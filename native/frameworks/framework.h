@@ -1,5 +1,5 @@
-/* Kernels of an exported bundle as frameworks call them: what the export writes down of each, and
- * what its shared library offers to the libraries beside it.
+/* Kernels of an exported bundle as frameworks call them: the export's data about each, and the
+ * functions that its shared library offers to the libraries beside it.
  *
  * The export generates a table of `struct silo_framework_kernel`; tvm_ffi.c makes TVM-FFI functions
  * of them and torch_op.h custom operators of torch. */
@@ -33,10 +33,11 @@ struct silo_framework_kernel {
     uint32_t count;
 };
 
-/* What an exported library offers to the libraries beside it; all else of libsilo stays hidden. */
+/* The functions that an exported library offers to the libraries beside it; the rest of libsilo
+ * stays hidden. */
 struct silo_framework {
     size_t size; /* sizeof(struct silo_framework) */
-    /* A kernel of the library's own bundle, which is opened when first asked for; NULL with `error`
+    /* A kernel of the library's own bundle, which is opened at the first use; NULL with `error`
      * filled. */
     silo_kernel *(*kernel)(int at, silo_error *error);
     int (*launch)(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,

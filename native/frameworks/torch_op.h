@@ -2,8 +2,8 @@
  * later release. For the generated library beside an exported one; C++17.
  *
  * An operator gives its tensors' dtype, device, shape and strides on, and runs on torch's current
- * stream. What it writes counts as modified, so that autograd refuses a value which it had kept.
- * Errors are std::runtime_error, which torch raises as RuntimeError. */
+ * stream. Tensors that it writes count as modified, so that autograd refuses a value which it had
+ * kept. Errors are std::runtime_error, which torch raises as RuntimeError. */
 #ifndef SILO_TORCH_OP_H
 #define SILO_TORCH_OP_H
 
@@ -30,7 +30,7 @@
 
 namespace silo_torch {
 
-/* How a parameter stands in the operator's schema. */
+/* The form of a parameter in the operator's schema. */
 enum class given : uint8_t { tensor, descriptor, integer, real, boolean, text, dtype };
 
 struct parameter {
@@ -50,14 +50,14 @@ struct operation {
     const silo_framework *(*library)();
 };
 
-/* ---- what torch says of a tensor ---- */
+/* ---- torch's answers about a tensor ---- */
 
 inline void check(AOTITorchError code, const char *what) {
     if (code != TORCH_SUCCESS)
         throw std::runtime_error(std::string("torch cannot give ") + what + " of a tensor");
 }
 
-/* Torch's numbers of dtypes are asked for: they are its own business. */
+/* Torch's numbers of dtypes are read by its functions: they are not part of its ABI. */
 inline int element_of(int32_t dtype) {
     struct known {
         int32_t dtype;
@@ -121,7 +121,7 @@ inline const gpu_library &gpu() {
  * of; false where torch refuses. */
 template <size_t Count>
 bool ask(const char *name, AtenTensorHandle tensor, std::array<StableIValue, Count> &stack) {
-    AtenTensorHandle given = nullptr; /* what is called frees it */
+    AtenTensorHandle given = nullptr; /* the callee frees it */
     check(aoti_torch_new_tensor_handle(tensor, &given), "a reference");
     stack[0] = torch::stable::detail::from(given);
     return torch_call_dispatcher(name, "", stack.data(), TORCH_ABI_VERSION) == TORCH_SUCCESS;
@@ -133,9 +133,9 @@ inline bool is_result(AtenTensorHandle tensor) {
     return !(ask("aten::is_leaf", tensor, stack) && torch::stable::detail::to<bool>(stack[0]));
 }
 
-/* Counts a tensor as modified, as operators of torch do with what they write: this one changes
- * nothing where both axes are the same, but counts. False for a leaf that requires a gradient, and
- * outside of inference mode for what was made in it. */
+/* Counts a tensor as modified, as operators of torch do with their outputs: this one changes
+ * nothing where both axes are the same, but counts. False for a leaf that requires a gradient, and,
+ * outside of inference mode, for a tensor made in it. */
 inline bool modified(AtenTensorHandle tensor) {
     std::array<StableIValue, 3> stack{};
     if (!ask("aten::transpose_", tensor, stack))
@@ -162,7 +162,7 @@ class call {
     call(const call &) = delete;
     call &operator=(const call &) = delete;
 
-    /* What an operator is given is its to free. */
+    /* An operator frees its arguments. */
     ~call() {
         for (size_t i = 0; i < operation_.count; i++)
             if (tensors_[i] != nullptr)
@@ -360,7 +360,7 @@ class call {
     int32_t type_ = 0, index_ = 0;
 };
 
-/* A boxed operator: what torch calls. */
+/* A boxed operator, which torch calls. */
 template <const operation &of> void boxed(StableIValue *stack, uint64_t, uint64_t) {
     call(of).run(stack);
 }

@@ -59,7 +59,7 @@ struct ffi_sequence {
 typedef void (*ffi_raise)(const char *kind, const char *message); /* TVMFFIErrorSetRaisedFromCStr */
 typedef void *(*ffi_stream)(int32_t device_type, int32_t device_id); /* TVMFFIEnvGetStream */
 
-/* ---- what the process that calls offers ---- */
+/* ---- functions of the calling process ---- */
 
 /* Python loads the library for all to see; a program may have it for itself. */
 static void *find(const char *name) {
@@ -119,7 +119,7 @@ static const char *kind_of(int32_t code) {
 static SILO_NOINLINE int raise(silo_error *error) {
     static void *place;
     void *const found = kept(&place, "TVMFFIErrorSetRaisedFromCStr");
-    if (found != NULL) { /* else nobody could read it */
+    if (found != NULL) { /* else no caller could read it */
         ffi_raise set;
         memcpy(&set, &found, sizeof set);
         char *joined = NULL;
@@ -248,7 +248,7 @@ static int place(struct call *call, const struct dl_tensor *tensor, const char *
         (int)given.id);
 }
 
-/* What the address of an element of so many bits is a multiple of. */
+/* The alignment of an element of so many bits, in bytes. */
 static unsigned element_alignment(unsigned bits) {
     return bits == 16 ? 2 : bits == 32 ? 4 : bits >= 64 ? 8 : 1;
 }
@@ -364,7 +364,7 @@ static int read_argument(struct call *call, const struct silo_framework_paramete
                      parameter->name, name_of_type(given->type));
 }
 
-/* Where the tensors are; without one, nothing says. */
+/* The device of the tensors; unknown without one. */
 static int queue_of(const struct call *call, silo_queue *queue) {
     if (call->first == NULL)
         return silo_fail(call->error, SILO_ERROR_KIND,

@@ -10,7 +10,7 @@
 
 #include "framework.h"
 
-/* What one symbol calls. */
+/* The function that one symbol calls. */
 struct silo_ffi_function {
     struct silo_framework_kernel kernel;
     silo_kernel *(*find)(int at, silo_error *error);

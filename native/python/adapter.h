@@ -19,18 +19,18 @@ enum silo_adapter_kind {
     SILO_ADAPT_DESCRIPTOR, /* a tensor descriptor: attributes of its own, a base array behind */
 };
 
-/* How objects of one type are read. It does not keep a class alive: `weak` says whether it is still
- * there, for another one may come to lie at the same address. */
+/* How objects of one type are read. It does not keep a class alive: `weak` shows whether it still
+ * exists, because another class may later have the same address. */
 struct silo_adapter {
     PyTypeObject *type;
     PyObject *weak; /* owned weak reference; NULL: a type that is never freed */
     const struct dl_exchange *exchange;
     PyObject *stream; /* owned callable: device index -> handle of the library's current stream */
-    /* owned callable: array -> what its library says of one without an address, or None */
+    /* owned callable: array -> its library's description if it lacks an address, or None */
     PyObject *reader;
     enum silo_adapter_kind kind;
     bool negates;              /* an array with a method is_neg (torch), which may say true */
-    bool calls;                /* its memory is asked of methods, which may be written in Python */
+    bool calls;                /* its memory is read by methods, which may be written in Python */
     bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
     struct silo_adapter *next; /* of those that are about to be freed */
 };

@@ -59,7 +59,7 @@ static bool has(PyTypeObject *type, PyObject *name) {
     return value != NULL;
 }
 
-/* Whether reading such an array may run code of its class in Python. */
+/* Whether reading an array of this class may run its Python code. */
 static bool calls_methods(PyTypeObject *type, enum silo_adapter_kind kind) {
     if (kind != SILO_ADAPT_BUFFER)
         return kind == SILO_ADAPT_DLPACK || kind == SILO_ADAPT_DATA_PTR ||
@@ -167,7 +167,7 @@ static struct {
     uint32_t next;
 } gone;
 
-/* Caller holds the lock, and frees what is added to the list `out` when it no longer does. Where
+/* Caller holds the lock, and frees the additions to the list `out` after releasing it. Where
  * threads run at once, another one may be reading the adapter: then it stays. */
 static void retire(struct silo_adapter *adapter, struct silo_adapter **out) {
 #ifdef Py_GIL_DISABLED
@@ -219,13 +219,13 @@ static int renew(struct silo_adapter **out) {
     }
     __atomic_store_n(&silo_adapters, table, __ATOMIC_RELEASE);
 #ifndef Py_GIL_DISABLED
-    free(old); /* nobody is looking anything up now; adapters stay where they are */
+    free(old); /* no thread is reading the table now; adapters stay in place */
 #endif
     return 0;
 }
 
-/* Put `made`, which it takes over, into the table; what is there afterwards, or NULL: no memory.
- * Caller holds the lock. */
+/* Put `made`, which it takes over, into the table; returns the entry, or NULL: no memory. Caller
+ * holds the lock. */
 static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter **out) {
     if (2 * (silo_adapters->used + 1) > silo_adapters->mask && renew(out) != 0) {
         made->next = *out;

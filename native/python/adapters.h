@@ -17,13 +17,12 @@ int silo_adapt_torch(PyTypeObject *type);
 /* Read objects of exactly this type as tensor descriptors; -1 with an exception set. */
 int silo_adapt_descriptor(PyTypeObject *type, bool rounds);
 
-/* Where the current stream of a library is asked whose arrays have no DLPack exchange API: a
- * callable from a device index to a handle. -1 with an exception set. */
+/* Returns the current stream of a library whose arrays lack the DLPack exchange API: a callable
+ * from a device index to a handle. -1 with an exception set. */
 int silo_adapter_set_stream(PyTypeObject *type, PyObject *stream);
 
-/* How arrays are read that have no address (jax's on a TPU): a callable from an array to
- * (DLPack device type, device index, dtype, read-only), or None where it has one. -1 with an
- * exception set. */
+/* Reads arrays without an address (jax's on a TPU): a callable from an array to (DLPack device
+ * type, device index, dtype, read-only), or None if it has an address. -1 with an exception set. */
 int silo_adapter_set_reader(PyTypeObject *type, PyObject *reader);
 
 /* Whether the type lives in a package. Never leaves an exception. */

@@ -21,7 +21,7 @@ static int view_of_dlpack(const struct dl_tensor *tensor, struct silo_view *view
     if (SILO_UNLIKELY(silo_check_tensor(tensor) != 0))
         return -1;
     view->address = tensor->data ? (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset : 0;
-    /* A number that DLPack does not have must not look like one that it has: keys hold 16 bits. */
+    /* A number unknown to DLPack must not look like a known one: keys hold 16 bits. */
     const int32_t type = tensor->device.type;
     view->device_type = type > 0 && type <= INT16_MAX ? type : SILO_DEVICE_EXTENSION;
     view->device_id = type == SILO_DEVICE_CPU ? 0 : tensor->device.id;
@@ -68,7 +68,7 @@ static int view_of_capsule(PyObject *object, struct silo_view *view, struct silo
     return result;
 }
 
-/* Buffers cost a tenth of capsules, but some libraries' have none for memory of a GPU, or for
+/* Buffers cost a tenth of capsules, but some libraries lack them for memory of a GPU, or for
  * bfloat16 and 8-bit floats (jax). */
 static int view_of_buffer_or_capsule(PyObject *object, struct silo_view *view,
                                      struct silo_holds *holds) {
@@ -103,8 +103,8 @@ static int view_of_cuda_dict(PyObject *object, struct silo_view *view) {
     return 0;
 }
 
-/* 1: the array has no address, and the view is what its library says; 0: it has one. -1 with an
- * exception set. */
+/* 1: the array lacks an address, and the view is its library's description; 0: it has an address.
+ * -1 with an exception set. */
 static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
                           struct silo_view *view) {
     PyObject *said = silo_call_one(adapter->reader, object);

@@ -1,4 +1,4 @@
-/* What an object says of itself in attributes, as arrays of every library do. */
+/* The attributes that arrays of every library have. */
 #ifndef SILO_ATTRIBUTES_H
 #define SILO_ATTRIBUTES_H
 
@@ -12,7 +12,7 @@ int silo_attributes_init(void);
  * exception. */
 struct silo_dtype silo_dtype_of_object(PyObject *object);
 
-/* "cpu", "cuda", "cuda:1" of its `device`, as DLPack has it; unknown where it has none. Never
+/* "cpu", "cuda", "cuda:1" of its `device`, as DLPack has it; unknown without the attribute. Never
  * leaves an exception. */
 void silo_device_of_object(PyObject *object, int32_t *type, int32_t *index);
 

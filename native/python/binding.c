@@ -21,8 +21,7 @@ static int read_leaves(PyObject *leaves, struct silo_struct_form *form) {
     return 0;
 }
 
-/* What the dimensions of an array's map are: axes of the array, and pairs of an extent and a
- * stride.
+/* The dimensions of an array's map: axes of the array, and pairs of an extent and a stride.
  */
 static int read_axes(PyObject *axes, struct silo_map_form *form) {
     if (PyTuple_Size(axes) != (Py_ssize_t)form->rank) {

@@ -1,4 +1,4 @@
-/* The type Binding; kernel.h has what it holds. */
+/* The type Binding; kernel.h has its members. */
 #ifndef SILO_BINDING_H
 #define SILO_BINDING_H
 

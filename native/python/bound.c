@@ -16,7 +16,7 @@ static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments,
     return silo_launcher_invoke(bound->launcher, &bound->grid, arguments, positional, names);
 }
 
-/* Free a spare, which has no references but to its grid. */
+/* Free a spare, whose only reference is to its grid. */
 static void drop(struct silo_bound *spare) {
     if (spare != NULL) {
         Py_XDECREF(spare->grid_object);
@@ -65,8 +65,8 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
     bound->call = bound_call;
     Py_INCREF((PyObject *)launcher);
     bound->launcher = launcher;
-    /* In `k[grid](...)` it lives for the length of the call; the collector is told of it when
-     * somebody else holds it while it is called, as he does who keeps it. */
+    /* In `k[grid](...)` it lives for the length of the call; the garbage collector tracks it only
+     * if another owner holds it during the call. */
     bound->tracked = false;
     return (PyObject *)bound;
 }

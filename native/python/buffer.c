@@ -54,7 +54,7 @@ static void buffer_dealloc(PyObject *object) {
 
 /* ---- the buffer protocol ---- */
 
-static char empty; /* what a buffer without elements points at */
+static char empty; /* the address of a buffer without elements */
 
 static int buffer_get(PyObject *object, Py_buffer *view, int flags) {
     struct host_buffer *self = (struct host_buffer *)object;

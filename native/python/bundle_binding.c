@@ -107,7 +107,7 @@ PyObject *silo_py_bind_variant(PyObject *module, PyObject *args) {
         return NULL;
     if (about.kernel >= silo_reader_kernel_count(bundle->reader))
         return PyErr_Format(PyExc_IndexError, "there is no kernel %u", about.kernel);
-    PyObject *facts = PyDict_Copy(given); /* nobody else changes it while the GIL is released */
+    PyObject *facts = PyDict_Copy(given); /* no other thread changes it while the GIL is released */
     struct silo_device_fact *rows = facts != NULL ? facts_of(facts, &about.place.fact_count) : NULL;
     about.place.facts = rows;
     if (rows != NULL)

@@ -80,7 +80,7 @@ PyObject *silo_py_bundle_read(PyObject *self, PyObject *given) {
         Py_DECREF(made);
         return NULL;
     }
-    uint8_t *to = (uint8_t *)PyBytes_AsString(made); /* nobody else has it yet */
+    uint8_t *to = (uint8_t *)PyBytes_AsString(made); /* no other thread has it yet */
     int result;
     Py_BEGIN_ALLOW_THREADS result = silo_reader_copy(bundle->reader, blob, to, &error);
     Py_END_ALLOW_THREADS silo_py_bundle_leave(bundle);

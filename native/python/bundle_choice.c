@@ -26,7 +26,7 @@ const char silo_py_runs_on_doc[] =
 /* A call of one kernel on one device, taken from Python's objects, whose texts are borrowed. */
 struct request {
     struct silo_arena arena;
-    PyObject *kept; /* owned list: what texts are borrowed of */
+    PyObject *kept; /* owned list: the objects that texts are borrowed from */
     uint32_t kernel, most, argument_count;
     struct silo_seen_call call;
     struct silo_place place;
@@ -289,7 +289,7 @@ static int read_options(struct request *request, PyObject *given) {
     return 0;
 }
 
-/* (arguments, options, grid, what is said of a call that gives no grid and needs one). */
+/* (arguments, options, grid, the text for a call that lacks a grid and needs one). */
 static int read_call(struct request *request, PyObject *given) {
     PyObject *rows, *options, *grid, *without;
     Py_ssize_t axes = 0;
@@ -371,7 +371,7 @@ static int read_place(struct request *request, PyObject *given) {
 /* ---- questions ---- */
 
 /* The bundle of (bundle, kernel, call, place, ...), with the request filled; NULL with an exception
- * set, and then there is nothing to end. */
+ * set, and then the request must not be ended. */
 static struct silo_py_bundle *request_begin(struct request *request, PyObject *args,
                                             const char *format) {
     PyObject *object, *call, *place;

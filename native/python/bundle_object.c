@@ -78,8 +78,8 @@ void silo_py_bundle_release_buffer(PyObject *object, Py_buffer *view) {
 
 /* ---- opening ---- */
 
-/* 1 and the names of plug-ins, which are asked for once; 0: there are none, or they were asked for.
- * -1 with an exception set. */
+/* 1 and the names of plug-ins, which are read once; 0: none, or they were read before. -1 with an
+ * exception set. */
 static int ask_words(struct silo_py_bundle *self, struct silo_words *words) {
     SILO_LOCK(&self->lock);
     const bool learned = self->learned;

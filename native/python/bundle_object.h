@@ -22,7 +22,7 @@ struct silo_py_bundle {
     silo_lock lock;
     /* Under `lock`. */
     bool learned;   /* `words` was asked */
-    bool closed;    /* close() was called: nobody new gets at `data` */
+    bool closed;    /* close() was called: `data` is closed to new readers */
     uint32_t users; /* views, and reads under way; with `closed`, the last one lets go of `data` */
 };
 
@@ -50,7 +50,7 @@ int silo_py_bundle_ask(struct silo_py_bundle *bundle, silo_question *question, v
 int silo_py_bundle_use(struct silo_py_bundle *bundle);
 void silo_py_bundle_leave(struct silo_py_bundle *bundle);
 
-/* Of the type: making, closing, the file as a buffer, and what is of the whole file. */
+/* Of the type: making, closing, the file as a buffer, and the members of the whole file. */
 PyObject *silo_py_bundle_new(PyTypeObject *type, PyObject *args, PyObject *keywords);
 PyObject *silo_py_bundle_map(PyObject *type, PyObject *args);
 void silo_py_bundle_dealloc(PyObject *object);

@@ -1,4 +1,4 @@
-/* DLPack capsules of objects that have no cheaper way to be read. */
+/* DLPack capsules of objects without a cheaper way to be read. */
 #ifndef SILO_CAPSULE_H
 #define SILO_CAPSULE_H
 

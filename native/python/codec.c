@@ -1,5 +1,5 @@
-/* set_codec: Python's zstandard package for the bundles that the C runtime reads, where there is no
- * libzstd. */
+/* set_codec: Python's zstandard package for the bundles that the C runtime reads, if libzstd is
+ * missing. */
 #include "codec.h"
 
 #include "bundle_codec.h"

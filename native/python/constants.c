@@ -41,7 +41,7 @@ static PyObject *frozen_dict(PyObject *object) {
     return copy;
 }
 
-/* What the dictionary has for the key (new reference), or NULL, with or without an exception. */
+/* The dictionary's value of the key (new reference), or NULL, with or without an exception. */
 static PyObject *known_constant(PyObject *constants, PyObject *key) {
 #ifdef Py_GIL_DISABLED
     PyObject *known = NULL; /* a borrowed reference would not be safe */
@@ -53,8 +53,8 @@ static PyObject *known_constant(PyObject *constants, PyObject *key) {
     return known;
 }
 
-/* The one tuple or integer that stands for all equal ones (new reference), or NULL. A dictionary
- * may change, so its key stands for it. */
+/* The canonical object among equal tuples or integers (new reference), or NULL. A dictionary may
+ * change, so its key is used instead. */
 static PyObject *canonical(PyObject *object, PyObject *constants) {
     if (Py_EnterRecursiveCall(" in a constexpr tuple"))
         return NULL;
@@ -64,7 +64,7 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
         return NULL;
     PyObject *known = known_constant(constants, key);
     if (known == NULL && !PyErr_Occurred()) {
-        /* Entries of the guard keep what they name, so dropping the dictionary is safe at any time.
+        /* Entries of the guard keep their objects, so dropping the dictionary is safe at any time.
          */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
@@ -79,8 +79,7 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
 int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]) {
     unsigned sort = SILO_CONSTANT_OBJECT;
-    PyObject *one =
-        object; /* the object that stands for it; held through the call, then by the entry */
+    PyObject *one = object; /* its canonical object; held through the call, then by the entry */
     if (silo_read_small_constant(object, word))
         return 0;
     if (silo_stood_for(object) != NULL)

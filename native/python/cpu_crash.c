@@ -1,5 +1,5 @@
-/* A kernel that reads or writes where there is no memory ends the process with a signal. Before it
- * does, this says which kernel and which program it was.
+/* A kernel that reads or writes an unmapped address ends the process with a signal. Before that,
+ * this prints the kernel and the program.
  *
  * Only faults are claimed that a thread raises while it runs a kernel. Everything else, and those
  * too once they are told, go to the handler that the signal had before, or to the system, in the
@@ -96,7 +96,7 @@ static void pass_on(int signal, siginfo_t *info, void *machine, struct sigaction
         memset(&usual, 0, sizeof usual);
         usual.sa_handler = SIG_DFL;
         sigaction(signal, &usual, NULL);
-        /* A fault comes again at the same instruction; what somebody sent does not. */
+        /* A fault recurs at the same instruction; a signal that was sent does not. */
         if (info->si_code <= 0)
             raise(signal);
     }

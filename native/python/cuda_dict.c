@@ -29,7 +29,7 @@ static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape
     return result == 0 ? 1 : -1;
 }
 
-/* "<f4" and its like; what numpy has no letter for says the object's dtype. */
+/* "<f4" and its like; for types without a letter of numpy's, the object's dtype decides. */
 static struct silo_dtype dtype_of_typestr(PyObject *object, const char *text) {
     static const char letters[] = "iufb";
     static const uint8_t codes[] = {SILO_INT, SILO_UINT, SILO_FLOAT, SILO_BOOL};
@@ -62,7 +62,7 @@ int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_sh
     PyObject *dict = PyObject_GetAttr(object, s_cuda_dict);
     if (dict == NULL)
         return -1;
-    /* Held: the object may change its dictionary while it is asked for more. */
+    /* Held: the object may change its dictionary while more of it is read. */
     PyObject *data = PyDict_Check(dict) ? PyDict_GetItemString(dict, "data") : NULL;
     PyObject *typestr = PyDict_Check(dict) ? PyDict_GetItemString(dict, "typestr") : NULL;
     Py_XINCREF(data);

@@ -8,11 +8,11 @@
 /* Interned names; -1 with an exception set. */
 int silo_cuda_dict_init(void);
 
-/* What an object's dictionary says, but for the device: 1, or 0 where it says no shape; -1 with an
- * exception set, as where the shape cannot be. */
+/* The contents of an object's dictionary without the device: 1, or 0 without a shape; -1 with an
+ * exception set, for example for an impossible shape. */
 int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_shape *shape);
 
-/* The device of such an array, by its address. */
+/* The device of the array, by its address. */
 void silo_cuda_dict_place(struct silo_view *view);
 
 #endif

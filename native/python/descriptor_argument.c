@@ -3,8 +3,8 @@
 #include "placement.h"
 #include "stack.h"
 
-/* Raise what the checks of native/core say, which are made again for their text: a good descriptor
- * costs no room for one; -1. */
+/* Raise the error of the checks of native/core, which run again for its text: a valid descriptor
+ * needs no room for a text; -1. */
 static SILO_NOINLINE int refuse(const struct silo_plan *plan, int32_t index,
                                 const struct silo_descriptor *one, struct silo_dtype type) {
     silo_error error;

@@ -38,7 +38,7 @@ int silo_refuse_descriptor(PyObject *kernel, PyObject *name, const char *format,
 
 struct silo_members silo_members_of(PyObject *object) {
     struct silo_members members = {object, NULL, false};
-#ifndef Py_GIL_DISABLED /* what a dictionary lends may be gone there */
+#ifndef Py_GIL_DISABLED /* objects borrowed from a dictionary may be gone there */
     members.dict = PyObject_GenericGetDict(object, NULL);
     if (members.dict == NULL)
         silo_forget_error(); /* a class with slots */

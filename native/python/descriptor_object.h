@@ -1,6 +1,6 @@
 /* Tensor descriptors made on the host: objects with a base array, a shape, strides and a block
  * shape. A kernel takes one as a tensor map (128 bytes that the driver encodes), its shape and its
- * strides, or, where the target has no tensor maps, taken apart. */
+ * strides, or taken apart if the target lacks tensor maps. */
 #ifndef SILO_DESCRIPTOR_OBJECT_H
 #define SILO_DESCRIPTOR_OBJECT_H
 
@@ -11,16 +11,16 @@
 /* Whose a descriptor of a call is. */
 struct silo_descriptor_owner {
     PyObject *object; /* borrowed from the call */
-    PyObject *base;   /* borrowed from what the call holds */
+    PyObject *base;   /* borrowed from objects that the call holds */
 };
 
 /* Its shape and strides alone, for grids. -1 with an exception set. */
 int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
 
-/* ---- what an object says ---- */
+/* ---- attributes of an object ---- */
 
-/* A descriptor, and its dictionary: looking there is cheaper than asking the object, which is asked
- * for what is not there. */
+/* A descriptor, and its dictionary: a look there is cheaper than an attribute of the object, which
+ * is read for missing entries. */
 struct silo_members {
     PyObject *object; /* borrowed */
     PyObject *dict;   /* owned; NULL: none */
@@ -37,7 +37,7 @@ int silo_descriptor_extents(struct silo_members *members, int64_t values[SILO_MA
 int silo_descriptor_strides(struct silo_members *members, int64_t values[SILO_MAX_RANK]);
 int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_RANK]);
 
-/* Whether what lies outside is NaN, and whether float32 is rounded to tf32: 1 or 0; -1 with an
+/* Whether elements outside are NaN, and whether float32 is rounded to tf32: 1 or 0; -1 with an
  * exception set. */
 int silo_descriptor_pads(struct silo_members *members);
 int silo_descriptor_rounds(struct silo_members *members);
@@ -45,7 +45,7 @@ int silo_descriptor_rounds(struct silo_members *members);
 /* Whether descriptors of a class say the latter. Never leaves an exception. */
 bool silo_descriptors_round(PyObject *type);
 
-/* What is kept on it: a new reference, or NULL with an exception set. */
+/* The object kept on it: a new reference, or NULL with an exception set. */
 PyObject *silo_descriptor_kept(struct silo_members *members);
 int silo_descriptor_keep(PyObject *object, PyObject *map);
 

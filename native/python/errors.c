@@ -95,7 +95,7 @@ static const char *class_of(const silo_error *error) {
     return "SiloError";
 }
 
-/* What the class is made of; NULL with an exception set. */
+/* The dictionary of the class; NULL with an exception set. */
 static PyObject *make_error(PyObject *type, const silo_error *error, PyObject *text) {
     PyObject *keywords = NULL;
     if (error->code == SILO_ERROR_NO_VARIANT && error->details != NULL) {
@@ -221,8 +221,8 @@ PyObject *silo_describe(PyObject *object) {
     return result;
 }
 
-/* What Python says of an argument that could not be read, such as what kind of wrapper it is; NULL
- * where it says nothing. Never leaves an exception. */
+/* Python's description of an argument that could not be read, for example the kind of wrapper; NULL
+ * without one. Never leaves an exception. */
 static PyObject *remark_on(PyObject *object) {
     PyObject *module = PyImport_ImportModule("silo.launch.wrapped_tensors");
     PyObject *explain = module ? PyObject_GetAttrString(module, "explain_wrapped") : NULL;

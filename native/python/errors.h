@@ -13,12 +13,12 @@ extern PyObject *silo_expression_error; /* silo.errors.ExpressionError */
 /* Fetch the classes; -1 with an exception set. */
 int silo_errors_init(void);
 
-/* Raise what a function of native/core reported, as the class of silo.errors that its code stands
- * for, and clear it. Returns -1. */
+/* Raise the error that a function of native/core reported, as the class of silo.errors for its
+ * code, and clear it. Returns -1. */
 int silo_raise(silo_error *error);
 
-/* The same as `type` whatever the code, but a MemoryError where the host has no memory: where the
- * caller's question decides the class. */
+/* The same as `type` whatever the code, but a MemoryError if the host is out of memory. For errors
+ * whose class the caller decides. */
 int silo_raise_as(PyObject *type, silo_error *error);
 
 /* "KERNEL: argument 'NAME' needs WANTED, got <description of object>", as ArgumentError, chaining
@@ -33,15 +33,15 @@ PyObject *silo_describe(PyObject *object);
 void silo_chain(PyObject *cause);
 
 /* Put a note, formatted as PyUnicode_FromFormat does, below the traceback of the exception that is
- * set. Where that fails, the exception stays as it is: what was raised says enough. */
+ * set. If that fails, the exception stays as it is, which is enough. */
 void silo_add_note(const char *format, ...);
 
 /* Take the exception now set as one normalised object (new reference), or NULL. */
 PyObject *silo_take_exception(void);
 
-/* Clear whatever exception is set, if any: that of an object which was asked whether it has
- * something. Of a KeyboardInterrupt the interrupt is set again, and raised as soon as Python looks:
- * it is the program's own. */
+/* Clear the exception that is set, if any, after a test whether an object has an attribute. Of a
+ * KeyboardInterrupt the interrupt is set again, and raised as soon as Python looks: it is the
+ * program's own. */
 void silo_forget_error(void);
 
 #endif

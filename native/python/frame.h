@@ -7,13 +7,13 @@
 #include "packing.h"
 #include "plan.h"
 
-/* No parameter said where a call's arrays are: it has none. */
+/* No parameter of the call is an array. */
 #define SILO_NO_PARAMETER (-1)
 
 /* Code other than Silo's that ran since the arguments were read. */
 enum silo_ran {
     SILO_RAN_NOTHING,
-    SILO_RAN_ARGUMENT, /* of an argument, asked for its memory, its value or a stream */
+    SILO_RAN_ARGUMENT, /* of an argument, whose memory, value or stream is read */
     SILO_RAN_PROGRAM,  /* a grid function, hook, config function or compiler */
 };
 
@@ -29,19 +29,19 @@ struct silo_frame {
     uint32_t device_word; /* where in the key the device stands */
     int32_t device_type;  /* of the arrays; SILO_DEVICE_UNKNOWN until one says */
     int32_t device_id;
-    int32_t device_from; /* the parameter that said so, or SILO_NO_PARAMETER */
+    int32_t device_from; /* the parameter that decided it, or SILO_NO_PARAMETER */
     uint32_t descriptors_used;
     bool placed;           /* Triton said the device: arrays may be on others of its kind */
     uint8_t ran;           /* enum silo_ran */
     uint32_t extent_words; /* of a launcher that holds extents only, like the next */
-    uint64_t *extents;     /* what the key has of extents, see extents.h */
+    uint64_t *extents;     /* the extents in the key, see extents.h */
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
     struct silo_descriptor *descriptors; /* a slot holds the index of its own */
     const uint64_t **layouts; /* of a launcher that holds extents; NULL: another. As silo_values */
     uint64_t *passed;         /* where the next shape and strides go that are not in the key */
-    PyObject *made; /* owned: what the launch returns, where launching gave 1; else not set */
+    PyObject *made; /* owned: the launch's return value if launching returned 1; else not set */
 };
 
 SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {
@@ -64,7 +64,7 @@ SILO_INLINE size_t silo_key_words(const struct silo_plan *plan, uint32_t options
     return 2 * (size_t)plan->count + 1 + 2 * (size_t)options;
 }
 
-/* An object is asked for something; whether its class may answer with code in Python. */
+/* An attribute of an object is read; returns whether its class may run Python code for it. */
 SILO_INLINE void silo_ask(struct silo_frame *frame, PyObject *object) {
     if (frame->ran == SILO_RAN_NOTHING &&
         (PyType_GetFlags(Py_TYPE(object)) & Py_TPFLAGS_HEAPTYPE) != 0)

@@ -141,7 +141,7 @@ PyObject *silo_py_tabulate(PyObject *module, PyObject *args) {
     const int axes = gather_numbers(shape, extents);
     for (int axis = 0; axis < axes; axis++) {
         const int64_t extent = extents[axis];
-        /* No product beyond what the buffer holds, so none overflows. */
+        /* No product exceeds the buffer's size, so none overflows. */
         count = extent < 0 || (extent != 0 && count > out.len / 8 / extent) ? -1 : count * extent;
         if (count < 0)
             break;

@@ -79,7 +79,7 @@ int silo_grid_parse(PyObject *kernel, PyObject *grid, int64_t dims[3]) {
     return parse_dimension(kernel, grid, 0, &dims[0]);
 }
 
-/* Raise what silo_grid_refuse says of a fault; -1. */
+/* Raise the error of silo_grid_refuse for a fault; -1. */
 static SILO_NOINLINE int raise_fault(PyObject *kernel, const struct silo_grid_fault *fault,
                                      const int64_t dims[3]) {
     silo_error error;
@@ -103,8 +103,8 @@ struct arrays {
     int32_t itemsizes[SILO_MAX_PARAMETERS];
 };
 
-/* Read what the programs need of their arrays into `shapes` (owned by the caller), one entry an
- * array. */
+/* Read the shapes that the programs need into `shapes` (owned by the caller), one entry an array.
+ * */
 static int read_arrays(const struct silo_grid_programs *grid, const struct silo_plan *plan,
                        PyObject *const *arguments, struct arrays *out, struct silo_shape *shapes) {
     memset(out, 0, sizeof *out);

@@ -1,4 +1,4 @@
-/* Grids: from what the caller gave, or the kernel declared, to three checked dimensions. */
+/* Grids: from the caller's or the kernel's declared grid to three checked dimensions. */
 #ifndef SILO_GIVEN_GRID_H
 #define SILO_GIVEN_GRID_H
 

@@ -235,9 +235,8 @@ static PyObject *buffer_fill(PyObject *object, PyObject *args, PyObject *keyword
 
 /* ---- other libraries ---- */
 
-/* Silo orders its work by the null stream where nobody says otherwise, so that is what a consumer
- * has to wait for. Of the streams that DLPack names, None, 0 and 1 are that stream and -1 asks for
- * no order. */
+/* Silo orders its work by the null stream by default, so a consumer has to wait for that stream. Of
+ * the streams that DLPack names, None, 0 and 1 are that stream and -1 means unordered. */
 static int wait_for_consumer(struct gpu_buffer *self, PyObject *stream) {
     struct silo_gpu_scope scope;
     int code;

@@ -41,8 +41,8 @@ void silo_extents_clear(struct silo_extents *extents) {
     extents->parameters = NULL;
 }
 
-/* What was read of the array and is held says its shape too: asked again, the object might say
- * another one. */
+/* The extents that were read and are held give the shape too: read again, the object might return
+ * another. */
 static int shape_of(int32_t index, PyObject *object, struct silo_held before,
                     const struct silo_frame *frame, struct silo_shape *shape) {
     const struct silo_holds *holds = &frame->holds;
@@ -62,7 +62,7 @@ static int shape_of(int32_t index, PyObject *object, struct silo_held before,
     return adapter ? silo_shape_read(object, adapter, shape) : -1;
 }
 
-/* Refuse an array that is not contiguous; an address alone has no layout. */
+/* Refuse an array that is not contiguous; an address alone lacks a layout. */
 static int check_contiguous(const struct silo_plan *plan, int32_t index, PyObject *object,
                             struct silo_held before, const struct silo_frame *frame) {
     const unsigned kind = silo_code_kind(frame->key[index]);

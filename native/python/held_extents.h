@@ -22,7 +22,7 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
                       bool grid);
 void silo_extents_clear(struct silo_extents *extents);
 
-/* What a call held before one of its arguments was read. */
+/* The counts of a call's holds before one of its arguments was read. */
 struct silo_held {
     uint32_t buffers;
     uint32_t objects;
@@ -49,7 +49,8 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     if (extent == SILO_EXTENT_CONTIGUOUS)
         return silo_extent_contiguous(rank, sizes, strides);
     uint64_t *words = frame->extents + frame->extent_words;
-    if (extent == SILO_EXTENT_DYNAMIC) { /* the key has what code may assume of what is passed */
+    if (extent ==
+        SILO_EXTENT_DYNAMIC) { /* the key has the facts about extents that are passed to the code */
         *words = silo_dynamic_word(rank, sizes, strides, silo_code_bits(frame->key[index]));
         frame->extent_words++;
         words = frame->passed;

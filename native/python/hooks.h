@@ -19,7 +19,7 @@ PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
                                 PyObject *tag);
 
 /* exit(token) after the launch, also a failed one. Takes the reference. -1 with an exception set;
- * one that was set before stays. */
+ * an earlier exception stays. */
 int silo_hooks_exit(PyObject *token);
 
 /* One more recording of launches, or one less: launches of all threads look whether they are

@@ -142,7 +142,7 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     return map_of(made);
 }
 
-/* What the map of an array says; -1 with an exception set. */
+/* The values of an array's map; -1 with an exception set. */
 static int describe(const struct silo_plan *plan, int32_t index, const struct silo_map_form *form,
                     PyObject *object, uint64_t address, struct silo_descriptor *out) {
     static const char wanted[] = "an array with a shape, of which its tensor map is made";

@@ -1,7 +1,7 @@
 /* Tensor maps of descriptors and arrays: 128 bytes that the driver encodes.
  *
  * Encoded maps are objects that never change, kept in a short list on the descriptor (attribute
- * `_silo_tensor_map`), an array's on the binding, for no array has to take attributes. A call
+ * `_silo_tensor_map`), an array's on the binding, because arrays need not accept attributes. A call
  * takes a reference to the map it passes, so a thread that replaces the list takes nothing from
  * another's launch. */
 #ifndef SILO_KEPT_MAP_H

@@ -16,7 +16,7 @@ SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
     PyUnicode_InternInPlace(&interned);
     at->name = Py_NewRef(name);
     at->interned = interned;
-    Py_XDECREF(old); /* what was interned is kept: calls on their way inwards may hold it */
+    Py_XDECREF(old); /* interned strings are kept: calls in progress may hold them */
     return interned;
 }
 

@@ -16,14 +16,15 @@ extern struct silo_canonical silo_canonical[SILO_CANONICAL_NAMES];
 /* For a name that the table does not have; it has it afterwards. */
 PyObject *silo_canonical_slow(PyObject *name);
 
-/* The interned string that equals a name, borrowed; the very object where it is no string. */
+/* The interned string that equals a name, borrowed; the object itself if it is not a string. */
 SILO_INLINE PyObject *silo_canonical_name(PyObject *name) {
     const struct silo_canonical *at =
         &silo_canonical[(size_t)(uintptr_t)name >> 4 & (SILO_CANONICAL_NAMES - 1)];
     return SILO_LIKELY(at->name == name) ? at->interned : silo_canonical_slow(name);
 }
 
-/* The names as a tuple (a new reference): one that is kept, so that a call site has the same. */
+/* The names as a tuple (a new reference), which is kept so that a call site gets the same object.
+ * */
 PyObject *silo_kept_tuple(PyObject *const *names, Py_ssize_t count);
 
 #endif

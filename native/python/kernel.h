@@ -1,6 +1,6 @@
 /* Kernels in memory. A LoadedKernel is an artifact handed to a driver; a Binding is a LoadedKernel
- * joined to the parameters of one launcher. Both are immutable once made, but for what a binding
- * remembers of its last calls. */
+ * joined to the parameters of one launcher. Both are immutable once made, except for a binding's
+ * memory of its last calls. */
 #ifndef SILO_KERNEL_H
 #define SILO_KERNEL_H
 
@@ -22,11 +22,11 @@ struct silo_loaded {
 
 struct silo_binding {
     PyObject_HEAD struct silo_loaded *loaded; /* owned */
-    PyObject *config; /* owned dict: what a callable grid sees besides the arguments */
+    PyObject *config; /* owned dict: a callable grid's values besides the arguments */
     PyObject *tag;    /* owned: whatever Python wants to find again */
     struct silo_packing packing;
     struct silo_grid_programs grid;
-    PyObject *effects; /* owned dict, NULL: nobody said. Hooks are told; never written */
+    PyObject *effects; /* owned dict, NULL: unknown. Hooks are told; never written */
     PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h); NULL: none yet */
     silo_lock maps_lock;
 };

@@ -59,9 +59,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                 is_plain_grid(inputs, grid))
                 frame->key[i] |= SILO_FLAG_PLAIN_GRID;
         } else {
-            /* The usual kinds of argument here, in the order of what is likely; a jump through a
-             * table would be mispredicted after every driver call, and code that is not run would
-             * lie between. */
+            /* The usual kinds of argument here, the likely ones first; a jump through a table would
+             * be mispredicted after every driver call, and code that is not run would lie between.
+             * */
             const unsigned kind = parameter->kind;
             PyTypeObject *type = Py_TYPE(object);
             if (SILO_LIKELY(type == silo_torch.tensor && kind <= SILO_PARAMETER_POINTER) &&
@@ -285,7 +285,7 @@ SILO_INLINE int run(struct silo_launcher *self, const struct silo_inputs *inputs
     return SILO_LIKELY(code == 0) ? 0 : raise_launch_error(self, binding, &launch, code);
 }
 
-/* After Python code ran within the call: whether its arrays are what was read. */
+/* After Python code ran within the call: whether its arrays are unchanged. */
 static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                                     const struct silo_inputs *inputs,
                                     const struct silo_frame *frame) {
@@ -296,8 +296,8 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                : 0;
 }
 
-/* A launch that hooks see, Silo's round Triton's; `empty` where the grid has no program, which
- * Triton's hooks see too. */
+/* A launch that hooks see, Silo's round Triton's; `empty` if the grid is empty, which Triton's
+ * hooks see too. */
 static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
                                      const struct silo_grid_source *grid,
                                      struct silo_binding *binding, struct silo_frame *frame,
@@ -412,7 +412,7 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     struct silo_recorder *recorder = silo_recorder;
     if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->known != NULL)
         return silo_recorder_binding(self);
-    silo_recorder = NULL; /* what is launched to find it is none of the program's */
+    silo_recorder = NULL; /* launches made to find it are not the program's */
     struct silo_binding *made = silo_miss(self, inputs, grid, frame, hash);
     silo_recorder = recorder;
     return made;
@@ -603,7 +603,7 @@ SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct si
 }
 
 /* Read the grid that a call gives, once: code is made for these numbers. `own` and `plain` are the
- * caller's memory for what replaces `*inputs` and `*grid`. -1 with an ArgumentError set. */
+ * caller's memory for the replacements of `*inputs` and `*grid`. -1 with an ArgumentError set. */
 static int settle_grid(const struct silo_launcher *self, const struct silo_inputs **inputs,
                        const struct silo_grid_source **grid, struct silo_inputs *own,
                        struct silo_grid_source *plain) {

@@ -10,7 +10,7 @@
 /* Call sites remembered; further ones are worked out at every call. */
 #define SILO_MAX_FORMS 32
 
-/* Where the grid comes from. */
+/* The source of the grid. */
 struct silo_grid_source {
     PyObject *callable; /* borrowed from the holder of this; NULL: `dims` hold */
     PyObject *object;   /* likewise: what `dims` were read from; NULL: they were made here */
@@ -20,9 +20,10 @@ struct silo_grid_source {
 /* How the calls of a launcher find their binding. */
 enum silo_route {
     SILO_ROUTE_GUARDED, /* through the guard */
-    SILO_ROUTE_HELD,    /* through the guard, which holds extents besides; or, where there is one
-                           binding, to that, with the extents that it is passed */
-    SILO_ROUTE_WATCHED, /* through the guard, after a look at what the kernel's code was made of */
+    SILO_ROUTE_HELD,    /* through the guard, which holds extents besides; or to the single binding,
+                           with the extents that it is passed */
+    SILO_ROUTE_WATCHED, /* through the guard, after a check of the values that the kernel's code was
+                           made from */
     SILO_ROUTE_TRITON,  /* through the guard, by Triton's rules: triton_kernel.c makes the calls */
     SILO_ROUTE_FIXED,   /* there is one, and no guard */
 };
@@ -47,8 +48,9 @@ struct silo_launcher {
     uint64_t misses;
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
     struct silo_extents extents;             /* empty but for SILO_ROUTE_HELD */
-    PyObject *watched;   /* owned tuple (watch.h); NULL where nothing ever was watched */
-    PyObject *on_change; /* owned callable: makes the code anew, and watches what it is made of */
+    PyObject *watched; /* owned tuple (watch.h); NULL where nothing ever was watched */
+    PyObject *
+        on_change; /* owned callable: makes the code anew, and watches the values it is made from */
 };
 
 /* The arguments of one call, in the order of the parameters. */

@@ -45,7 +45,7 @@ static SILO_NOINLINE struct silo_form *new_form(const struct silo_launcher *self
     if (form != NULL || self->route != SILO_ROUTE_TRITON ||
         !PyErr_ExceptionMatches(silo_argument_error))
         return form;
-    PyErr_Clear(); /* Triton says it its own way */
+    PyErr_Clear(); /* Triton raises its own error */
     return silo_form_foreign(positional, names);
 }
 

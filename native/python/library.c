@@ -7,7 +7,7 @@ PyTypeObject *silo_library_type;
 
 /* ---- running ---- */
 
-/* What stands for a parameter: the caller's object or its default, else what the config sets. A new
+/* The value of a parameter: the caller's object or its default, else the config's value. A new
  * reference; NULL with an exception set. */
 static PyObject *argument_of(const struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_binding *binding, int32_t index) {
@@ -62,7 +62,7 @@ int silo_library_run(const struct silo_launcher *self, const struct silo_inputs 
                       (long long)dims[1], (long long)dims[2], binding->config);
         return -1;
     }
-    if (result != Py_None) { /* what no argument of the call could take */
+    if (result != Py_None) { /* values that no argument of the call could take */
         *made = result;
         return 1;
     }

@@ -22,13 +22,14 @@ PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *i
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_grid_source *grid, const struct silo_frame *frame);
 
-/* An argument could not be read, and an exception says so: ask the launcher's on_unread(arguments,
- * options, grid) whether it serves the call instead, for a library that traces it. None, a new
- * reference; NULL with an exception set, the first one where it does not. */
+/* An argument could not be read, and an exception says so: call the launcher's on_unread(arguments,
+ * options, grid), which may serve the call for a library that traces it. None, a new reference;
+ * NULL with an exception set, the first one where it does not. */
 PyObject *silo_unread(struct silo_launcher *self, const struct silo_inputs *inputs,
                       const struct silo_grid_source *grid);
 
-/* What a callable grid sees: config values, then arguments, then options by name; a new dict. */
+/* The namespace of a callable grid: config values, then arguments, then options by name; a new
+ * dict. */
 PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs *inputs,
                             const struct silo_binding *binding);
 

@@ -435,7 +435,7 @@ static int add_absent(PyObject *module) {
     return silo_absent ? PyModule_AddObjectRef(module, "ABSENT", silo_absent) : -1;
 }
 
-/* Without or with the GIL: let Python handle what signals came, as it does in its own waits. */
+/* Without or with the GIL: let Python handle pending signals, as it does in its own waits. */
 static bool interrupted(void) {
     const PyGILState_STATE state = PyGILState_Ensure();
     const bool raised = PyErr_CheckSignals() != 0;

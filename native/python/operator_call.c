@@ -25,7 +25,7 @@ struct operand {
 
 struct operator_call {
     PyObject_HEAD vectorcallfunc call;
-    PyObject *launch;     /* owned; what takes the arguments, and the output */
+    PyObject *launch;     /* owned; receives the arguments, and the output */
     PyObject *otherwise;  /* owned; otherwise(args, kwargs): a call that torch has something to do
                              with */
     PyObject *empty_like; /* owned; NULL: `launch` makes the outputs, if there are any */
@@ -144,7 +144,7 @@ static int tell_writes(const struct operator_call *self, PyObject *const *argume
         }
     }
     PyObject *done = silo_call_one(self->count_writes, written);
-    /* A tensor of inference mode, which has no count, or None in the place of a tensor. */
+    /* A tensor of inference mode, which lacks a count, or None in the place of a tensor. */
     if (done == NULL &&
         (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
         PyErr_Clear();

@@ -1,5 +1,5 @@
-/* Calls of an operator of torch for which torch has nothing to do but run its kernel: the questions
- * to torch, the output, the launch and the count of writes, without a Python frame. */
+/* Calls of an operator of torch for which torch only has to run its kernel: the questions to torch,
+ * the output, the launch and the count of writes, without a Python frame. */
 #ifndef SILO_OPERATOR_CALL_H
 #define SILO_OPERATOR_CALL_H
 

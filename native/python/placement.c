@@ -15,14 +15,14 @@ void silo_set_driver_opener(PyObject *opener) {
 }
 
 bool silo_open_drivers(void) {
-    /* Once, for a driver does not appear in a running process; set when it is done, so that another
-     * thread that comes meanwhile opens them too (which waits for the first) and is not told that
-     * there are none. */
+    /* Once, because a driver does not appear in a running process; set when it is done, so that
+     * another thread that comes meanwhile opens them too (which waits for the first) and never sees
+     * an empty list. */
     static bool asked;
     if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
         PyObject *done = PyObject_CallNoArgs(driver_opener);
         if (done == NULL)
-            PyErr_Clear(); /* it logs; a machine without a GPU is none of a CPU call's business */
+            PyErr_Clear(); /* it logs; a CPU call does not care about a missing GPU */
         Py_XDECREF(done);
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }

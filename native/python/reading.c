@@ -15,7 +15,7 @@ int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object
     const uint64_t value = PyLong_AsUnsignedLongLong(object);
     const uint64_t word = silo_wide_word(parameter, value);
     if ((value == UINT64_MAX && PyErr_Occurred()) || word == 0) {
-        silo_forget_error(); /* the message says it better */
+        silo_forget_error(); /* the message is clearer */
         return silo_read_error(plan, index, object);
     }
     frame->slots[index] = value;
@@ -171,7 +171,7 @@ static bool is_key(const struct silo_parameter *parameter) {
     return (parameter->flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)) != 0;
 }
 
-/* An undeclared parameter takes its type from what is given, as in Triton. */
+/* An undeclared parameter takes its type from the given value, as in Triton. */
 static int read_any(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame) {
     PyTypeObject *type = Py_TYPE(object);

@@ -23,8 +23,8 @@ SILO_INLINE int silo_read_integer(const struct silo_plan *plan, int32_t index, P
     return 0;
 }
 
-/* A torch.Tensor for which torch answers everything with what is usual; false: nothing is stored,
- * and the long way finds out. */
+/* A torch.Tensor with the usual answers to all of torch's questions; false: nothing is stored, and
+ * the long way reads it. */
 SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, PyObject *object,
                                   struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];

@@ -6,7 +6,7 @@
 
 _Thread_local struct silo_recorder *silo_recorder;
 
-/* ---- what is recorded ---- */
+/* ---- recorded launches ---- */
 
 static PyObject *words(const uint64_t *values, int32_t count) {
     PyObject *tuple = PyTuple_New(count);
@@ -25,7 +25,7 @@ static PyObject *objects(PyObject *const *values, int32_t count) {
     return tuple;
 }
 
-/* What the dimensions were made of (a new reference); None: the declared grid. */
+/* The source of the dimensions (a new reference); None: the declared grid. */
 static PyObject *grid_object(const struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_grid_source *grid,
                              const struct silo_binding *binding) {

@@ -11,7 +11,7 @@ struct silo_recorder {
     bool dry;           /* nothing runs */
     PyObject *known; /* owned list of an earlier recording, whose bindings launches take that have
                         none of their own; or NULL */
-    PyObject *grid;  /* owned: what a callable grid gave for the launch that is being made */
+    PyObject *grid;  /* owned: a callable grid's result for the present launch */
     struct silo_recorder *outer; /* while bindings are looked for, nothing is recorded */
 };
 
@@ -32,11 +32,11 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
  * exception set where the earlier recording had another kernel there. */
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self);
 
-/* A launch is made that is not recorded: `reason` (NULL: nobody says) ends in the error that the
+/* A launch is made that is not recorded: `reason` (NULL: unknown) ends in the error that the
  * recording ends with. */
 void silo_recorder_refuse(PyObject *kernel, PyObject *reason);
 
-/* What a callable grid gave. */
+/* A callable grid's result. */
 void silo_recorder_grid(PyObject *grid);
 
 extern PyMethodDef silo_recorder_methods[];

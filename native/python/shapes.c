@@ -62,7 +62,7 @@ int silo_shape_read(PyObject *object, const struct silo_adapter *adapter,
         if (!silo_buffer_failed(object))
             return -1;
     }
-    if (adapter->reader != NULL) /* it may have no address; such arrays are row-major */
+    if (adapter->reader != NULL) /* it may lack an address; these arrays are row-major */
         return silo_shape_of_attributes(object, shape);
     if (adapter->kind == SILO_ADAPT_BUFFER || adapter->kind == SILO_ADAPT_DLPACK) {
         PyObject *capsule = silo_capsule_of(object);
@@ -89,7 +89,7 @@ bool silo_has_no_dimensions(PyObject *object, const struct silo_adapter *adapter
 
 int silo_check_null(PyObject *object, const struct silo_adapter *adapter) {
     struct silo_shape shape;
-    if (adapter->reader != NULL) /* its library said that there is no address, or gave one */
+    if (adapter->reader != NULL) /* its library reported an address, or its absence */
         return 0;
     if (silo_shape_read(object, adapter, &shape) != 0)
         return -1;

@@ -6,11 +6,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* What must be left: for a call with as many arguments as there may be, for the Python code it
- * runs, and for the kernel. Of a smaller stack, a quarter. */
+/* The room that must be left: enough for a call with the most arguments, the Python code it runs,
+ * and the kernel. Of a smaller stack, a quarter. */
 #define ROOM ((uintptr_t)256 << 10)
 
-/* Of the thread: its stack's lowest address, and what an address must be above. */
+/* Of the thread: its stack's lowest address, and the limit that an address must exceed. */
 static _Thread_local struct {
     bool known;
     uintptr_t low, end;
@@ -69,7 +69,7 @@ int silo_stack_check(void) {
         stack.end = stack.low + (size / 4 < ROOM ? size / 4 : ROOM);
         stack.known = true;
     }
-    /* Below the thread's own stack is that of a coroutine, about which nothing is known. */
+    /* Below the thread's own stack is a coroutine's, whose limits are unknown. */
     if (SILO_LIKELY(here >= stack.end || here < stack.low))
         return 0;
     PyErr_SetString(PyExc_RecursionError,

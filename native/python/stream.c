@@ -65,7 +65,7 @@ int silo_stream_read(PyObject *kernel, PyObject *name, PyObject *object, void **
     Py_XDECREF(number);
     if (!failed)
         return 0;
-    silo_forget_error(); /* the message says it better */
+    silo_forget_error(); /* the message is clearer */
     return silo_bad_argument(kernel, name,
                              "a stream: an integer handle, a stream object of torch, cupy, numba, "
                              "cuda.core or Silo, or None",

@@ -14,8 +14,8 @@ SILO_INLINE int silo_stream_given(const struct silo_plan *plan, PyObject *object
     return silo_stream_read(plan->kernel, plan->word_stream, object, stream);
 }
 
-/* By DLPack's exchange API or the Python function registered for the type; the null stream where
- * nobody says. -1 with an exception set. */
+/* By DLPack's exchange API or the Python function registered for the type; the null stream by
+ * default. -1 with an exception set. */
 int silo_stream_slow(const struct silo_adapter *adapter, int32_t device_type, int32_t device_id,
                      void **stream);
 

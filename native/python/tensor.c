@@ -80,7 +80,7 @@ static void delete_versioned(struct dl_managed_versioned *managed) {
     free(managed);
 }
 
-/* A capsule that nobody took still owns its tensor. */
+/* A capsule that was not consumed still owns its tensor. */
 static void drop_managed(PyObject *capsule) {
     if (PyCapsule_IsValid(capsule, "dltensor")) {
         struct dl_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");

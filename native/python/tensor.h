@@ -1,5 +1,5 @@
-/* Row-major arrays that Silo allocates, their attributes and their export by DLPack: what the
- * buffers in host memory and in a device's memory have in common. */
+/* Row-major arrays that Silo allocates, their attributes and their export by DLPack: the common
+ * part of buffers in host memory and in a device's memory. */
 #ifndef SILO_TENSOR_H
 #define SILO_TENSOR_H
 
@@ -19,7 +19,7 @@ struct silo_tensor {
     int64_t strides[SILO_MAX_AXES]; /* in elements */
 };
 
-/* What every object that has a tensor starts with: what functions below take as `object`. */
+/* The start of every object with a tensor; functions below take it as `object`. */
 struct silo_tensor_object {
     PyObject_HEAD struct silo_tensor tensor;
 };
@@ -34,7 +34,7 @@ struct silo_dlpack_request {
     struct dl_device device;
 };
 
-/* -1 with an exception set. What a request may ask for is left to the object. */
+/* -1 with an exception set. The object decides which requests it accepts. */
 int silo_dlpack_read(PyObject *args, PyObject *keywords, struct silo_dlpack_request *request);
 
 /* A capsule that keeps the object alive: of the versioned kind where `max_version` (a tuple or
@@ -50,7 +50,7 @@ PyObject *silo_tensor_strides(PyObject *object, void *closure);
 PyObject *silo_tensor_dtype(PyObject *object, void *closure);
 PyObject *silo_tensor_nbytes(PyObject *object, void *closure);
 
-/* Give a type of such objects DLPack's exchange API and put it into the module. */
+/* Give a type of these objects DLPack's exchange API and put it into the module. */
 int silo_tensor_add_type(PyObject *module, const char *name, PyTypeObject *type);
 
 /* A tuple of the first `count` values. */

@@ -122,7 +122,7 @@ struct extents_place {
     const void *plain;
 };
 
-/* Where one tensor has its extents; false: not as a plain one has them. */
+/* The place of one tensor's extents; false: not as in a plain tensor. */
 static bool place_of(PyObject *tensor, struct extents_place *place) {
     void *handle = silo_torch_handle(tensor);
     const char *implementation, *at;

@@ -1,7 +1,7 @@
 /* torch through the C functions it keeps stable for AOTInductor (aoti_torch_*), found by dlsym in
  * the library that torch has already loaded, and applied to the at::Tensor inside the Python
- * object. Where that lies is found at start by comparing with a handle torch itself gives out; it
- * is never assumed. */
+ * object. Its place is found at start by comparing with a handle torch itself gives out; it is
+ * never assumed. */
 #ifndef SILO_TORCH_SHIM_H
 #define SILO_TORCH_SHIM_H
 
@@ -33,16 +33,16 @@ struct silo_torch {
     int32_t (*sizes)(void *, int64_t **);
     int32_t (*strides)(void *, int64_t **);
     int32_t (*storage_bytes)(void *, int64_t *); /* NULL: not in this torch */
-    int32_t (*current_stream)(int32_t, void **); /* NULL: torch has no GPU */
+    int32_t (*current_stream)(int32_t, void **); /* NULL: torch is built without a GPU */
     /* at::hasCallbacks, of C++: whether a profiler or another observer records the operators that
      * this thread calls; NULL: not in this torch */
     bool (*observed)(void);
     int32_t gpu_type;            /* DLPack device type of torch's "cuda": CUDA or ROCM */
     PyTypeObject *tensor;        /* torch.Tensor, where its objects are read this way; NULL: not */
     struct silo_adapter adapter; /* of these */
-    /* Where a TensorImpl of the plain class has its number of axes and, up to SILO_TORCH_AXES of
-     * them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors) have
-     * functions of their own for these, and no such memory or another meaning for it. */
+    /* The place in a TensorImpl of the plain class of its number of axes and, up to SILO_TORCH_AXES
+     * of them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors)
+     * have functions of their own for these, and no such memory or another meaning for it. */
     ptrdiff_t rank_offset, sizes_offset, strides_offset;
     /* The tensor's dispatch keys (64 bits) in the TensorImpl, and the keys of views whose memory
      * holds other values: negated, conjugated. 0, 0: not found, so that nothing is refused. */
@@ -61,7 +61,7 @@ SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {
     return silo_torch_dtypes[scalar_type & 63];
 }
 
-/* The DLPack device type of a c10::DeviceType other than the CPU's and that of "cuda". */
+/* The DLPack device type of a c10::DeviceType other than the CPU's and CUDA's. */
 int32_t silo_torch_other_device(int32_t device_type);
 
 /* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: a tensor lies somewhere.
@@ -77,7 +77,7 @@ SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
 ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, bool rocm);
 
 /* Find where tensors keep dtype, device, extents and strides, by comparing the memory of these with
- * what torch's functions say of them; each is used only if one place fits all. */
+ * the results of torch's functions; each is used only if one place fits all. */
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 
 /* Find where tensors keep their dispatch keys, which `keys` has of each; `other_values` are the
@@ -85,8 +85,8 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
                            uint64_t other_values);
 
-/* Ask torch for its current stream through the library with its GPU part; false where that is not
- * loaded or has no such function. */
+/* Ask torch for its current stream through the library with its GPU part; false if that is not
+ * loaded or lacks the function. */
 bool silo_torch_open_stream(const char *library);
 
 /* Turn it off. */
@@ -106,7 +106,7 @@ SILO_INLINE bool silo_torch_holds_others(void *handle) {
     return (keys & silo_torch.other_values) != 0;
 }
 
-/* The c10::ScalarType of a tensor; nonzero where torch has no answer. */
+/* The c10::ScalarType of a tensor; nonzero if torch cannot answer. */
 SILO_INLINE int32_t silo_torch_read_dtype(void *handle, int32_t *scalar_type) {
     if (SILO_UNLIKELY(silo_torch.dtype_offset == 0))
         return silo_torch.dtype(handle, scalar_type);
@@ -118,7 +118,7 @@ SILO_INLINE int32_t silo_torch_read_dtype(void *handle, int32_t *scalar_type) {
     return 0;
 }
 
-/* What torch says of a tensor; nonzero where it has no answer. */
+/* Torch's answer about a tensor; nonzero if it cannot answer. */
 SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_type,
                                     int32_t *device_type, int32_t *device_id) {
     const char *implementation;

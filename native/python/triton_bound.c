@@ -9,8 +9,8 @@
 
 static PyTypeObject *bound_type;
 
-/* Owned memory of the last one, for the next owner[grid], where it holds its grid if that is plain;
- * and for the next owner.run. */
+/* Owned memory of the last one, reused by the next owner[grid] (with its grid, if that is plain)
+ * and by the next owner.run. */
 static struct silo_triton_bound *spare, *spare_run;
 static silo_lock spare_lock;
 
@@ -43,7 +43,7 @@ static void drop(struct silo_triton_bound *bound) {
     }
 }
 
-/* Where the last one lies; without references but to its grid. */
+/* The memory of the last one; its only reference is to its grid. */
 SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **place) {
     SILO_LOCK(&spare_lock);
     struct silo_triton_bound *bound = *place;
@@ -102,7 +102,7 @@ static SILO_HOT void bound_dealloc(PyObject *object) {
         PyObject_GC_UnTrack(object);
     struct silo_triton_bound **place = bound->grid != NULL ? &spare : &spare_run;
     if (bound->grid != NULL && (!bound->plain || !PyTuple_CheckExact(bound->grid)))
-        Py_CLEAR(bound->grid); /* what it refers to is unknown */
+        Py_CLEAR(bound->grid); /* its references are unknown */
     SILO_LOCK(&spare_lock);
     struct silo_triton_bound *extra = *place;
     *place = bound;

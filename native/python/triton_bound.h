@@ -1,5 +1,5 @@
-/* What launches with its owner bound: `owner[grid]` of a Triton function, a tuner or heuristics,
- * and `function.run`. */
+/* A launcher with its owner bound: `owner[grid]` of a Triton function, a tuner or heuristics, and
+ * `function.run`. */
 #ifndef SILO_TRITON_BOUND_H
 #define SILO_TRITON_BOUND_H
 

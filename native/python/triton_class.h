@@ -7,14 +7,14 @@
 struct silo_triton_class {
     PyTypeObject *type; /* owned; NULL: none is served */
     PyObject *members;  /* owned: its own dictionary; NULL: not known */
-    PyObject *run;      /* owned: what it has as run while launches are served */
+    PyObject *run;      /* owned: its `run` while launches are served */
 };
 
 extern PyObject *silo_triton_s_run; /* "run", interned */
 
 void silo_triton_class_set(struct silo_triton_class *served, PyTypeObject *type, PyObject *run);
 
-/* The same for an object of any class, asked by its attributes. */
+/* The same for an object of any class, read by its attributes. */
 bool silo_triton_class_finds(const struct silo_triton_class *served, PyObject *object);
 
 /* Whether an object still launches through us: a program may have put its own run there. A class's

@@ -30,7 +30,7 @@ struct parts {
     Py_ssize_t count;
 };
 
-/* str(value.dtype) (a new reference), NULL without an exception: it has none. */
+/* str(value.dtype) (a new reference), NULL without an exception: no such attribute. */
 static PyObject *dtype_text(PyObject *value) {
     PyTypeObject *type = Py_TYPE(value);
     if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
@@ -149,7 +149,7 @@ static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *p
     return NULL;
 }
 
-/* Keep a key where its parts are no objects that it would keep alive. */
+/* Keep a key unless its parts are objects that it would keep alive. */
 static void keep(struct kept_key *at, const void *cache, const struct parts *parts, PyObject *made,
                  PyObject *stored) {
     for (Py_ssize_t i = 0; i < parts->count; i++) {
@@ -164,7 +164,7 @@ static void keep(struct kept_key *at, const void *cache, const struct parts *par
     Py_XDECREF(old.stored);
 }
 
-/* What the cache has for a key of these parts, borrowed; NULL, perhaps with an exception. */
+/* The cache's entry for a key of these parts, borrowed; NULL, perhaps with an exception. */
 static PyObject *look_up(PyObject *cache, const struct parts *parts) {
     struct kept_key *at = &kept_keys[(size_t)(uintptr_t)cache >> 4 & (KEPT_KEYS - 1)];
     SILO_LOCK(&kept_lock);

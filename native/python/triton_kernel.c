@@ -83,7 +83,7 @@ static bool is_warmup(const struct silo_triton_call *call) {
     return false;
 }
 
-/* Triton's own way for such a reason. */
+/* Triton's own way for a reason of this kind. */
 static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *reason) {
     return is_warmup(call) ? silo_triton_own_way(call, NULL)
                            : silo_triton_own_way_for(call, reason);
@@ -340,7 +340,7 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
 
 static PyObject *kernel_reduce(PyObject *self, PyObject *protocol) {
     (void)self, (void)protocol;
-    /* A copy of a function has none. */
+    /* A copy of a function lacks it. */
     return Py_BuildValue("(O())", (PyObject *)Py_TYPE(Py_None));
 }
 

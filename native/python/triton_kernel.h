@@ -17,7 +17,7 @@ PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args);
 /* Whether launches of a function come here. */
 bool silo_triton_is_served(PyObject *function);
 
-/* Launch such a function: run(*arguments, **named), `names` a tuple. */
+/* Launch a function of this kind: run(*arguments, **named), `names` a tuple. */
 PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *arguments,
                                       Py_ssize_t positional, PyObject *names);
 

@@ -15,7 +15,7 @@
 enum decorator { AUTOTUNER, HEURISTICS };
 
 static struct silo_triton_class classes[2];
-static PyObject *own_runs[2]; /* owned: what Triton has as their run */
+static PyObject *own_runs[2]; /* owned: Triton's own `run` of them */
 
 static PyObject *members[MOST_MEMBERS]; /* owned, interned */
 static Py_ssize_t member_count;
@@ -121,12 +121,12 @@ static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
 
 /* ---- decisions ---- */
 
-/* A member of an object's own dictionary, borrowed; NULL: it has none. */
+/* A member of an object's own dictionary, borrowed; NULL if missing. */
 static PyObject *own_member(PyObject *dict, PyObject *name) {
     return PyDict_GetItemWithError(dict, name);
 }
 
-/* What a config passes, behind what the call gave; false: Triton passes it. */
+/* A config's values, after the call's own; false: Triton passes them. */
 static bool add_config(struct outgoing *out, PyObject *config, Py_ssize_t named_before) {
     PyObject *dict = PyObject_GenericGetDict(config, NULL);
     if (dict == NULL)
@@ -141,7 +141,7 @@ static bool add_config(struct outgoing *out, PyObject *config, Py_ssize_t named_
         name = silo_canonical_name(name);
         for (Py_ssize_t i = 0; i < named_before; i++) {
             if (out->names[i] == name)
-                return false; /* Triton refuses to tune what the call gives */
+                return false; /* Triton refuses to tune a parameter that the call gives */
         }
         if (!add_named(out, name, value))
             return false;
@@ -196,7 +196,7 @@ static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ss
     if (configs != NULL && inner != NULL && PyList_CheckExact(configs) && PyList_Size(configs) > 0)
         config = decided(dict, configs, arguments, positional, names, named);
     PyObject *result = NULL;
-    PyErr_Clear(); /* a key that cannot be hashed: Triton says so */
+    PyErr_Clear(); /* a key that cannot be hashed: Triton raises the error */
     Py_XINCREF(config);
     if (config == NULL || !start(&out, arguments, positional, names, named) ||
         !add_config(&out, config, named)) {

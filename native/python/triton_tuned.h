@@ -7,8 +7,8 @@
 #include "python.h"
 
 /* triton_tuners(autotuner, run, heuristics, run, members, decided): (run, __getitem__) of the first
- * class and of the second, to be put on them. The runs are Triton's; `members` names what a config
- * passes besides its keywords, in Triton's order. */
+ * class and of the second, to be put on them. The runs are Triton's; `members` names a config's
+ * values besides its keywords, in Triton's order. */
 PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args);
 
 int silo_triton_tuned_init(void);

@@ -447,7 +447,7 @@ int silo_triton_place(struct silo_triton_call *call) {
     return now->get_stream != NULL ? ask_stream(now, call) : 0;
 }
 
-/* What a global is now, borrowed; NULL: it is gone. */
+/* The present value of a global, borrowed; NULL: it is gone. */
 static PyObject *value_now(PyObject *key, PyObject *pair) {
     if (!PyTuple_Check(key) || !PyTuple_Check(pair) || PyTuple_Size(key) != 2 ||
         PyTuple_Size(pair) != 2 || !PyDict_Check(PyTuple_GetItem(pair, 1)))
@@ -462,7 +462,7 @@ static SILO_NOINLINE bool is_unchanged(const struct silo_triton_kernel *kernel, 
     Py_INCREF(now);
     const bool same = PyObject_RichCompareBool(now, value, Py_NE) == 0;
     Py_DECREF(value);
-    PyErr_Clear(); /* Triton says it */
+    PyErr_Clear(); /* Triton raises the error */
     if (same && index < PyList_Size(kernel->seen))
         PyList_SetItem(kernel->seen, index, Py_NewRef(now));
     Py_DECREF(now);

@@ -1,6 +1,6 @@
-/* What a launch of a Triton program asks of Triton: whether anything that decides a launch has
- * changed since it was last looked at, where the launch goes, and Triton's own way for what is not
- * served here.
+/* A launch of a Triton program as Triton sees it: whether anything that decides a launch has
+ * changed since the last check, the device and stream of the launch, and Triton's own way for
+ * launches that are not served here.
  *
  * A situation is immutable. Python makes a new one when something that it watches has changed. */
 #ifndef SILO_TRITON_WAY_H
@@ -12,7 +12,7 @@
 /* A member of a dictionary that has to be the very object that it was. */
 struct silo_watched {
     PyObject *dict, *name; /* owned */
-    PyObject *value;       /* owned; NULL: there was none */
+    PyObject *value;       /* owned; NULL: none before */
 };
 
 /* A list or a dictionary that has to have so many members. */
@@ -38,7 +38,7 @@ struct silo_situation {
     uint64_t passed;                   /* launches that went Triton's way while blocked */
 };
 
-/* One Triton kernel: what its function's dictionary holds while launches of it are served. */
+/* One Triton kernel: the entry of its function's dictionary while launches of it are served. */
 struct silo_triton_kernel {
     PyObject_HEAD PyObject *function; /* borrowed: the function holds this */
     struct silo_launcher *launcher;   /* owned; NULL: every launch goes Triton's way */
@@ -47,14 +47,14 @@ struct silo_triton_kernel {
                                          that were compiled for the last one */
     PyObject *globals;                /* owned dict, of (value, dictionary) by (name, id) */
     PyObject *seen;                   /* owned list: the values that were found unchanged */
-    PyObject *changed;                /* owned: called where a global has changed; NULL: Triton's
-                                         own run says it */
-    Py_ssize_t device_count, cached;  /* members of the two when the guard last learned */
-    uint64_t launches;                /* that the guard served */
-    uint64_t own_launches;            /* that went Triton's own way */
-    PyObject *reasons;                /* owned dict: of these by reason, without the first launch
-                                         of each kind */
-    PyObject *told;                   /* owned: told(reason), the first time of each reason */
+    PyObject *changed; /* owned: called if a global has changed; NULL: Triton's own run raises the
+                          error */
+    Py_ssize_t device_count, cached; /* members of the two when the guard last learned */
+    uint64_t launches;               /* that the guard served */
+    uint64_t own_launches;           /* that went Triton's own way */
+    PyObject *reasons;               /* owned dict: of these by reason, without the first launch
+                                        of each kind */
+    PyObject *told;                  /* owned: told(reason), the first time of each reason */
     PyObject *refused; /* owned: the reason of every launch; NULL: a launcher is there */
     struct silo_triton_kernel *of; /* owned: where launches are counted, of a compiled kernel the
                                       function's; NULL: here */
@@ -86,12 +86,12 @@ extern PyObject *silo_triton_run;
 /* Triton's __getitem__ of compiled kernels; owned. */
 extern PyObject *silo_triton_compiled;
 
-/* Where launches of a kernel are counted. */
+/* The counters of a kernel's launches. */
 SILO_INLINE struct silo_triton_kernel *silo_triton_counted(struct silo_triton_kernel *kernel) {
     return kernel->of != NULL ? kernel->of : kernel;
 }
 
-/* Launch as Triton does; what that gives, a new reference, or NULL with its exception set. Counted
+/* Launch as Triton does; Triton's result, a new reference, or NULL with its exception set. Counted
  * by `reason`, a str; NULL: nothing is launched, or it is the first launch of a kind. */
 PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason);
 
@@ -120,20 +120,20 @@ int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata);
 /* The same through another run, which is bound to the function. */
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);
 
-/* The situation as it is now (a new reference), asked for anew where something has changed; NULL
- * with an exception set. */
+/* The present situation (a new reference), read anew if something has changed; NULL with an
+ * exception set. */
 struct silo_situation *silo_situation_now(void);
 
 /* Device and stream of a call. -1 with an exception set. */
 int silo_triton_place(struct silo_triton_call *call);
 
-/* Whether every global that the kernel's code was compiled with is what it was. */
+/* Whether every global that the kernel's code was compiled with is unchanged. */
 bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel);
 
-/* The guard does not know a call: ask Python. What will serve such calls from now on (a new
- * reference): a Binding, or any other object where Triton serves them; NULL with an exception set,
- * or without one where nothing is kept. `*result` is what the call returns where Python launched (a
- * new reference), else NULL. */
+/* The guard does not know a call: ask Python. The object that serves calls of this kind from now on
+ * (a new reference): a Binding, or any other object if Triton serves them; NULL with an exception
+ * set, or without one if nothing is kept. `*result` is the call's result if Python launched (a new
+ * reference), else NULL. */
 PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid, struct silo_frame *frame,
                            uint64_t hash, PyObject **result);

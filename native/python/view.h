@@ -1,4 +1,4 @@
-/* What a launch needs of an array. */
+/* The facts about an array that a launch needs. */
 #ifndef SILO_VIEW_H
 #define SILO_VIEW_H
 

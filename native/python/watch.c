@@ -19,7 +19,7 @@ bool silo_watch_check(PyObject *places) {
 static SILO_NOINLINE bool attribute_holds(PyObject *holder, PyObject *name, PyObject *value) {
     PyObject *now = PyObject_GetAttr(holder, name);
     if (now == NULL)
-        PyErr_Clear(); /* gone: who reads the source again raises what there is to raise */
+        PyErr_Clear(); /* gone: the next reader of the source raises the error */
     const bool same = now == value;
     Py_XDECREF(now);
     return same;

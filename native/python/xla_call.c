@@ -16,8 +16,8 @@ silo_xla_ask *silo_xla_resolver;
 /* Lists that only grow at their heads: read without a lock. */
 static struct silo_xla_call *buckets[BUCKETS];
 
-/* Calls that frames with attributes at such an address have led to: the address is at hand before
- * the digest is. A call is taken from here only where it has the digest. */
+/* Calls found earlier for frames with attributes at an address: the address is available before the
+ * digest. A call is taken from here only where it has the digest. */
 static const struct silo_xla_call *hints[64];
 
 /* Digests are spread evenly. */
@@ -114,7 +114,7 @@ SILO_INLINE const struct silo_xla_array *array_at(const struct silo_xla_frame *f
                                   : frame->rets.values[index - call->operands];
 }
 
-/* Whether an array is what the call was made for. */
+/* Whether an array fits the call. */
 SILO_INLINE bool fits(const struct silo_xla_buffer *buffer, const struct silo_xla_array *array,
                       const struct batch *batch, bool result) {
     if (SILO_UNLIKELY(array->dtype != buffer->dtype || array->rank != buffer->rank + batch->rank))
@@ -319,7 +319,7 @@ SILO_INLINE struct silo_xla_error *run(const struct silo_xla_frame *frame,
 
 /* ---- the handlers ---- */
 
-/* The digest of the call, 64 characters; NULL: the program has none. */
+/* The digest of the call, 64 characters; NULL: not in the program. */
 SILO_INLINE const char *read_digest(const struct silo_xla_attributes *attributes) {
     for (int64_t i = 0; i < attributes->count; i++) {
         const struct silo_xla_span *name = attributes->names[i];
@@ -340,7 +340,7 @@ static void tell_metadata(const struct silo_xla_extension *extension, uint32_t t
     metadata->traits = traits;
 }
 
-/* The call of a digest, which Python is asked for where it is not known. */
+/* The call of a digest; if it is unknown, Python makes it. */
 static SILO_NOINLINE const struct silo_xla_call *asked_for(const struct silo_xla_frame *frame,
                                                            const char *digest, const char *platform,
                                                            int32_t device,

@@ -16,7 +16,7 @@
 /* Axes that vmap may put before an array's own. */
 #define SILO_XLA_BATCH 8
 
-/* One array that XLA passes: what its memory has to be. */
+/* One array that XLA passes: the requirements on its memory. */
 struct silo_xla_buffer {
     int32_t dtype;    /* XLA's number */
     int32_t rank;     /* of one example */
@@ -28,21 +28,21 @@ struct silo_xla_buffer {
     const char *name; /* of the parameter; owned */
 };
 
-/* What a frame of XLA's leads to. XLA's own work puts all of it out of the nearest caches, so that
- * a call takes as long as its memory: what it reads lies behind the struct in one piece, and a
- * frame that looks like one before has it fetched while its digest is compared. */
+/* The call of a frame of XLA's. XLA's own work puts all of it out of the nearest caches, so that a
+ * call takes as long as its memory: its data is behind the struct in one piece, and for a frame
+ * like an earlier one it is prefetched while the digest is compared. */
 struct silo_xla_call {
     char digest[SILO_XLA_DIGEST];
     int32_t device; /* 0 on a CPU */
     int32_t operands, results;
     struct silo_xla_buffer *buffers; /* the operands, then the results */
-    /* What parameters of the code point at: `words` of a launch begin as these, then get the
-     * addresses of the arrays, and of scratch memory at `scratch_at` and behind it. */
+    /* The memory that parameters of the code point at: `words` of a launch begin as these, then get
+     * the addresses of the arrays, and of scratch memory at `scratch_at` and behind it. */
     uint64_t *words;
     uint16_t *places; /* the word of each parameter of the code */
     uint16_t word_count, parameter_count, scratch_at;
     bool takes_scratch; /* of a GPU's memory */
-    bool empty;         /* the grid has no programs */
+    bool empty;         /* the grid is empty */
     uint32_t grid[3];
     int (*launch)(const struct silo_launch *); /* of the driver */
     struct silo_function *function;            /* of the binding */
@@ -65,7 +65,7 @@ struct silo_xla_error *silo_xla_on_cuda(struct silo_xla_frame *frame);
 typedef int silo_xla_ask(const char *digest, const char *platform, int32_t device, char *message,
                          size_t size);
 
-/* Who is asked; set by xla_module.c when the module is made. */
+/* The Python functions to call; set by xla_module.c when the module is made. */
 extern silo_xla_ask *silo_xla_resolver;
 
 /* The version of the interface that XLA is told, 0.minor. */

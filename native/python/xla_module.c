@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static PyObject *resolver; /* owned; NULL: nobody connected */
+static PyObject *resolver; /* owned; NULL: not connected */
 
 /* Words of a call that no parameter has: before the parameters' own the slot of zero, behind them
  * two of scratch memory and the one for arrays that no parameter gets. */
@@ -36,7 +36,7 @@ static char *copied_text(PyObject *text) {
     return copy;
 }
 
-/* (kind, code, bits, value): what an argument is (enum silo_value_kind), and of a scalar its
+/* (kind, code, bits, value): the kind of an argument (enum silo_value_kind), and of a scalar its
  * number. The slot gets the value, the word goes to `*word`. */
 static int read_parameter(PyObject *item, uint64_t *slot, uint64_t *word) {
     int kind, code, bits;
@@ -104,7 +104,7 @@ static Py_ssize_t rank_of(PyObject *item) {
     return -1;
 }
 
-/* Zeroed, with room for what belongs to it, and pointers to that; NULL with an exception set. */
+/* Zeroed, with room for its arrays, and pointers to them; NULL with an exception set. */
 static struct silo_xla_call *new_call(const struct silo_packing *packing, PyObject *parameters,
                                       PyObject *operands, PyObject *results) {
     const Py_ssize_t count = PyTuple_Size(parameters), arrays = PyTuple_Size(operands),
@@ -157,7 +157,7 @@ static int read_buffers(struct silo_xla_call *call, PyObject *operands, PyObject
     return 0;
 }
 
-/* Whether the code takes arguments of these kinds, and can take them where nobody holds objects. */
+/* Whether the code takes arguments of these kinds, and can take them without Python objects. */
 static int check_packing(const struct silo_xla_call *call, const uint64_t *codes) {
     const struct silo_packing *packing = &call->binding->packing;
     char buffer[64];

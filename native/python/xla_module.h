@@ -1,4 +1,4 @@
-/* What Python does with calls from XLA's programs: it makes them, and is asked for them. */
+/* What Python does with calls from XLA's programs: it makes them on request. */
 #ifndef SILO_XLA_MODULE_H
 #define SILO_XLA_MODULE_H
 
