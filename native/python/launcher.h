@@ -48,9 +48,8 @@ struct silo_launcher {
     uint64_t misses;
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
     struct silo_extents extents;             /* empty but for SILO_ROUTE_HELD */
-    PyObject *watched; /* owned tuple (watch.h); NULL where nothing ever was watched */
-    PyObject *
-        on_change; /* owned callable: makes the code anew, and watches the values it is made from */
+    PyObject *watched;   /* owned tuple (watch.h); NULL where nothing ever was watched */
+    PyObject *on_change; /* owned callable: makes the code anew, and watches its sources */
 };
 
 /* The arguments of one call, in the order of the parameters. */
