@@ -32,15 +32,14 @@ class CpuOptions:
     """Options of one compilation.
 
     ``reference`` mode stores every tensor value and fuses nothing: slow, simple, and the oracle of ``optimized``.
-    ``vector_bits`` is the width of the target's vector registers (128, 256 or 512). ``dot_units`` says what dots may
-    use where the CPU turns out to have it: 0 the instructions of the level alone, 1 also vector instructions beyond it
+    ``vector_bits`` is the width of the target's vector registers (128, 256 or 512). ``dot_units`` are the instructions
+    that dots may use if the CPU has them: 0 the instructions of the level alone, 1 also vector instructions beyond it
     (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
     stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
     ``launch_atomics`` says that atomics need hold among the programs of one launch only: nothing else reaches their
-    memory meanwhile. ``elements_apart`` says that a launch reads what it also writes (other than by atomics) at the
-    very index that writes it, and that no two indices write one place: nothing tells one order of indices from another.
-    ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at once) go to the
-    launch info.
+    memory meanwhile. ``elements_apart``: a launch reads the memory that it also writes (other than by atomics) only at
+    the index that writes it, and no two indices write one place, so the order of indices does not matter. ``chunk``,
+    ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at once) go to the launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -58,7 +57,7 @@ class CpuOptions:
 
     @classmethod
     def of(cls, config: Config, mode: Literal["optimized", "reference"], vector_bits: int) -> CpuOptions:
-        """What ``config`` asks for; options of GPUs are passed over.
+        """The options in ``config``; options of GPUs are ignored.
 
         Raises:
             CompileError: an option of the CPU has a value it cannot have.

@@ -49,7 +49,7 @@ def effort_of(characters: int) -> CompileEffort:
 
 
 def efforts_after_a_fault(flags: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Flags to try, in this order, after the C compiler reported a fault of its own; beside each, what it costs.
+    """Flags to try, in this order, after the C compiler reported a fault of its own; beside each, its cost.
 
     >>> [cost for flags, cost in efforts_after_a_fault(("-O2", "-fopenmp-simd"))]
     ['without vectors', 'with -Og, without vectors']

@@ -1,8 +1,7 @@
 """Compiler plug-in: Triton sources to shared objects for the CPU.
 
-A process whose code is stored asks this module for identities alone: what makes jobs
-(:mod:`silo.kinds.triton.cpu.cpu_jobs`)
-and checks is imported when it is needed.
+A process whose code is stored uses this module for identities alone: the modules that make jobs
+(:mod:`silo.kinds.triton.cpu.cpu_jobs`) and checks are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class CpuCompiler:
         return target
 
     def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Triton sources, for a CPU level, where a C compiler is."""
+        """Triton sources for a CPU level, if a C compiler is installed."""
         if not (taken := self.declaration.takes(source_kind, target)):
             return taken
         try:
@@ -69,7 +68,7 @@ class CpuCompiler:
 
         Raises:
             SourceError: not a Triton source, or Triton refuses it.
-            CompileError: an option of the CPU that has no such value.
+            CompileError: an option of the CPU has an invalid value.
             UnsupportedError: every operation the CPU cannot express, with its place and count.
         """
         from silo.kinds.triton.cpu.cpu_jobs import lowered  # noqa: PLC0415  # stored code needs none of it

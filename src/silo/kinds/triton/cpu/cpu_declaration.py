@@ -69,6 +69,6 @@ CPU = CompilerDeclaration(
         Option("enable_fp_fusion", bool, meaning="multiply and add may be rounded once", default=True, arithmetic=True),
     ),
     blobs=(BlobKind("so", host_code=True), BlobKind("c"), BlobKind("ttir", checked_text=True)),
-    # What turns a kernel into C text: its front end and parser, and this package with the pieces it emits.
+    # The modules that turn a kernel into C text: its front end and parser, and this package with the pieces it emits.
     code=("silo.kinds.triton.cpu", "silo.kinds.triton.front", "silo.kinds.triton.programs.backend", "silo.drivers.cpu"),
 )

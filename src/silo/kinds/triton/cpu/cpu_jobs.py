@@ -52,7 +52,7 @@ _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
 @dataclass(frozen=True, slots=True)
 class EmittedJob:
-    """A job as C text: how it is compiled, and how what comes out is launched. ``module`` is what it was read from.
+    """A job as C text: how it is compiled, and how the result is launched. ``module`` is its source.
 
     ``note`` is why it is compiled with less than the usual effort; "" if it is not.
     """
@@ -117,15 +117,15 @@ def make_job(
     Args:
         kernel: its name.
         target: a concrete cpu target.
-        ttir: what the front end made.
+        ttir: the front end's output.
         module: its text, parsed.
-        layout: tells the parameters of the object from the module.
+        layout: computes the parameters of the object from the module.
         options: how it is compiled.
 
     Raises:
         UnsupportedError: every operation the CPU cannot express, with its place and count.
     """
-    # The text of a job has no places in it, so what is unsupported is named here, from the text that has them.
+    # The text of a job lacks places, so unsupported operations are named here, from the text that has them.
     if unsupported_operations(module):
         check_supported(parse_ttir(ttir.located))
         raise CompileError(f"{kernel}: Triton {triton_version()} printed it in two ways")
@@ -171,7 +171,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
         cooperative=options.cooperative,
         scratch_bytes=emitted.scratch_bytes,
         scratch_align=_SCRATCH_ALIGN if emitted.scratch_bytes else 1,
-        # Programs that may wait for each other are handed out one by one: nobody waits behind one that waits.
+        # Programs that may wait for each other are handed out one by one: none is queued behind a waiting one.
         options=(
             ("cpu_chunk", options.chunk or (1 if "wait" in emitted.uses else 0)),
             ("cpu_threads", options.threads),
@@ -196,13 +196,13 @@ def _asserts(module: Module) -> list[Operation]:
 
 
 def _lines(located: str) -> Iterator[str]:
-    """The file's name and the line of each assertion, in the order of the text, which itself has no places in it."""
+    """The file's name and the line of each assertion, in the order of the text, which itself lacks places."""
     for operation in _asserts(parse_ttir(located)):
         yield operation.location.rpartition("/")[2]
 
 
 def job_layout(signature: Signature, specialization: Specialization, module: Module) -> tuple[LayoutSlot, ...]:
-    """What the kernel takes, in order: parameters that are left once constants are folded, descriptors in parts."""
+    """The kernel's parameters, in order: those that remain once constants are folded, descriptors in parts."""
     parameters = {parameter.name: parameter for parameter in signature.parameters}
     return tuple(
         LayoutSlot(argument.parameter, _abi_type(parameters[argument.parameter], argument), argument.part)
@@ -235,7 +235,7 @@ def _read_parameters(job: CompileJob) -> tuple[CpuOptions, tuple[LayoutSlot, ...
     return options, layout, cast("list[str]", data.get("lines", []))
 
 
-# The TTIR types each ABI type may stand for; unsigned integers are signless in TTIR.
+# The TTIR types of each ABI type; unsigned integers are signless in TTIR.
 _TTIR_TYPES = {
     AbiType.I1: "i1",
     AbiType.I8: "i8",

@@ -33,8 +33,8 @@ __all__ = [
 class LoopBuffer:
     """A range of scratch memory holding ``elements`` values of the C type ``ctype``, row-major.
 
-    An ``external`` one is memory that a function's caller lends it, named by a parameter. What a ``kept`` one holds
-    lasts from program to program.
+    An ``external`` one is memory that a function's caller lends it, named by a parameter. The contents of a ``kept``
+    buffer last from program to program.
     """
 
     name: str
@@ -161,8 +161,8 @@ class LoopParameter:
 class LoopFunction:
     """A C function beside the kernel.
 
-    One with ``surroundings`` gets the program's place in the grid and scratch memory, and returns an error code. One
-    that is ``inline`` applies the region of an operation to some elements, and has no buffers.
+    One with ``surroundings`` gets the program's place in the grid and scratch memory, and returns an error code. An
+    ``inline`` function applies the region of an operation to some elements, without buffers.
     """
 
     name: str
@@ -176,9 +176,9 @@ class LoopFunction:
 
 @dataclass(slots=True)
 class LoopProgram:
-    """One kernel: what one program (one point of the grid) does. ``functions`` stand before their callers.
+    """One kernel: the work of one program (one point of the grid). ``functions`` stand before their callers.
 
-    One with ``turns`` of 0 or more tells the launch when it begins and ends, and asks for that; the answer is
+    A kernel with ``turns`` of 0 or more calls the launch at its begin and end with that request; the answer is
     ``alone``.
     """
 

@@ -25,9 +25,9 @@ __all__ = [
     "source_flags",
 ]
 
-# What changes neither results nor speed for the better is left out. NaN, infinities and the sign of zero are kept: only
-# errno and trapping are given up, which no kernel can observe. The rest makes the object small, and the same bytes from
-# any folder: no debug information, no build id, no compiler's name, no unwind tables.
+# Passes that improve neither results nor speed are left out. NaN, infinities and the sign of zero are kept: only errno
+# and trapping are given up, which no kernel can observe. The rest makes the object small, and the same bytes from any
+# folder: no debug information, no build id, no compiler's name, no unwind tables.
 _CODE_FLAGS = (
     "-std=gnu11",
     USUAL,
@@ -55,7 +55,7 @@ _LINK_FLAGS = (
     "-Wl,-z,noseparate-code",
     "-Wl,-z,defs",
 )
-_NO_UNUSED = "-Wl,--gc-sections"  # of what kernels share
+_NO_UNUSED = "-Wl,--gc-sections"  # of the shared part
 
 # Objects of this process by text, flags and compiler; some 20 KB each.
 _shared: dict[tuple[str, tuple[str, ...], CCompiler], bytes] = {}
@@ -66,10 +66,12 @@ _LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
 
 
 def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
-    """Compile and link the C text of a kernel; what it shares with other kernels is compiled once a process, beside it.
+    """Compile and link the C text of a kernel.
 
-    The bytes do not depend on what was compiled before. If the C compiler reports a fault of its own, it is tried again
-    with fewer passes, and the log says so.
+    Its part shared with other kernels is compiled once a process, beside it.
+
+    The bytes do not depend on earlier compiles. If the C compiler reports a fault of its own, it is tried again with
+    fewer passes, which is logged.
 
     Raises:
         CompileError: see :func:`build`.
@@ -127,13 +129,13 @@ def compile_flags(
 
 
 def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:
-    """The flags that decide what the C text of a kernel does, for those who compile it into a program of their own."""
+    """The flags that decide the meaning of a kernel's C text, for users who compile it into their own program."""
     fused = f"-ffp-contract={'fast' if contract else 'off'}"
     return (*level_of(target).flags, *(flag for flag in _CODE_FLAGS if flag not in _OBJECT_FLAGS), fused)
 
 
 def llvm_of(source: str, flags: tuple[str, ...]) -> str:
-    """What clang makes of the C text before machine code. ``ToolchainError`` where it is not here, or refuses."""
+    """Clang's intermediate form of the C text. ``ToolchainError`` where it is not here, or refuses."""
     place = shutil.which("clang")
     if place is None:
         raise ToolchainError(

@@ -49,7 +49,7 @@ def _instructions() -> list[str]:
 
 
 def _libdevice_names() -> list[str]:
-    """Sorted; the f32 form of a function, the one that ends in f, beside the other."""
+    """Sorted; the f32 form of a function, whose name ends in f, beside the other."""
     names = {name.removeprefix("__nv_") for name in LIBDEVICE}
     single = {name for name in names if name.endswith("f") and name[:-1] in names}
     return [f"{name}[f]" if f"{name}f" in single else name for name in sorted(names - single)]

@@ -31,7 +31,8 @@ def scalar_expression(op: Operation, operands: Sequence[str], operand_types: Seq
     """The C expression of one element of ``op``'s result.
 
     Each operand is used at most once, so an operand may be any expression without side effects. Values have the C types
-    of ``c_types.C_TYPES``. Tensor types are read as their elements. ``UnsupportedError`` says why there is none.
+    of ``c_types.C_TYPES``. Tensor types are read as their elements. ``UnsupportedError`` has the reason why it lacks
+    one.
     """
     return _render(op, operands, operand_types, result_type)[0]
 
@@ -43,7 +44,7 @@ def runtime_pieces(op: Operation) -> set[str]:
 
 
 def refusal(op: Operation) -> str:
-    """Why ``op`` has no expression, or "" where it has one."""
+    """The reason why ``op`` lacks an expression, or ""."""
     if len(op.results) != 1:
         return f"it gives {len(op.results)} values; only operations that give one are known"
     try:
@@ -54,7 +55,7 @@ def refusal(op: Operation) -> str:
 
 
 def is_cheap(name: str) -> bool:
-    """Whether computing the operation again costs no more than storing and loading its result.
+    """Whether computing the operation again is at most as expensive as storing and loading its result.
 
     >>> is_cheap("arith.addi"), is_cheap("math.exp")
     (True, False)

@@ -9,7 +9,7 @@ __all__ = ["allocate_scratch", "given_allocator"]
 
 
 def given_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protocol, or None
-    """The one that ``triton.set_allocator`` was given in this context; None where it was given none."""
+    """The allocator that ``triton.set_allocator`` was given in this context; None if it was not called."""
     module: Any = sys.modules.get("triton.runtime._allocation")
     held = getattr(module, "_allocator", None)
     if held is None:

@@ -1,4 +1,4 @@
-"""What Triton was asked to compile, in Silo's words, and back: signature, specialization, config."""
+"""Triton's compile request in Silo's words, and back: signature, specialization, config."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FACTS = {("tt.divisibility", 16), ("tt.pointer_range", 32)}
 
 
 def types_of(call: CompileCall, source: TritonSource) -> tuple[Signature, Specialization]:
-    """The typed signature and the specialization that Triton's words stand for.
+    """The typed signature and the specialization that Triton's words mean.
 
     Raises:
-        SourceError: an argument that Silo has no word for (a tuple, a descriptor of another form).
+        SourceError: an argument that Silo cannot express (a tuple, a descriptor of another form).
     """
     parameters: list[Parameter] = []
     facts: list[tuple[str, Fact]] = []
@@ -54,7 +54,7 @@ def types_of(call: CompileCall, source: TritonSource) -> tuple[Signature, Specia
 def _folded(
     parameter: Parameter, value: object, source: TritonSource, constants: list[tuple[str, Value]]
 ) -> tuple[Parameter, Fact | None]:
-    """A parameter that Triton made a constant, for this call's value allows it."""
+    """A parameter that Triton made a constant because this call's value allows it."""
     if value is None:
         typed = parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
         return replace(typed, kind=ParameterKind.POINTER), Fact.NONE
@@ -105,7 +105,7 @@ def config_of(call: CompileCall, kernel: str) -> Config:
     """The compile options of a call that differ from the options of a call which sets none.
 
     Raises:
-        SourceError: an option is set that Silo has no word for, so code would be taken for what it is not.
+        SourceError: an option is set that Silo cannot express, so the code would be misidentified.
     """
     return options_config(call.options, call.target, kernel)
 
@@ -125,7 +125,7 @@ def options_config(given: Mapping[str, Any], target: Any, kernel: str) -> Config
 
 
 def target_of(call: CompileCall) -> Target:
-    """What the code is for, in Silo's words; from sm_90 on Triton makes the ``a`` form."""
+    """The code's target in Silo's words; from sm_90 on Triton makes the ``a`` form."""
     return target_from(call.target)
 
 
@@ -161,7 +161,7 @@ def relaxed(call: CompileCall, signature: Signature, specialization: Specializat
 
 
 def call_of(function: Any, variant: Variant, constants: Mapping[str, object], options: Any, target: Any) -> CompileCall:  # noqa: ANN401
-    """What Triton would have been asked for a variant: the inverse of :func:`types_of`.
+    """Triton's compile request for a variant: the inverse of :func:`types_of`.
 
     ``constants`` are the constexprs of a call as its caller gave them.
     """

@@ -32,7 +32,7 @@ _BY_TRITON_NAME = {
     "fp64": AbiType.FP64,
 }
 
-# What Triton's lowering adds behind the kernel's own parameters, always in this order.
+# The parameters that Triton's lowering adds behind the kernel's own, always in this order.
 _TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
 
 
@@ -48,11 +48,11 @@ def argument_slots(
 ) -> tuple[LayoutSlot, ...]:
     """The kernel parameters that stay parameters: constexprs, None and integers known to be 1 are folded away.
 
-    A tensor descriptor is a tensor map, its shape and its strides here; :func:`complete_layout` takes it apart where
-    the target has no tensor maps.
+    A tensor descriptor is a tensor map, its shape and its strides here; :func:`complete_layout` takes it apart if the
+    target lacks tensor maps.
 
     Raises:
-        CompileError: a parameter has no type, or a descriptor no block shape.
+        CompileError: a parameter lacks a type, or a descriptor a block shape.
     """
     given = {**({} if config is None else config.as_dict()), **specialization.constant_values}
     slots: list[LayoutSlot] = []
@@ -93,7 +93,7 @@ def _abi_type(parameter: Parameter) -> AbiType:
 
 
 def tensor_maps(arguments: Sequence[LayoutSlot], metadata: Mapping[str, Any]) -> tuple[TensorMap, ...]:
-    """How each descriptor's tensor map is encoded, from Triton's metadata; empty where the code has none.
+    """The encoding of each descriptor's tensor map, from Triton's metadata; empty if the code has no maps.
 
     Raises:
         UnsupportedError: descriptors of a form that no driver of Silo makes (im2col, AMD's tensor data mover).
@@ -130,7 +130,7 @@ def _tensor_map(name: str, entry: Mapping[str, Any]) -> TensorMap:
 def complete_layout(
     arguments: Sequence[LayoutSlot], kernel: BinaryKernel, maps: Sequence[TensorMap] = ()
 ) -> tuple[LayoutSlot, ...]:
-    """The layout with the trailing scratch slots, checked against what the binary says of its parameters.
+    """The layout with the trailing scratch slots, checked against the parameters recorded in the binary.
 
     The binary decides how many scratch slots there are, and which flags a descriptor without a tensor map has, since
     that differs between versions of Triton.

@@ -29,7 +29,7 @@ _DIALECT = re.compile(r"#[A-Za-z_][A-Za-z0-9_.$]*")
 _KEYWORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEX_STRING = re.compile(r'"0x((?:[0-9A-Fa-f]{2})*)"')
 _NO_DIGITS = re.compile(r"i[0-9]+|index")
-_MAX_ELEMENTS = 1 << 22  # far above any constant in a kernel; bounds what a damaged text can make us allocate
+_MAX_ELEMENTS = 1 << 22  # far above any constant in a kernel; bounds the memory that a damaged text can claim
 _MAX_DEPTH = 16
 
 

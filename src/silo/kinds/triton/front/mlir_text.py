@@ -28,7 +28,7 @@ __all__ = [
     "round_to_format",
 ]
 
-# ---- A position in MLIR text, with errors that name the line and what was expected there ----
+# ---- A position in MLIR text, with errors that name the line and the expected text ----
 
 # Every token begins with it: the pattern matches the empty string, so that there always is a match.
 _after_blanks = cast("Callable[[str, int], re.Match[str]]", re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*").match)
@@ -60,11 +60,11 @@ class Cursor:
             raise self.error("less deeply nested text")
 
     def leave(self) -> None:
-        """End what the last :meth:`enter` began."""
+        """End the scope that the last :meth:`enter` began."""
         self.depth -= 1
 
     def error(self, expected: str, position: int | None = None) -> SourceError:
-        """The error to raise: line, what was expected, what is there."""
+        """The error to raise: the line, the expected text, the actual text."""
         at = self.position if position is None else position
         line = self.text.count("\n", 0, at) + 1
         found = self.text[at : at + 40].split("\n", 1)[0].strip()
@@ -161,7 +161,7 @@ _FILE = re.compile(r'"((?:[^"\\\n]|\\.)*)":([0-9]+)(?::[0-9]+)?')
 _REFERENCE = re.compile(r"#loc[0-9]*")
 _MAX_FRAMES = 64
 
-# Functions of Triton's own library are inlined everywhere; what matters then is the line that called them.
+# Functions of Triton's own library are inlined everywhere; then the line that called them matters.
 _LIBRARY = re.compile(r"[/\\]triton[/\\](?:language|experimental)[/\\]")
 
 
@@ -178,7 +178,7 @@ class Locations:
         return bool(self._aliases)
 
     def resolve(self, text: str) -> str:
-        """``file:line`` for what stands inside ``loc(...)``; "" where it names no file."""
+        """``file:line`` of the contents of ``loc(...)``; "" if they name no file."""
         known = self._resolved.get(text)
         if known is None:
             places = self._places(text)
@@ -198,7 +198,7 @@ class Locations:
 
     def _alias(self, name: str) -> list[str]:
         if name not in self._known:
-            self._known[name] = []  # what a damaged text that refers to itself gets
+            self._known[name] = []  # the type in a damaged text that refers to itself
             self._depth += 1
             if self._depth <= _MAX_FRAMES:
                 self._known[name] = self._places(self._aliases.get(name, ""))
@@ -211,7 +211,7 @@ class Locations:
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """An IEEE-like binary format. ``finite`` formats spend the top exponent on numbers; ``nuz`` has no negative zero.
+    """An IEEE-like binary format. ``finite`` formats spend the top exponent on numbers; ``nuz`` lacks negative zero.
 
     ``nuz`` formats have one NaN, the pattern of negative zero. E8M0 has neither sign nor zero.
     """
@@ -273,7 +273,7 @@ def _check_width(bits: int, width: int, name: str) -> None:
 
 
 def round_to_format(value: float, name: str) -> float:
-    """``value`` rounded to nearest even in the format: what its decimal text stands for.
+    """``value`` rounded to nearest even in the format: the value of its decimal text.
 
     >>> round_to_format(0.1, "f32")
     0.10000000149011612
@@ -285,7 +285,7 @@ def round_to_format(value: float, name: str) -> float:
     _, exponent = math.frexp(value)
     if exponent - 1 > top - form.bias:  # beyond the largest binade
         return math.copysign(math.nan if form.finite else math.inf, value)
-    # The weight of the last mantissa bit: that of the number's own binade, or of the subnormals.
+    # The weight of the last mantissa bit: of the number's own binade, or of the subnormals.
     unit = max(exponent - 1, 1 - form.bias) - form.mantissa
     rounded = math.ldexp(round(math.ldexp(value, -unit)), unit)
     limit = math.ldexp(2.0 - math.ldexp(1.0, -form.mantissa), top - form.bias)
@@ -306,7 +306,7 @@ _SPACE = re.compile(r'[0-9]+|"[a-z_]+"')  # Triton 3.9 writes "constant" for tl.
 
 
 def is_scalar_type(name: str) -> bool:
-    """Whether ``name`` is a builtin scalar type such as ``i32`` or ``bf16``."""
+    """Whether ``name`` is a builtin scalar type (``i32``, ``bf16``, ...)."""
     return name in _SCALARS
 
 

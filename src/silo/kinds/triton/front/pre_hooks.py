@@ -11,7 +11,7 @@ __all__ = ["CallDecidesError", "HookEffects", "effects_of_hook"]
 
 @dataclass(frozen=True)
 class HookEffects:
-    """What a hook does: the block shapes that it sets, by descriptor, and the arguments that it sets to zero."""
+    """The effects of a hook: the block shapes that it sets, by descriptor, and the arguments that it sets to zero."""
 
     shapes: Mapping[str, tuple[int, ...]]
     zeroed: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class _NotUnderstoodError(Exception):
 
 
 class CallDecidesError(Exception):
-    """The hook asks for the value of a constexpr that only a call gives."""
+    """The hook reads a constexpr whose value only a call gives."""
 
 
 class _Descriptor:
@@ -59,7 +59,7 @@ class _Descriptor:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         raise _NotUnderstoodError(name)
 
-    # What a hook decides by the arguments of a call is not known here. Without these, it would decide something.
+    # Decisions of a hook by the arguments of a call are unknown here. Without these, it would decide something.
     def __bool__(self) -> bool:
         raise _NotUnderstoodError("bool")
 
@@ -91,7 +91,7 @@ for _name in f"{_ASKED} {_COMPUTED} {' '.join('r' + word for word in _COMPUTED.s
 
 
 class _Arguments(Mapping[str, Any]):
-    """What the hook is given: known values as they are, and a stand-in for every other argument."""
+    """The hook's arguments: known values as they are, and a tracer for every other argument."""
 
     def __init__(self, values: Mapping[str, object], stand_ins: Mapping[str, Any]) -> None:
         self._values = values

@@ -18,7 +18,7 @@ class Type:
     """A scalar (``shape == ()`` and ``tensor`` False), a tensor, or a pointer to ``element``.
 
     ``element`` is MLIR's name of the scalar: i1, i8, i16, i32, i64, index, f16, bf16, f32, f64, f8E4M3FN, ...
-    With ``pointer`` set the value is an address (or a tensor of addresses) of such elements.
+    With ``pointer`` set the value is an address (or a tensor of addresses) of these elements.
     """
 
     element: str
@@ -59,7 +59,7 @@ class Value:
 
     name: str
     type: Type
-    # What it points back to stays out of its text, which would else spell out the whole module, many times over.
+    # Its back references stay out of its text, which would else spell out the whole module, many times over.
     owner: Operation | None = field(default=None, repr=False)  # None for block arguments
     block: Block | None = field(default=None, repr=False)  # the block it is an argument of
     index: int = 0  # position among the results or the arguments
@@ -108,13 +108,13 @@ class Operation:
         return tuple(groups)
 
     def successor_operands(self, index: int) -> tuple[Value, ...]:
-        """What a branch passes to the arguments of its ``index``-th successor."""
+        """The values that a branch passes to the arguments of its ``index``-th successor."""
         if self.name == "cf.br":
             return tuple(self.operands)
         return self.operand_segments()[1 + index]  # the first segment is the condition
 
     def argument_attributes(self, index: int) -> Mapping[str, Attribute]:
-        """Facts about one argument of a ``tt.func``, such as ``{"tt.divisibility": 16}``; empty if none."""
+        """Facts about one argument of a ``tt.func``, for example ``{"tt.divisibility": 16}``; empty if none."""
         listed = self.attributes.get("arg_attrs")
         facts = listed[index] if isinstance(listed, tuple) and index < len(listed) else None
         return facts if isinstance(facts, Mapping) else {}

@@ -31,7 +31,7 @@ _EFFECTS = {bits: effect for effect, bits in _BITS.items()}
 def effects_of(module: Module, signature: Signature, specialization: Specialization) -> dict[str, Effect]:
     """The effect of each pointer and descriptor parameter, by name; for ``Signature.with_effects``.
 
-    A pointer that is None, or that the kernel never uses, has no effect.
+    A pointer that is None, or that the kernel never uses, is without effect.
     """
     kinds = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
     found = {parameter.name: Effect.NONE for parameter in signature.parameters if parameter.kind in kinds}
@@ -128,7 +128,7 @@ class _Analysis:
                 self.effects[root] = self.effects.get(root, 0) | what
 
 
-# ---- Traits of a kernel, read from its SSA form: what kinds of operations it has, and what its blocks run over ----
+# ---- Traits of a kernel, read from its SSA form: its kinds of operations, and the axes of its blocks ----
 
 _BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
 
@@ -217,7 +217,7 @@ def _placed(operations: list[Operation]) -> Iterator[int]:
 
 
 def _steps(loop: Operation, arguments: Mapping[Value, int]) -> Iterator[tuple[int, int | None]]:
-    """What a counted loop steps by, and the argument it goes up to: ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
+    """The step of a counted loop, and the argument it goes up to: ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
     if loop.name != flow.FOR:
         return
     _, upper, step = loop.operands[:3]
@@ -310,7 +310,7 @@ def _carries(operation: Operation, record: OperationRecord) -> bool:
 
 
 def _stored(operation: Operation, known: dict[Value, _Known]) -> Iterator[str]:
-    """Goes through what is inside an operation; ``known`` gets every value on the way."""
+    """Visits the contents of an operation; ``known`` gets every value on the way."""
     for region in operation.regions:
         for block in region.blocks:
             for inner in block.operations:

@@ -61,8 +61,8 @@ class ReadSource:
     ``names`` are those in every text that was read, by the text's key; ``globals`` the values of the globals that the
     kernel and the functions which it calls read, where these are neither modules nor functions. ``places`` are all
     values that a program may change (:class:`silo.sources.kernel_source.ReadsPlaces`), ``functions`` Triton's objects
-    of the kernel and of the functions that it calls, ``texts`` what they hold of their source.
-    ``attributes``: an attribute of a module or an object is read that is a value.
+    of the kernel and of the functions that it calls, ``texts`` their source texts. ``attributes``: whether a value is
+    read as an attribute of a module or an object.
     """
 
     fingerprint: str
@@ -78,13 +78,13 @@ def fingerprint(function: Any) -> str:  # noqa: ANN401
     """sha256 in hex of a ``JITFunction``, a ``constexpr_function`` or a plain Python function.
 
     Raises:
-        SourceError: the source is not available, or the kernel reads a global that has no canonical form.
+        SourceError: the source is not available, or the kernel reads a global without a canonical form.
     """
     return read_source(function).fingerprint
 
 
 def read_source(function: Any, known: Mapping[str, Names] | None = None) -> ReadSource:  # noqa: ANN401
-    """The fingerprint, and what it was made of. No text is parsed whose names are ``known``.
+    """The fingerprint, and its sources. No text is parsed whose names are ``known``.
 
     Raises:
         SourceError: as :func:`fingerprint`.
@@ -116,7 +116,7 @@ def functions_reached(function: Any) -> list[Any]:  # noqa: ANN401
 
 
 def function_value(function: Any) -> FunctionValue:  # noqa: ANN401
-    """The value that stands for a function passed as a constexpr; it is found again by ``functions.recall``."""
+    """The value that represents a function passed as a constexpr; ``functions.recall`` returns the function."""
     return remember(
         FunctionValue(plain_function(function).__qualname__.replace("<locals>.", ""), fingerprint(function)), function
     )
@@ -172,9 +172,9 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 
 
 def read_attributes(function: Any) -> str:  # noqa: ANN401  # Triton's JITFunction
-    """The kernel's fingerprint where it reads an attribute that is a value, such as ``helper.CONST``; "" otherwise.
+    """The kernel's fingerprint if it reads a value as an attribute (``helper.CONST``); "" otherwise.
 
-    A kernel that Silo cannot read has none: Triton's key is all there is then.
+    A kernel that Silo cannot read has an empty one: then Triton's key alone counts.
     """
     if not _may_read(function, set()):
         return ""
@@ -187,7 +187,7 @@ def read_attributes(function: Any) -> str:  # noqa: ANN401  # Triton's JITFuncti
 
 
 def _may_read(function: Any, seen: set[int]) -> bool:  # noqa: ANN401
-    """Whether a name in the function's code means a module or an object that is no library's. Parses no text."""
+    """Whether a name in the function's code means a module or an object outside of libraries. Parses no text."""
     plain = plain_function(function)
     if not isinstance(plain, FunctionType) or id(plain) in seen:
         return False

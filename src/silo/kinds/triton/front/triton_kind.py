@@ -37,7 +37,7 @@ class TritonKind:
         return Rejected(f"a {type(value).__name__}, not a Triton kernel: decorate it with @triton.jit")
 
     def read(self, value: object) -> Declaration:
-        """What the decorators say."""
+        """The decorators' arguments."""
         source = TritonSource.of(value)
         several = len(source.originals) > 1
         return Declaration(
@@ -52,13 +52,13 @@ class TritonKind:
         )
 
     def findings(self) -> Sequence[Finding]:
-        """Whether Triton's own calls run on the CPU, and whether Silo launches what Triton programs launch."""
+        """Whether Triton's own calls run on the CPU, and whether Silo serves the launches of Triton programs."""
         if adapter.triton_version() is None:
             return ()
         return (*self._calls_on_the_cpu(), _acceleration())
 
     def programs_reached(self) -> Decision:
-        """Whether a program that is started from here comes to Silo, and its launches are known."""
+        """Whether a program that is started from here uses Silo, and whether its launches are supported."""
         return adapter.programs_reached(force=settings().force_triton)
 
     def _calls_on_the_cpu(self) -> Sequence[Finding]:
@@ -92,7 +92,7 @@ class TritonKind:
         return ceiling_kernels
 
     def versions(self) -> Mapping[str, str]:
-        """Triton's, where it is installed."""
+        """Triton's, if it is installed."""
         version = adapter.triton_version()
         return {} if version is None else {"triton": version}
 
@@ -117,7 +117,7 @@ class TritonKind:
 
 
 def _found_as_cpu() -> Finding:
-    """Whether torch finds a backend of Triton for CPU tensors, which it asks for by that name."""
+    """Whether torch finds a backend of Triton for CPU tensors, which it looks up by that name."""
     from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
     part = "Triton's backend for torch's CPU"
@@ -168,7 +168,7 @@ def _tuner_hooks(source: TritonSource) -> tuple[str, ...]:
 
 
 def _without_effect(source: TritonSource) -> tuple[str, ...]:
-    """What ``triton.autotune`` was told that has no effect."""
+    """The arguments of ``triton.autotune`` that are ignored."""
     if not source.measured_by:
         return ()
     has = "has" if len(source.measured_by) == 1 else "have"

@@ -52,10 +52,9 @@ class TritonSource:
 
     ``function`` is Triton's own object for the kernel, without the other decorators.
     ``shape_hooks`` are the hooks of configs that set block shapes of descriptors and nothing else; ``block_shapes``
-    gives, per config, what they set, where that does not depend on constexprs of a call. ``zeroed`` holds the arguments
-    that the hook of a config sets to zero, if it does nothing else. ``tuner`` is Triton's own object where it prunes
-    its configs, of which ``originals`` are those behind Silo's; ``measured_by`` names what the decorator says of how to
-    measure.
+    holds their values per config, unless these depend on constexprs of a call. ``zeroed`` holds the arguments that the
+    hook of a config sets to zero, if it does nothing else. ``tuner`` is Triton's own object if it prunes its configs;
+    ``originals`` are its configs behind Silo's; ``measured_by`` names the decorator's arguments about measuring.
     """
 
     name: str
@@ -86,7 +85,7 @@ class TritonSource:
         ``known_names`` are those in texts, by the texts' keys: for the fingerprint no such text is parsed.
 
         Raises:
-            SourceError: it is none of those, or a form of them that Silo does not read.
+            SourceError: it is another object, or has a form that Silo does not read.
         """
         kernel = adapter.read_kernel(decorated)
         names = tuple(parameter.name for parameter in kernel.parameters)
@@ -147,7 +146,7 @@ class TritonSource:
         return self.tuner is not None and len(self.originals) > 1
 
     def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
-        """What the author's ``prune_configs_by`` leaves of ``configs`` in a call, best guess first.
+        """The rest of ``configs`` after the author's ``prune_configs_by`` in a call, best guess first.
 
         ``given`` are the call's arguments and options by name. Raises whatever the author's functions raise.
         """
@@ -168,7 +167,7 @@ class TritonSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Nothing of its own: what Triton folds is a constexpr or a fact."""
+        """Nothing of its own: Triton folds only constexprs and facts."""
         return frozenset()
 
     @property
@@ -185,7 +184,7 @@ class TritonSource:
         return digest("triton-tuples/1", {"kernel": self.reading.fingerprint, "tuples": shapes})
 
     def with_tuples(self, shapes: TupleShapes) -> TritonSource:
-        """The kernel for tuples of such shapes; a value of a tuple has the parameter's kind and no default."""
+        """The kernel for tuples of these shapes; a value of a tuple has the parameter's kind and no default."""
         parameters: list[Parameter] = []
         for one in self.signature.parameters:
             if (shape := shapes.get(one.name)) is None:
@@ -196,7 +195,7 @@ class TritonSource:
 
     @cached_property
     def reading(self) -> ReadSource:
-        """What its text and all that it reaches gave. Raises SourceError."""
+        """The results from its text and everything that it reaches. Raises SourceError."""
         return read_source(self.function, self.known_names)
 
     @property
@@ -219,7 +218,7 @@ class TritonSource:
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call, by :mod:`silo.kinds.triton.front.triton_specialize`.
 
-        A descriptor whose block shape the configs set has no constant but a fact that says so.
+        A descriptor whose block shape the configs set has a fact for it instead of a constant.
         """
         signature, found = specialize(self.signature, arguments)
         shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}
@@ -230,7 +229,7 @@ class TritonSource:
         return signature, Specialization(facts, tuple(pair for pair in found.constants if pair[0] not in by_config))
 
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
-        """What the hook of a config (of the first one, where it is none of the author's) sets in one call."""
+        """The values that a config's hook sets in one call (the first config's, if it is not one of the author's)."""
         known = self.block_shapes.get(config)
         if known is not None:
             return known
@@ -238,7 +237,7 @@ class TritonSource:
         given = {**call.constant_values, **config.as_dict()}
         values = {name: value for name, value in given.items() if _is_plain(value)}
         constants = frozenset(p.name for p in self.signature.parameters if p.kind is ParameterKind.CONSTEXPR)
-        # Triton's mapping lacks what a call leaves to its default.
+        # Triton's mapping lacks arguments that a call leaves to their defaults.
         present = tuple(name for name in self.signature.names if name in given or name not in constants)
         try:
             effects = effects_of_hook(hook, present, values, adapter.descriptor_type(), constants)
@@ -270,7 +269,7 @@ class TritonSource:
         return {name: shapes[name] for name in names}
 
     def constant(self, value: object) -> Value:
-        """The value of an argument for a constexpr parameter; ``SourceError`` where it has no canonical form."""
+        """The value of an argument for a constexpr parameter; raises ``SourceError`` without a canonical form."""
         try:
             return to_value(value, function_value)
         except TypeError as error:

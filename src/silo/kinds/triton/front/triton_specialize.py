@@ -109,7 +109,7 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
 
 
 def _required(parameter: Parameter) -> Parameter:
-    """An array was given where the default is a number: code for arrays has no such default."""
+    """An array was given for a parameter whose default is a number: code for arrays lacks this default."""
     return parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
 
 
@@ -179,7 +179,7 @@ class ModuleArgument:
 
     ``part`` is "" for a pointer, a scalar or the descriptor itself (its base pointer where descriptors were rewritten
     to pointers). The rest of a descriptor: ``shape.0``, ``stride.0``, ..., ``nan`` (pad with NaN) and ``tf32`` (round
-    what is loaded to tf32). Shape and strides come twice where descriptors were rewritten.
+    loaded values to tf32). Shape and strides come twice where descriptors were rewritten.
     """
 
     parameter: str
@@ -190,7 +190,7 @@ class ModuleArgument:
 def module_arguments(
     signature: Signature, specialization: Specialization, module: Module
 ) -> tuple[ModuleArgument, ...]:
-    """The kernel's arguments in order. Parameters folded into the code have none.
+    """The kernel's arguments in order. Parameters folded into the code have no facts.
 
     Raises:
         SourceError: the module was not lowered from this signature and specialization.
@@ -234,7 +234,7 @@ def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -
     """The value of a constexpr; ``functions`` turns a Triton function into its value.
 
     Raises:
-        TypeError: the object has no canonical form.
+        TypeError: the object lacks a canonical form.
     """
 
     def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401

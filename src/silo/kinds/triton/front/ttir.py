@@ -45,7 +45,7 @@ _MAX_NESTING = 100
 
 
 def parse_ttir(text: str) -> Module:
-    """Read one module; ``SourceError`` names the line and what was expected.
+    """Read one module; ``SourceError`` names the line and the expected text.
 
     >>> module = parse_ttir('''"builtin.module"() ({
     ...   "tt.func"() <{function_type = (i32) -> (), sym_name = "k", sym_visibility = "public"}> ({
@@ -89,7 +89,7 @@ def _module_of(root: Operation) -> Module:
 
 @dataclass(slots=True)
 class _Scope:
-    """What the region being read has defined: names to restore at its end, and its blocks by label."""
+    """The definitions of the region being read: names to restore at its end, and its blocks by label."""
 
     shadowed: list[tuple[str, Value | None]] = field(default_factory=list[tuple[str, Value | None]])
     blocks: dict[str, Block] = field(default_factory=dict[str, Block])
@@ -158,7 +158,7 @@ class _Parser:
             append(operation)
 
     def simple_operation(self, match: re.Match[str]) -> Operation | None:
-        """An operation that is one line and has no region; None sends it the general way (nothing is consumed)."""
+        """An operation of one line without a region; None sends it the general way (nothing is consumed)."""
         result, count, name, operand_text, attribute_text, signature_text, location = match.groups()
         signature = parse_signature(signature_text)
         attributes = parse_attributes(attribute_text) if attribute_text else ()
@@ -225,7 +225,7 @@ class _Parser:
         return operation
 
     def attributes(self, cursor: Cursor) -> Iterable[tuple[str, Attribute]]:
-        """A dictionary in braces: one that is like an earlier one is not read again."""
+        """A dictionary in braces: an equal earlier one is not read again."""
         plain = _DICTIONARY.match(cursor.text, cursor.skip())
         known = None if plain is None or len(plain[1]) > _MOST_KEPT else parse_attributes(plain[1])
         if plain is None or known is None:

@@ -80,7 +80,7 @@ class TritonCompiler:
         return Accepted(f"Triton {version}")
 
     def artifact_target(self, target: Target) -> Target:
-        """What the code made for ``target`` is really for: from sm_90 on Triton makes the ``a`` form only.
+        """The actual target of code made for ``target``: from sm_90 on Triton makes the ``a`` form only.
 
         >>> str(TritonCompiler().artifact_target(Target.parse("cuda:sm_100")))
         'cuda:sm_100a'
@@ -121,7 +121,7 @@ class TritonCompiler:
         """How a binary is launched that Triton's own launch path compiled; see :meth:`compile`.
 
         Raises:
-            CompileError: the binary is not what Triton's metadata says.
+            CompileError: the binary contradicts Triton's metadata.
         """
         arguments = argument_slots(variant.signature, variant.specialization, variant.config)
         kernel = _kernel_called(str(metadata["name"]), inspect_binary(binary, kind))
@@ -138,7 +138,7 @@ class TritonCompiler:
 
         Raises:
             ToolchainError: no usable Triton.
-            CompileError: a stage failed, or the binary is not what the job describes.
+            CompileError: a stage failed, or the binary contradicts the job.
         """
         options, arguments = _read_parameters(job)
         try:
@@ -167,11 +167,11 @@ class TritonCompiler:
         return CacheFiles(tuple(files.items()), reason)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Triton's names for what its stages leave."""
+        """Triton's names for the outputs of its stages."""
         return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """What a stage left. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
+        """The output of a stage. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
         shown = self._shown
         if shown is None or shown[0] != job:
             options, _ = _read_parameters(job)
@@ -200,7 +200,7 @@ def _unmade_form(target: Target) -> str | None:
 
 
 def _shortened(message: str) -> str:
-    """The start of a failed stage's message, which says what is wrong; Triton prints the whole assembly after it."""
+    """The start of a failed stage's message, which names the fault; Triton prints the whole assembly after it."""
     if len(message) <= _LONGEST_MESSAGE:
         return message
     return f"{message[:_LONGEST_MESSAGE].rstrip()}\n... ({len(message) - _LONGEST_MESSAGE} characters more)"

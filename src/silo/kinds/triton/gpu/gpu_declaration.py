@@ -26,7 +26,7 @@ TRITON = CompilerDeclaration(
         Option("debug", bool, meaning="device assertions are kept", default=False),
     ),
     blobs=(BlobKind("cubin"), BlobKind("hsaco")),
-    # What makes the job, what it is made from, and what reads the launch info off the binary.
+    # The modules that make the job, that it is made from, and that read the launch info from the binary.
     code=(
         "silo.kinds.triton.gpu",
         "silo.kinds.triton.front",

@@ -2,9 +2,8 @@
 
 ``accelerate()`` puts two methods on Triton's class of functions, ``run`` and ``__getitem__``. A call whose situation
 the guard knows is packed and handed to the driver without Python code. Any other goes to
-:meth:`.program_kernels.ProgramKernel.on_miss`, and what Silo does not understand goes Triton's own way, with a reason
-in the
-report.
+:meth:`.program_kernels.ProgramKernel.on_miss`, and launches that Silo does not understand go Triton's own way, with a
+reason in the report.
 
 The seam for other parts of Silo:
 
@@ -14,7 +13,6 @@ The seam for other parts of Silo:
 - :class:`.program_kernels.ProgramVariant` is one variant that a launch used: typed signature, specialization,
 options, launch
   info, target, blob, and Triton's own compiled kernel with its signature, constants and metadata.
-- :class:`.program_kernels.VariantProvider` is asked in one place, before Triton compiles (``provide``), and told of
-each
-  variant that Triton compiled (``compiled``): ``TABLE.providers`` has those that are asked, in order.
+- :class:`.program_kernels.VariantProvider` is called in one place, before Triton compiles (``provide``), and after each
+variant that Triton compiled (``compiled``): ``TABLE.providers`` has the providers in order.
 """

@@ -1,4 +1,4 @@
-"""From what Triton compiled to what Silo launches: its launch info, its target, its device."""
+"""From Triton's compiled code to code that Silo launches: its launch info, its target, its device."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\]>")
 
 
 def target_of(program: CompiledProgram) -> Target:
-    """Silo's name of what Triton compiled for."""
+    """Silo's name of the target that Triton compiled for."""
     kind, arch, _ = program.target
     if kind == "cuda":
         return Target("cuda", f"sm_{arch}{'a' if int(arch) >= 90 else ''}")
@@ -57,7 +57,10 @@ def device_at(kind: str, index: int) -> Device:
 
 
 def bind_program(loaded: Any, launch: LaunchInfo, signature: Signature, tag: object) -> Binding:  # noqa: ANN401
-    """Loaded code, joined to a function's parameters. As with Triton, nobody asks whether an array may be written."""
+    """Loaded code, joined to a function's parameters.
+
+    As with Triton, whether an array may be written is not checked.
+    """
     plain = Signature(
         tuple(
             replace(one, effect=Effect.READ) if one.kind is not ParameterKind.CONSTEXPR else one
@@ -71,8 +74,8 @@ def read_launch(program: CompiledProgram) -> LaunchInfo:
     """How a compiled kernel is launched, its parameters under the names of the function's.
 
     Raises:
-        UnsupportedError: it takes what Silo does not pass as Triton does.
-        CompileError: its binary is not what its signature says.
+        UnsupportedError: it has a parameter that Silo does not pass as Triton does. CompileError: its binary
+        contradicts its signature.
     """
     slots = tuple(_slots(program))
     if program.blob_kind == "so":
@@ -121,7 +124,7 @@ def _called(entry: str, kernels: tuple[BinaryKernel, ...]) -> BinaryKernel:
 
 
 def _of_cpu(program: CompiledProgram, slots: tuple[LayoutSlot, ...]) -> LaunchInfo:
-    """What Silo's own backend wrote into Triton's metadata."""
+    """The entry of Silo's own backend in Triton's metadata."""
     stated = cast("JSON", program.metadata.get("silo_launch"))
     if stated is None:
         raise UnsupportedError("another backend than Silo's compiled it for the CPU")
@@ -143,7 +146,7 @@ def _signless(kind: AbiType) -> str:
 
 
 def consent_to(program: CompiledProgram, launch: LaunchInfo) -> Consent | None:
-    """For native code that Triton compiled, or took from its own cache, for this very program, and launches itself."""
+    """Native code that Triton compiled, or took from its own cache, in this very program, and launches itself."""
     if program.blob_kind != "so":
         return None
     code = HostCode(hashlib.sha256(program.blob).hexdigest(), "so", launch)

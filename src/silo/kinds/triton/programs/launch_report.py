@@ -1,4 +1,4 @@
-"""Reports: which Triton kernels a program launched, and what was left to Triton, with the reasons."""
+"""Reports: which Triton kernels a program launched, and which launches were left to Triton, with the reasons."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["KernelLine", "Report", "gather", "report_at_exit", "text_of", "write
 
 _asked: list[str] = []
 _written: set[int] = set()  # processes: one report each, whichever way it ends
-# By a kernel's id, what this process's parent did before the fork: launches, variants, launches by reason.
+# By a kernel's id, the parent's counts before the fork: launches, variants, launches by reason.
 _inherited: dict[int, tuple[tuple[int, int, int], Mapping[str, int]]] = {}
 _passed_before: dict[str, int] = {}
 
@@ -78,7 +78,7 @@ def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
 
 
 def text_of(report: Report) -> str:
-    """For people: a line a kernel, the busiest first, then what was left to Triton with its share of all launches.
+    """For people: a line a kernel, the busiest first, then the launches left to Triton with their share of all.
 
     Pure.
     """
@@ -138,11 +138,11 @@ def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
 
 
 def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
-    """Where ``SILO_ACCELERATE_REPORT`` asks for it: write at the end of this process, and keep kernels till then.
+    """With ``SILO_ACCELERATE_REPORT``: write at the end of this process, and keep kernels till then.
 
-    Children made by fork report what they did themselves. Processes of ``multiprocessing`` end without Python's exit
-    functions; they run the functions of that package, where this one is entered, too. What ends by ``os._exit`` or a
-    signal reports nothing.
+    Children made by fork report their own launches. Processes of ``multiprocessing`` end without Python's exit
+    functions; they run the functions of that package, where this one is entered, too. A process that ends by
+    ``os._exit`` or a signal reports nothing.
     """
     where = settings().accelerate_report
     if where is None or _asked:
@@ -162,7 +162,7 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
 
 
 def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
-    """This process is a child: what was counted up to now is its parent's."""
+    """This process is a child: all counts up to now are its parent's."""
     _inherited.clear()
     _inherited.update({id(one): ((*one.launches, one.variant_count), one.reasons) for one in TABLE})
     _passed_before.clear()

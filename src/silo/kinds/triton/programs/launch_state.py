@@ -1,4 +1,4 @@
-"""What decides launches besides their arguments, as the native module compares it at each launch."""
+"""The facts that decide launches besides their arguments, as the native module compares them at each launch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Situations:
         self._passed: Counter[str] = Counter()
 
     def notice(self) -> native.TritonSituation:
-        """What the native module calls; the new situation, which holds from now on."""
+        """The native module calls this; it returns the new situation, which holds from now on."""
         connect_loaded()
         seen = adapter.watch()
         with self._lock:

@@ -1,4 +1,4 @@
-"""Kernels of Triton programs: what serves their launches, and what was learned of each."""
+"""Kernels of Triton programs: the variants that serve their launches, and the facts about each kernel."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Refusal:
 
 
 class KernelTable:
-    """Every kernel that was launched while launches are served, and who provides variants."""
+    """Every kernel that was launched while launches are served, and the providers of variants."""
 
     def __init__(self) -> None:
         self._kernels: weakref.WeakSet[ProgramKernel] = weakref.WeakSet()
@@ -65,7 +65,7 @@ class KernelTable:
         self.providers = PROVIDERS
 
     def keep(self) -> None:
-        """Keep every kernel to the end of the process, for a report or a record."""
+        """Keep every kernel to the end of the process; a report or a recording reads them."""
         with self._lock:
             self._kept = list(self._kernels) if self._kept is None else self._kept
 
@@ -239,7 +239,7 @@ class ProgramKernel:
     def on_miss(self, call: SeenCall, own_way: Callable[[], object]) -> tuple[object, object]:
         """A call that the guard does not know: a provider serves it, or Triton does and Silo from then on.
 
-        Gives what serves such calls, and what the launch gave where it was launched here.
+        Returns the binding for calls of this kind, and the launch's result if it was launched here.
         """
         unsettled = next((name for name, value in _constants(call) if not _is_settled(value)), None)
         provided = self._provided(call) if TABLE.providers and unsettled is None else None
@@ -264,7 +264,7 @@ class ProgramKernel:
         return binding, result
 
     def _provided(self, call: SeenCall) -> Provided | None:
-        """What a provider has for a call."""
+        """A provider's variant for a call."""
         function = self.function
         if adapter.notices_compiles(function) or adapter.changed_global(function.used_global_vals):
             return None
@@ -281,7 +281,7 @@ class ProgramKernel:
         return found
 
     def _learn(self, call: SeenCall | None = None) -> None:
-        """What launches look at from now on; the functions that a call gives as constexprs are among it."""
+        """The facts that launches check from now on; functions that a call gives as constexprs are included."""
         function = self.function
         hooks, devices, caches, read = adapter.launch_state(function)
         with self._lock:
@@ -319,7 +319,7 @@ class ProgramKernel:
         try:
             signature, specialization = self.source.specialize(call.facts(self.source.constant))
         except SiloError:
-            signature = specialization = None  # Triton took it: Silo has no name for some of it, or it is Gluon's
+            signature = specialization = None  # Triton took it: Silo lacks a name for a part of it, or it is Gluon's
         return ProgramVariant(
             self, call, dict(call.options), program, launch, target, device, signature, specialization
         )
@@ -353,7 +353,7 @@ def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: De
 
 
 def _reached(function: Any) -> list[Any]:  # noqa: ANN401
-    """The functions that a function calls; none where Silo cannot read it, which nobody serves then."""
+    """The functions that a function calls; none if Silo cannot read it, which is not served then."""
     try:
         return functions_reached(function)
     except SiloError:

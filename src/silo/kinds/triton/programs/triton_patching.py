@@ -62,7 +62,7 @@ def accelerate() -> Acceleration:
 
 
 def accelerate_once() -> None:
-    """What ``SILO_ACCELERATE=1`` asks for, with the import of Triton: once a process, to its end."""
+    """Acts on ``SILO_ACCELERATE=1`` at the import of Triton: once a process, to its end."""
     global _by_setting  # noqa: PLW0603  # Triton's plug-in may be imported anew
     if _by_setting is None:
         _by_setting = accelerate()
@@ -72,14 +72,14 @@ _by_setting: Acceleration | None = None
 
 
 def served_run() -> Any:  # noqa: ANN401
-    """Triton's ``JITFunction.run`` by Silo, for a launcher that calls it itself: Triton's classes stay as they are.
+    """Triton's ``JITFunction.run`` by Silo. A launcher calls it directly: Triton's classes stay as they are.
 
     It is ``run(function, *args, grid=, warmup=False, **keywords)``, holds to the end of the process, and keeps the
     whole contract of Triton's.
 
     Raises:
-        ToolchainError: Triton is not installed, or one whose launches Silo does not know, or a program's own method
-            stands in its place.
+        ToolchainError: Triton is not installed, or is a version whose launches Silo does not know, or a program has
+            replaced the method.
     """
     decision = adapter.usable_for_programs(force=settings().force_triton)
     if not decision:
@@ -88,7 +88,7 @@ def served_run() -> Any:  # noqa: ANN401
 
 
 def beneath_tuners(change: Callable[[], T]) -> T:
-    """Call what replaces methods of Triton's tuners, or puts them back; Silo's own come in front of these again."""
+    """Call a function that replaces methods of Triton's tuners, or restores them; Silo's own are put in front again."""
     return _SWITCH.beneath(change)
 
 
@@ -98,12 +98,12 @@ def state() -> Decision:
 
 
 class _Switch:
-    """How many asked for it, and what was on Triton's classes before."""
+    """The number of users of the patch, and the former members of Triton's classes."""
 
     def __init__(self) -> None:
         self._wanted = 0
         self._lock = Mutex()
-        self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, what it had (None: nothing), ours
+        self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, its former member (None: nothing), ours
         self._left_alone = ""
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
@@ -180,7 +180,7 @@ class _Switch:
         except SiloError:
             self._take()
             raise
-        self._put_tuners(adapter.seams())  # in front of what the lock has put there
+        self._put_tuners(adapter.seams())  # in front of the lock's method
         if found.compiled_getitem is not None:
             ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
             self._replace(found.compiled, "__getitem__", ours)
@@ -272,7 +272,7 @@ class _Switch:
 
 
 def _member(kind: Any, name: str) -> Any:  # noqa: ANN401
-    """What the class itself has under a name; None: nothing."""
+    """The class's own member of a name; None without one."""
     members: Mapping[str, Any] = kind.__dict__
     return members.get(name)
 
@@ -282,7 +282,7 @@ _SWITCH = _Switch()
 
 
 def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
-    """What serves a function's launches, from its first one on."""
+    """The object that serves a function's launches, from its first launch on."""
     from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415
     from silo.kinds.triton.programs.program_kernels import ProgramKernel  # noqa: PLC0415  # with the first launch
 
@@ -292,7 +292,10 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
 
 
 def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
-    """What serves launches of a compiled kernel by hand; None: it has no function, so Triton serves them."""
+    """The object that serves launches of a compiled kernel by hand.
+
+    None: it lacks a function, so Triton serves them.
+    """
     from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415  # as above
     from silo.kinds.triton.programs.warmed_kernels import WarmedKernel  # noqa: PLC0415
 
@@ -305,7 +308,7 @@ _first = Mutex()
 
 
 def _forget(function: Any) -> None:  # noqa: ANN401
-    """What a guard knows of a function holds no more: its next launch begins anew."""
+    """A guard's facts about a function are outdated: its next launch begins anew."""
     from silo.kinds.triton.programs.program_kernels import TABLE  # noqa: PLC0415  # there may be none yet
 
     for kernel in TABLE.of(function):

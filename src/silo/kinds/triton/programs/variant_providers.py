@@ -47,8 +47,8 @@ class LaunchedKernel(Protocol):
 class ProgramVariant:
     """One variant that launches of a program used.
 
-    ``signature`` and ``specialization`` are Silo's words for the call's facts, None where Silo has none for them;
-    ``options`` are the compile options that the call gave. ``program`` is what Triton compiled.
+    ``signature`` and ``specialization`` are Silo's form of the call's facts, None if Silo cannot express them;
+    ``options`` are the compile options that the call gave. ``program`` is Triton's compiled kernel.
     """
 
     kernel: LaunchedKernel
@@ -66,8 +66,8 @@ class ProgramVariant:
 class Provided:
     """Code that a provider brings.
 
-    The binding's ``tag`` is what the launch returns. Where one of ``globals`` (values and their dictionaries, by name
-    and the dictionary's id) has changed, a later launch raises.
+    The launch returns the binding's ``tag``. If one of ``globals`` (values and their dictionaries, by name and the
+    dictionary's id) has changed, a later launch raises.
     """
 
     binding: Binding
@@ -78,7 +78,7 @@ class VariantProvider(Protocol):
     """Another source of compiled variants than Triton, asked before it: a bundle."""
 
     def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
-        """What serves calls like this one; None: this provider has nothing, and the next is asked, at last Triton.
+        """The variant for calls like this one; None: this provider lacks one, and the next is called, at last Triton.
 
         Not asked where a hook of the program would see the compile. May raise: the caller of the kernel gets that.
         """

@@ -47,7 +47,10 @@ class WarmedKernel:
 
     @staticmethod
     def native_of(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
-        """What serves a compiled kernel's launches; None: it was not compiled from a function of Triton's."""
+        """The object that serves a compiled kernel's launches.
+
+        None: it was not compiled from a function of Triton's.
+        """
         function = getattr(getattr(compiled, "src", None), "fn", None)
         if not adapter.is_kernel(function):
             return None
@@ -61,7 +64,7 @@ class WarmedKernel:
             del members[SLOT]
 
     def _on_miss(self, call: SeenCall, own_way: Callable[[], object]) -> tuple[object, object]:
-        """Launch as Triton does, and join the code to such calls from then on."""
+        """Launch as Triton does, and use the code for calls of this kind from then on."""
         result = own_way()
         try:
             program = adapter.read_compiled(self._compiled())

@@ -16,7 +16,7 @@ __all__ = ["arithmetic_cost", "is_repeated_load", "program_nanoseconds", "recomp
 # ---- What evaluating a value again costs, so that the scheduler can weigh it against storing the value once ----
 
 _COST_LIMIT = 2.0**40
-# More than any threshold of the scheduler: what costs so much is looked into no further.
+# More than any threshold of the scheduler: values of this cost are not examined further.
 _ENOUGH = 64.0
 # Of a load whose element serves a whole run of an innermost loop.
 _REPEATED_LOAD_COST = 4.0
@@ -72,7 +72,7 @@ def arithmetic_cost(cost: float) -> float:
 def row_axis(operation: Operation) -> int | None:
     """The axis along which a ``tt.load`` reads successive places, with a mask that is made of indices and scalars.
 
-    None where it is no such load. Along that axis reading an element again costs no more than reading it from a buffer.
+    None for other loads. Along that axis reading an element again is as cheap as reading it from a buffer.
     """
     if operation.name != tt.LOAD:
         return None
@@ -100,7 +100,7 @@ def is_repeated_load(operation: Operation) -> bool:
 
 
 def _reads_only_there(mask: Value | None, other: Value | None) -> bool:
-    """Whether a load's mask reads no memory, and what stands for masked elements is one scalar."""
+    """Whether a load's mask reads no memory, and masked elements have one scalar value."""
     return _reads_nothing(mask) and (other is None or scalar_source(other) is not None)
 
 
@@ -136,8 +136,8 @@ def _arithmetic_parts(value: Value) -> list[Value] | None:
 
 # ---- The time that one program takes, from its operations and the bytes they move ----
 
-# Nanoseconds on one thread of a server of today, with vectors of 512 bits and arrays in its caches. What a program
-# takes on another machine differs by some times; launches correct it.
+# Nanoseconds on one thread of a server of today, with vectors of 512 bits and arrays in its caches. The work of a
+# program takes on another machine differs by some times; launches correct it.
 _STEP_NS: Final = 0.02  # one cheap operation on one element of a tensor
 _BYTE_NS: Final = 0.015  # one byte that is loaded or stored, lying beside others
 _PLACE_NS: Final = 0.4  # one element that lies anywhere, or is changed atomically
@@ -212,7 +212,7 @@ def _bytes(pointer: Type) -> int:
 
 
 def _is_index(value: Value) -> bool:
-    """Whether a tensor is of numbers that address, or compare, places: 32-bit integers and what masks are made of."""
+    """Whether a tensor is of numbers that address, or compare, places: 32-bit integers and parts of masks."""
     return value.type.element in ("i1", "i32", "i64")
 
 

@@ -28,7 +28,7 @@ _GREATER: Mapping[tuple[str, int | bool], bool] = {
     (arith.CMPI, 8): True,
 }
 _PURE = VIEWS | {tt.MAKE_RANGE, tt.BITCAST}
-# What keeps the indices that a value is made of, or moves them to other axes.
+# Operations that keep the indices that a value is made of, or move them to other axes.
 _PARITY = frozenset({tt.BROADCAST, tt.SPLAT, tt.EXPAND_DIMS, tt.RESHAPE, arith.EXTUI, arith.TRUNCI})
 
 _Parity: TypeAlias = "tuple[int, frozenset[int]] | None"
@@ -211,7 +211,7 @@ def _log2(number: int) -> int | None:
 
 
 def _put_network(block: Block, select: Operation, found: _Found) -> None:
-    """Put a network in the place of ``select``; one that only feeds this step is made longer by it instead."""
+    """Put a network in the place of ``select``; a network that only feeds this step is extended by it instead."""
     steps = ((found.step.bit, found.step.flip, found.step.down),)
     source = found.source
     result = Value(select.result.name, select.result.type)
@@ -251,7 +251,10 @@ def _drop_unused(block: Block) -> None:
 
 
 def _flatten(block: Block) -> None:
-    """Let networks work on what was viewed as 2 x 2 x ..., and view their result so instead; views of views are one."""
+    """Let networks work on the value behind a view as 2 x 2 x ..., and view their result instead.
+
+    Views of views are merged.
+    """
     for network in [operation for operation in block.operations if operation.name == NETWORK]:
         source, result = network.operands[0], network.result
         view = source.owner
@@ -300,7 +303,7 @@ def _widen(block: Block) -> None:
 
 
 def find_mirrors(module: Module) -> None:
-    """Replace what exchanges elements by ``silo.mirror``, in place."""
+    """Replace operations that exchange elements by ``silo.mirror``, in place."""
     for operation in module.walk():
         if operation.name != arith.XORI:
             continue
@@ -339,7 +342,7 @@ def _replace(operation: Operation, value: Value, reduce: Operation) -> None:
 
 
 def _neighbour_exchange_drop_unused(root: Value) -> None:
-    """Take away what computes ``root`` if nothing else uses it: views and the reduction."""
+    """Remove the operations that compute ``root`` if nothing else uses them: views and the reduction."""
     pending = [root]
     while pending:
         operation = pending.pop().owner

@@ -17,7 +17,7 @@ __all__ = ["free_orders", "jump_may_wait", "may_wait", "order_memory"]
 
 _NARROW = frozenset({"f16", "bf16"})
 _SUMS = frozenset({arith.ADDF, arith.MULF})
-_GREATER, _LESS, _UNORDERED = 2, 4, 14  # predicates of arith.cmpf; the last asks whether one of two is a NaN
+_GREATER, _LESS, _UNORDERED = 2, 4, 14  # predicates of arith.cmpf; the last is true if one of two is a NaN
 
 
 def free_orders(module: Module) -> None:
@@ -69,7 +69,7 @@ def _ignore_nan(reduce: Operation) -> None:
 
 
 def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
-    """What a region selects by that keeps the first of two (number, place) pairs where its number is greater, or less.
+    """The comparison of a region that keeps the first of two (number, place) pairs if its number is greater, or less.
 
     The two operations that select, their condition, and the second number; None for any other region.
     """
@@ -127,7 +127,7 @@ def _compares(operation: Operation, first: Value, second: Value, predicates: set
 # ---- Makes the order of memory accesses explicit where programs may wait for each other ----
 
 _WATCHES = frozenset({VOLATILE_LOAD, tt.CALL, *ATOMICS})
-# What a program does that is not waiting.
+# The operations of a program that never wait.
 _WORK = frozenset({tt.STORE, tt.DOT})
 
 

@@ -33,7 +33,7 @@ def replace(old: Value, new: Value) -> None:
 
 
 def drop(block: Block, operation: Operation) -> None:
-    """Take an operation that nobody uses out of ``block``."""
+    """Remove an unused operation from ``block``."""
     for operand in operation.operands:
         operand.uses.remove(operation)
     block.operations.remove(operation)
@@ -178,7 +178,7 @@ def callees_first(module: Module) -> list[str]:
 
 
 def join_edges(module: Module) -> None:
-    """Make each such branch a jump, in place: what the edges pass is selected before it."""
+    """Make each of these branches a jump, in place: the values of the edges are selected before it."""
     for operation in module.walk():
         if operation.name == flow.COND_BR and operation.successors[0] is operation.successors[1]:
             _join(operation)

@@ -16,8 +16,8 @@ __all__ = ["enclosing_loops", "is_plain_add", "may_come_later", "streamable_stor
 def streamable_stores(kernel: Operation) -> frozenset[Operation]:
     """Stores of tensors to arguments that the kernel never reads, to other places in every iteration of a loop.
 
-    None where other threads may wait for what was written before (atomics), or memory is reached in ways that do not
-    show (calls, addresses that were loaded); and none beside products of matrices, which memory does not hold up.
+    None if other threads may wait for earlier writes (atomics), or memory is reached in unknown ways (calls, loaded
+    addresses); and none beside products of matrices, which memory does not hold up.
     """
     operations = _operations(kernel)
     if any(operation.name == tt.DOT for operation in operations):
@@ -38,7 +38,7 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
     varying: dict[Operation, set[Value]] = {}
 
     def varies(pointer: Value, loop: Operation) -> bool:
-        """Whether ``pointer`` has to do with what changes from one iteration of ``loop`` to the next."""
+        """Whether ``pointer`` depends on values that change from one iteration of ``loop`` to the next."""
         if loop not in varying:
             varying[loop] = _reached([value for block in loop.regions[0].blocks for value in block.arguments])
         return pointer in varying[loop]
@@ -85,7 +85,7 @@ def _pointer(access: Operation) -> Value:
 
 
 def _unknown(operations: list[Operation]) -> list[Value]:
-    """The pointers of which it does not show what they derive from."""
+    """The pointers of unknown origin."""
     made = [value for operation in operations if operation.name not in _KEEPS_ORIGIN for value in operation.results]
     function = operations[0]
     made += [value for block in function.regions[0].blocks[1:] for value in block.arguments]
@@ -93,7 +93,7 @@ def _unknown(operations: list[Operation]) -> list[Value]:
 
 
 def _reached(starts: list[Value]) -> set[Value]:
-    """The values that ``starts`` are part of: what is made of them, and what loops and branches round that give."""
+    """The values that ``starts`` are part of: values made from them, results of loops and branches around them."""
     reached: set[Value] = set()
     made: set[Operation] = set()
     pending = list(starts)
@@ -124,7 +124,7 @@ _KEEPS_ORIGIN = frozenset(
 
 
 def is_plain_add(operation: Operation) -> bool:
-    """Whether ``operation`` is an atomic add of integers whose old values nobody asks for."""
+    """Whether ``operation`` is an atomic add of integers whose old values are unused."""
     if operation.name != tt.ATOMIC_RMW or operation.result.uses:
         return False
     kind = ATOMIC_KINDS.get(operation.attributes.get("atomic_rmw_op"))
@@ -134,9 +134,9 @@ def is_plain_add(operation: Operation) -> bool:
 def may_come_later(module: Module, operation: Operation) -> bool:
     """Whether no program of a launch can tell when the adds of ``operation`` reach memory.
 
-    Programs have no order among them, and the only way to wait for another's add is an atomic or volatile access, a
-    fence or a call. A program's own order shows where it reads or stores anything after it added, through whatever
-    argument, because two may lie in one memory. What a program says to the world (a message) ends it, too.
+    Programs are unordered, and the only way to wait for another's add is an atomic or volatile access, a fence or a
+    call. A program's own order shows where it reads or stores anything after it added, through whatever argument,
+    because two may lie in one memory. A program's message ends it, too.
     """
     for other in every_operation(module.entry):
         name = other.name

@@ -67,7 +67,7 @@ def _refusal(operation: Operation) -> str:
 
 @contextmanager
 def refuse_depth() -> Generator[None]:
-    """Within it a kernel whose loops, branches and regions stand in each other too deep for Python's stack is refused.
+    """Within it a kernel whose loops, branches and regions nest too deep for Python's stack is refused.
 
     Raises:
         UnsupportedError: Python's limit on calls in calls was met.

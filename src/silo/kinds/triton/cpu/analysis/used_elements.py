@@ -1,4 +1,4 @@
-"""Which elements of a product are seen: what becomes of the sums of a loop of dots."""
+"""Which elements of a product are used: the stores of the sums of a loop of dots."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def seen_masks(sums: Value, loop: Operation) -> tuple[Value, ...]:
 
 
 def _reached(sums: Value) -> _Reached | None:
-    """Where the elements of ``sums`` go, index by index; None where one may go anywhere else."""
+    """The destinations of the elements of ``sums``, index by index; None if one may go anywhere else."""
     masks: list[Value] = []
     loops: set[Operation] = set()
     seen: set[Value] = set()

@@ -55,7 +55,7 @@ def fold(
 
     Args:
         root: where to begin.
-        parts: the nodes whose results that of a node needs; a node must not be a part of itself.
+        parts: the nodes whose results a node's result needs; a node must not be a part of itself.
         result: the result of a node, from the results of its parts in their order. Asked once for each node.
         known: results of earlier calls, to which this call adds its own.
 
@@ -102,7 +102,7 @@ def any_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> boo
 
 @contextmanager
 def unchanged() -> Generator[None]:
-    """Within it no operation is rewritten, so that :func:`remembered` may keep what was found of values."""
+    """Within it no operation is rewritten, so that :func:`remembered` may keep facts about values."""
     token = _FOUND.set({})
     try:
         yield
@@ -111,7 +111,7 @@ def unchanged() -> Generator[None]:
 
 
 def remembered(question: Hashable) -> dict[Value, Any]:
-    """What was found of values for ``question`` within :func:`unchanged`, for :func:`fold`; outside of it nothing."""
+    """The facts about values for ``question`` within :func:`unchanged`, used by :func:`fold`; empty outside of it."""
     found = _FOUND.get()
     return {} if found is None else found.setdefault(question, {})
 
@@ -134,7 +134,7 @@ def combining_operation(operation: Operation) -> Operation | None:
 
 
 def defining_block(value: Value) -> Block | None:
-    """The block in which ``value`` comes to be."""
+    """The block that defines ``value``."""
     return value.owner.block if value.owner is not None else value.block
 
 
@@ -190,7 +190,7 @@ def stored_operands(operation: Operation) -> frozenset[int]:
 
 
 def inner_axis(view: Operation, axis: int | None) -> int | None:
-    """Which axis of an operand follows the ``axis`` of the result; None where the operand has no such."""
+    """Which axis of an operand follows the ``axis`` of the result; None if the operand lacks it."""
     if axis is None or view.name == tt.SPLAT:
         return None
     if view.name == tt.SPLIT:
@@ -232,7 +232,7 @@ def constant_scalar(value: Value) -> int | float | bool | None:
 
 
 def scalar_source(value: Value) -> Value | None:
-    """The scalar or splat constant that every element of ``value`` equals, where that shows, else None."""
+    """The scalar or splat constant that every element of ``value`` provably equals, else None."""
     while value.type.tensor:
         operation = value.owner
         if operation is None:
@@ -278,7 +278,7 @@ def loaded_by(value: Value) -> Operation | None:
 # ---- The arguments that a pointer may be derived from, and the order of a program's operations ----
 
 _STEPS = frozenset({tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, tt.BITCAST})
-# What writes, or lets others write, memory of which nothing shows here.
+# Operations that write, or let others write, memory unknown here.
 _UNSEEN = WRITES - {FENCE, tt.STORE}
 
 
@@ -315,9 +315,9 @@ def pointer_roots(pointer: Value) -> frozenset[Value] | None:
 def keeps_unchanged(module: Module, load: Operation) -> bool:
     """Whether what ``load`` reads may be taken not to change while the programs of one launch run.
 
-    So it is where nothing is stored through an argument that its pointer derives from, and where programs have no way
-    to wait for each other: then no program can tell whether another's stores came before its loads. A program's own
-    stores it can tell, and two arguments may lie in one memory: so none may come before the load.
+    So it is if nothing is stored through an argument that its pointer derives from, and programs cannot wait for each
+    other: then no program can tell whether another's stores came before its loads. A program's own stores it can tell,
+    and two arguments may lie in one memory: so none may come before the load.
     """
     roots = pointer_roots(load_parts(load)[0])
     if roots is None:

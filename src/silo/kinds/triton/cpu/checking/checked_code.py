@@ -61,7 +61,7 @@ def compile_checked(
         toolchain: the C compiler.
 
     Raises:
-        CompileError: the text makes no sense, or holds what the CPU cannot express.
+        CompileError: the text is invalid, or holds an operation that the CPU cannot express.
     """
     code = _compiled(text, layout, level, options, nan, toolchain)
     return NativeKernel(kernel, code.launch, code.effects, code.runs)
@@ -70,7 +70,7 @@ def compile_checked(
 def emit_checked(
     text: str, options: CpuOptions, *, nan: bool
 ) -> tuple[EmittedKernel, tuple[Site, ...], tuple[Effect, ...]]:
-    """The C text of a kernel that checks itself, what its checks are about, what it does through each parameter."""
+    """The C text of a kernel that checks itself, the sites of its checks, and its effect through each parameter."""
     module = parse_ttir(text)
     verify(module)
     check_supported(module)

@@ -121,7 +121,7 @@ class CheckState(ctypes.Structure):
 
 @frozen
 class CpuFault:
-    """What the kernel found while it ran. ``other`` is a cell of shadow (a race), or the element before (a hint)."""
+    """The kernel's findings while it ran. ``other`` is a cell of shadow (a race), or the element before (a hint)."""
 
     kind: FaultKind
     site: int

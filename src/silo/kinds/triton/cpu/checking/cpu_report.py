@@ -182,7 +182,7 @@ class CpuReporter:
         shown = f"it is {value}" + ("" if fault.kind is FaultKind.DIVISIBLE else f" after {before}")
         return CheckFinding("hint", what, (f"{said}; {shown}",))
 
-    # ---- values that are none
+    # ---- invalid values
 
     def _suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
         kind, what, advice = _SUSPICIONS[self.sites[suspect.site].kind]

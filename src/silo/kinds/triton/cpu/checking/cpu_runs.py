@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CpuCheckedRuns", "CpuLaunch", "Order"]
 
-_CLOCK_BYTES = 1 << 28  # what clocks of atomics may take
+_CLOCK_BYTES = 1 << 28  # the most memory of clocks of atomics
 _CLOCK_PROGRAMS = 1 << 14  # more programs than this are taken for ordered once they acquired anything
 _OTHER_ORDER_STEPS = 1 << 20
-# Values of a suspect, as `lower.checked` numbers them: two others, and 0, the offset of an element that exists, for a
-# wrapped product: if only a mask that is computed from the product keeps it from being used, the mask changes.
+# Values of a suspect, as `lower.checked` numbers them: two others, and 0, the offset of an existing element, in case of
+# a wrapped product: if only a mask that is computed from the product keeps it from being used, the mask changes.
 _OTHERS = (1, 2)
 _IN_RANGE = 3
 # Bytes that unset memory is filled with to see whether a result depends on it: zero, and great positive numbers.
@@ -356,7 +356,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     # ---- memory
 
     def _granule(self) -> int:
-        """The logarithm of the bytes that a cell of shadow stands for: the widest that no two elements share."""
+        """The logarithm of the bytes of a shadow cell: the widest that no two elements share."""
         sizes = [site.bytes for site in self.sites if site.use]
         width = min(sizes, default=1)
         if any(region.low % width for region in self.memory.regions):

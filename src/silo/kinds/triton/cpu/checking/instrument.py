@@ -1,9 +1,8 @@
-"""Adds to a kernel the operations that check it, in SSA form: what they become in C is in ``lower.checked``.
+"""Adds to a kernel the operations that check it, in SSA form; ``lower.checked`` has their C form.
 
 An access gets a ``silo.access`` before it, whose result is the mask of the elements that may be accessed. A value that
-may be one that no kernel should use (what a masked-off lane holds, a quotient by zero, a wrapped sum, a new NaN) goes
-through a ``silo.suspect`` operation, which can exchange it for another: only where the results of the kernel then
-differ does it matter.
+kernels should not use (a masked-off lane, a quotient by zero, a wrapped sum, a new NaN) goes through a ``silo.suspect``
+operation, which can exchange it for another: it matters only if the results of the kernel then differ.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _ACCESSES: Mapping[str, SiteKind] = {**dict.fromkeys(_LOADS, SiteKind.LOAD), **d
 _RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is both
 _DIVISIONS = frozenset({arith.DIVSI, arith.DIVUI, arith.REMSI, arith.REMUI, arith.FLOORDIVSI, arith.CEILDIVSI})
 _WRAPPING: Mapping[str, str] = {arith.ADDI: "add", arith.SUBI: "sub", arith.MULI: "mul"}
-# An address or a mask is as wrong as a wrapped operand of these makes it. What hashes numbers stops the search: shifts,
-# exclusive or, remainders, widening of unsigned numbers.
+# An address or a mask is as wrong as a wrapped operand of these makes it. Operations that hash numbers stop the search:
+# shifts, exclusive or, remainders, widening of unsigned numbers.
 _CARRIES = frozenset(
     {
         *_WRAPPING,
@@ -52,9 +51,9 @@ _CARRIES = frozenset(
     }
 )
 _LOGIC = frozenset({arith.ANDI, arith.ORI, arith.XORI})
-# What makes no NaN of other numbers.
+# Operations that never make a NaN from other numbers.
 _NO_NAN = frozenset({arith.CONSTANT, arith.SELECT, arith.NEGF, arith.BITCAST, tt.BITCAST, maths.ABSF})
-_UNORDERED = 14  # the predicate of arith.cmpf that asks whether one of two is a NaN
+_UNORDERED = 14  # the predicate of arith.cmpf that is true if one of two is a NaN
 _HINTS = ("tt.divisibility", "tt.contiguity", "tt.constancy")
 _LOOPS = frozenset({flow.FOR, flow.WHILE})
 
@@ -158,7 +157,7 @@ class _Instrumenting:
             use |= Use.RELEASES if order != _ACQUIRE else Use.NONE
             use |= Use.ACQUIRES if order != _RELEASE else Use.NONE
         if operation.name == tt.ATOMIC_CAS:
-            # It has no mask: where it must not go it gets memory of the check.
+            # It lacks a mask: for forbidden addresses it gets memory of the check.
             site = self._site(SiteKind.ATOMIC, operation, use=use, pointer=pointer)
             place = self._add(own.PLACE, [pointer], pointer.type, block, site=site)
             operation.operands = [place, *operation.operands[1:]]
@@ -285,7 +284,7 @@ class _Instrumenting:
         value = self.same.get(operation.result, operation.result)
         for axis in range(max(len(value.type.shape), 1)):
             parts = {name: extents[axis] for name, extents in promised.items() if axis < len(extents)}
-            # Only the innermost axis (and the only one that is not 1) is walked element by element.
+            # Only the innermost axis (and the only axis longer than 1) is walked element by element.
             innermost = all(extent == 1 for extent in value.type.shape[axis + 1 :])
             if not innermost:
                 continue
@@ -356,7 +355,7 @@ def _store_parts(operation: Operation) -> tuple[Value, Value | None, None]:
 
 
 def _ordering(operation: Operation, pointer: Value) -> Use:
-    """What a load or a store is besides: atomic, and ordered with others where it can be a flag."""
+    """Further properties of a load or a store: atomic, and ordered with others if it can be a flag."""
     atomic = operation.name in {tt.ATOMIC_LOAD, tt.ATOMIC_STORE}
     if not atomic and not operation.attributes.get("isVolatile"):
         return Use.NONE
@@ -371,7 +370,7 @@ def _like(type_: Type, element: str) -> Type:
 
 
 def _is_flag(type_: Type) -> bool:
-    """Whether such a value can be a lock, a flag or a counter: one integer."""
+    """Whether a value of this type can be a lock, a flag or a counter: one integer."""
     return type_.elements == 1 and type_.element in {"i32", "i64", "i16", "i8"}
 
 

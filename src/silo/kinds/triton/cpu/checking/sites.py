@@ -21,7 +21,7 @@ class SiteKind(Enum):
     ASSUME = "assume"
     HINT = "hint"
     GATHER = "gather"
-    # Operations whose result may be one that no kernel should use:
+    # Operations whose result may be a value that kernels should not use:
     FILL = "masked load"
     DIVISION = "division"
     WRAP = "32-bit arithmetic"
@@ -34,7 +34,7 @@ class SiteKind(Enum):
 
 
 class Use(IntFlag):
-    """What an access does (``enum silo_check_use``)."""
+    """The kinds of accesses (``enum silo_check_use``)."""
 
     NONE = 0
     READS = 1
@@ -48,9 +48,9 @@ class Use(IntFlag):
 class Site:
     """One watched operation. ``number`` is how the code names it.
 
-    ``place`` is ``file:line``, "" where the text has no places; then ``ordinal`` (from 1, among the operations of this
-    name) has to do. ``shape`` is that of the tile, () for a scalar. ``roots`` are the positions of the arguments that
-    an address may derive from, None for any memory. ``details`` is what a hint promises, or an assertion's message.
+    ``place`` is ``file:line``, "" if the text lacks places; then ``ordinal`` (from 1, among the operations of this
+    name) is used. ``shape`` is the tile's, () for a scalar. ``roots`` are the positions of the arguments that an
+    address may derive from, None for any memory. ``details`` is a hint's promise, or an assertion's message.
     """
 
     number: int

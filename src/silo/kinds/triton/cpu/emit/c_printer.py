@@ -28,7 +28,7 @@ _ABI = "void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t en
 
 
 def kernel_text(program: LoopProgram) -> str:
-    """The kernel function with the CPU kernel ABI, what it calls, and the constant arrays it reads."""
+    """The kernel function with the CPU kernel ABI, the functions it calls, and the constant arrays it reads."""
     lines = list(program.constants)
     own = [function for function in program.functions if not function.inline]
     lines.extend(f"enum {{ {frame_name(function.name)} = {function.scratch_bytes} }};" for function in own)
@@ -48,7 +48,7 @@ def kernel_text(program: LoopProgram) -> str:
         lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
     lines.extend(map(_buffer, program.buffers))
     lines.extend(f"  {text}" for text in program.locals)
-    # Where it says which program runs, for the report of a fault.
+    # The place where it records the running program; the report of a fault reads it.
     lines.append("  uint64_t nobody;")
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")

@@ -57,15 +57,16 @@ SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
 
 
 _USUAL = CompileEffort(USUAL)
-_WITHOUT_F16 = 128  # bits of the vectors of levels that have no instructions for f16
+_WITHOUT_F16 = 128  # bits of the vectors of levels without instructions for f16
 
 
 @dataclass(frozen=True, slots=True)
 class EmittedKernel:
     """C11 text of one kernel, without any include.
 
-    ``entry`` is the exported function, with the CPU kernel ABI. ``scratch_bytes`` is what each thread must lend it,
-    aligned to 64. ``uses`` names every runtime piece in the text. ``effort`` is how the C compiler is to compile it.
+    ``entry`` is the exported function, with the CPU kernel ABI. ``scratch_bytes`` is the memory that each thread must
+    lend it, aligned to 64. ``uses`` names every runtime piece in the text. ``effort`` is how the C compiler is to
+    compile it.
     """
 
     source: str

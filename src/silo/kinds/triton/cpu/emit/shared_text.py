@@ -1,4 +1,4 @@
-"""What the C text of a kernel shares with the texts of others, as a text of its own.
+"""The part of a kernel's C text that other kernels share, as a text of its own.
 
 Multiplying tiles takes a compiler as long as the rest of a kernel, and is the same for its configs and for many
 kernels. Such a text has a line (:data:`REST`) after all that may be shared: functions that are ``SILO_APART`` and
@@ -22,7 +22,7 @@ _BLOCK_LINE = re.compile(rf"^{BLOCK}(\w+)\((\d+), (\d+)\)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The C text of one kernel, and of what it shares: "" where that is not worth an object."""
+    """The C text of one kernel, and its shared part: "" if that is not worth an object."""
 
     own: str
     shared: str = ""

@@ -71,7 +71,7 @@ def atomic_call(scope: LoweringScope, operation: Operation, operands: list[str])
 
 
 def volatile_load(scope: LoweringScope, type_: Type, pointer: str, mask: str, other: str) -> str:
-    """The C expression of one element of a volatile load; ``mask`` and ``other`` are "" where it has none."""
+    """The C expression of one element of a volatile load; ``mask`` and ``other`` are "" without a mask."""
     scope.pieces.add("volatile")
     text = f"silo_volatile_load_{_VOLATILE_SUFFIX.get(ops.c_type(type_), 'pointer')}({pointer})"
     return f"{mask} ? {text} : {other or ops.zero(type_)}" if mask else text
@@ -79,7 +79,7 @@ def volatile_load(scope: LoweringScope, type_: Type, pointer: str, mask: str, ot
 
 @dataclass(frozen=True, slots=True)
 class Combined:
-    """Atomic adds that are summed by place first: C texts of one add, and what comes before and after a tile.
+    """Atomic adds that are summed by place first: C texts of one add, and of the code before and after a tile.
 
     Where ``direct`` holds, sums are not worth it, and each element is to be added by itself.
     """
@@ -93,8 +93,8 @@ class Combined:
 def combined(scope: LoweringScope, operation: Operation, operands: list[str]) -> Combined | None:
     """How the adds of a tile are summed by place before they reach memory; None where that may not or need not be.
 
-    Nobody may have asked for the old values. Addresses that form a line do not meet, and few elements are as quick
-    one by one. Sums outlast their program where nothing can tell (:func:`may_come_later`).
+    The old values must be unused. Addresses that form a line do not meet, and few elements are as quick one by one.
+    Sums outlast their program where nothing can tell (:func:`may_come_later`).
     """
     element = operation.result.type.element
     if scope.reference or not is_plain_add(operation) or is_structurally_affine(operation.operands[0]):
@@ -125,7 +125,7 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
     tile = LoopCall(f"silo_combine_tile_{element}(&{table})")
     before: tuple[Statement, ...] = ()
     after: tuple[Statement, ...] = (tile, end)
-    if scope.in_kernel:  # what one program found out of the table's worth serves the next
+    if scope.in_kernel:  # the table's usefulness in one program serves the next
         for buffer in buffers:
             scope.lifetimes.keep(buffer)
         scope.locals += [
@@ -145,14 +145,14 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
     return Combined(before, f"{table}.direct", add, after)
 
 
-# ---- Atomics whose old values nobody asks for, on successive places: many elements in one step ----
+# ---- Atomics with unused old values on successive places: many elements in one step ----
 
 _RUN = 256  # elements whose values are computed before memory is asked
 _LEAST_RUN = 4
 
 
 def _updates(operation: Operation) -> str:
-    """The kind of an atomic of which no old value is asked for, and "" for any other."""
+    """The kind of an atomic whose old values are unused, and "" for any other."""
     if operation.name != tt.ATOMIC_RMW or operation.result.uses:
         return ""
     kind = ATOMIC_KINDS[operation.attributes["atomic_rmw_op"]]
@@ -214,12 +214,12 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
 
 # ---- Updates by a thread that no other meets: plain ones, by vectors where places lie side by side ----
 
-# As `struct silo_context` of the native module has it; an older one, or none, says nothing.
+# As `struct silo_context` of the native module has it; an older module, or none, lacks it.
 _ALONE = (
     "uint32_t const alone = context && *(uint32_t const *)context >= 1048"
     " ? *(uint32_t const *)(void *)((char *)context + 1040) : 0;"
 )
-# What `turns->enter` may be asked for, and answer (`runtime/turns.h`).
+# The requests to `turns->enter`, and its answers (`runtime/turns.h`).
 ALONE, LOCKING = 1, 2
 _SYSTEM = 3  # Triton's MemSyncScope: other devices and processes may reach it, too
 
@@ -227,7 +227,7 @@ _SYSTEM = 3  # Triton's MemSyncScope: other devices and processes may reach it, 
 def plain_updates(
     scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], mask: str
 ) -> list[Statement]:
-    """What a thread does that is ``alone``, in the order of the elements; [] where atomics stay what they are.
+    """The code of a thread that is ``alone``, in the order of the elements; [] if atomics stay as they are.
 
     ``names`` are pointer and value of one element in ``nest``, ``mask`` its condition ("" for always).
     """
@@ -259,7 +259,7 @@ def _by_tiles(
 ) -> list[Statement]:
     """Rows whose places and values lie in memory, as far as the mask holds, and then one by one.
 
-    [] where nobody knows how far that is.
+    [] if that distance is unknown.
     """
     nest = Nest(scope, shape)
     nest.begin_body(fast=True)
@@ -285,7 +285,7 @@ def _by_tiles(
 def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, update: str) -> list[Statement]:
     """Places that do not lie in memory: by vectors where they are successive, for these are all different.
 
-    What is loaded for the values was loaded before, or is no other element's place (``CpuOptions.elements_apart``).
+    The values' loads were done before, or read no other element's place (``CpuOptions.elements_apart``).
     """
     pointer, value = operation.operands[:2]
 

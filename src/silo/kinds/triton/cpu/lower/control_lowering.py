@@ -58,7 +58,7 @@ _AXES = "xyz"
 
 
 class FunctionLowering:
-    """Lowers the steps of one function: the kernel, one that it calls, or the region of an operation."""
+    """Lowers the steps of one function: the kernel, a function that it calls, or the region of an operation."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class FunctionLowering:
     ) -> None:
         self.scope = scope
         self.kernel = kernel
-        self.status = status  # what a return that is no error gives back
+        self.status = status  # the code of a return without an error
         self.targets = targets  # where a region that is applied to elements puts its results
         self.labels = {block: f"block{number}" for number, block in enumerate(blocks)}
 

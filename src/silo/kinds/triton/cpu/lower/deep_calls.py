@@ -1,7 +1,7 @@
 """Methods that call each other for the values that a value is made of, in chains longer than Python's stack.
 
-A call that is nested too deep ends all calls round it. It is done first, then the calls round it again, from the
-outermost: what they have found already they remember.
+A call that is nested too deep ends all calls round it. It is done first, then the calls around it again, from the
+outermost: they remember their earlier results.
 """
 
 from __future__ import annotations

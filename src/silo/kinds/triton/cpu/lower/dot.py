@@ -104,7 +104,7 @@ def _buffer(scope: LoweringScope, value: Value) -> LoopBuffer:
 
 # ---- Lowers ``tt.dot``: a call of the runtime's blocked product, or plain loops in reference mode ----
 
-# What each width of vectors has registers for: vectors and rows of a block of sums, widest first.
+# The blocks of sums that fit the registers of each vector width: vectors and rows, widest first.
 _BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (1, 16))}
 _WIDE = {"f64": "f64", "i8": "i8"}  # which product multiplies an element; f32 does all others
 _ITEM_BYTES = {"f64": 8}
@@ -115,7 +115,7 @@ _PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UN
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an operand lies: a pointer to its first element, and how far apart neighbours along each axis are."""
+    """The place of an operand: a pointer to its first element, and the distance of neighbours along each axis."""
 
     pointer: str
     strides: tuple[str, ...]
@@ -130,7 +130,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What one C function multiplies."""
+    """The product that one C function computes."""
 
     kind: str
     left: str
@@ -140,7 +140,7 @@ class _Shape:
     lanes: int
     packed: str
     fresh: bool
-    part: bool  # whether it is told how many rows and columns count
+    part: bool  # whether the number of rows and columns that count is passed
 
 
 def lower_dot(scope: LoweringScope, step: DotStep) -> None:
@@ -190,9 +190,9 @@ def leading_products(
 ) -> None:
     """Emit the leading iterations of a loop as one product, where their tiles lie side by side along the inner axis.
 
-    ``scalars`` emits the scalar steps of the body and ``advance`` the change of what the loop carries. What the
-    iterations would read is looked at one by one, so that nothing is assumed of how it changes. ``loop`` is the
-    counter, its end and its step; the counter is left at the first iteration that is not part of the product.
+    ``scalars`` emits the scalar steps of the body and ``advance`` the change of the loop's carried values. The
+    iterations' reads are examined one by one, without assumptions about how they change. ``loop`` is the counter, its
+    end and its step; the counter is left at the first iteration that is not part of the product.
     """
     counter, end, stride = loop
     operation = step.operation
@@ -250,7 +250,7 @@ def leading_products(
 
 
 def _round(operation: Operation) -> Operation:
-    """The loop whose body ``operation`` stands in."""
+    """The loop whose body holds ``operation``."""
     assert operation.block is not None
     assert operation.block.region is not None
     assert operation.block.region.owner is not None
@@ -306,7 +306,7 @@ def _depth(operation: Operation) -> int:
 def _forms(
     scope: LoweringScope, value: Value, extents: Mapping[int, str] | None = None, counted: int | None = None
 ) -> tuple[AffineForms, str, tuple[str, ...]]:
-    """Where the tile that ``value`` is loaded from lies, and under which conditions; its nest is emitted here."""
+    """The place of the tile that ``value`` is loaded from, and its conditions; its nest is emitted here."""
     load = loaded_by(value)
     assert load is not None, "the scheduler looked for the load"
     nest = Nest(scope, value.type.shape)
@@ -326,7 +326,7 @@ def _forms(
 
 
 def _place(scope: LoweringScope, step: DotStep, side: int) -> _Place:
-    """Where an operand lies: in global memory if it can be read there, else in a buffer."""
+    """The place of an operand: global memory if it can be read there, else a buffer."""
     value = step.operation.operands[side]
     copy = step.right if side else step.left
     if step.operation.name == tt.DOT_SCALED:
@@ -465,7 +465,7 @@ def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]
         return None
     packed = left.element == right.element == "bf16" and _may_pack(scope, "bf16", depth)
     copied = f"{right.pointer} == {right.copy}"
-    # Rows of what is multiplied as it is are vectors already.
+    # Rows of an operand that is multiplied as it is are vectors already.
     unless = f"{right.strides[-1]} == 1" if right.element in _DIRECT else ""
     return slots_of(scope, step.operation, right.tile("0"), copied, 2 if packed else 1, unless)
 
@@ -505,14 +505,17 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
 
 
 def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
-    """Whether words of several elements are multiplied: what the CPU may have beyond its level, and bf16 without."""
+    """Whether words of several elements are multiplied.
+
+    That is so for instructions that the CPU may have beyond its level, and for bf16 without them.
+    """
     if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
         return False
     return element == "bf16" or scope.options.dot_units > 0
 
 
 def _blocks(scope: LoweringScope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:
-    """The functions for whole blocks, for the rows that are left, and with ``narrow`` for one vector of each row.
+    """The functions: of whole blocks, of the remaining rows, and with ``narrow`` of one vector of each row.
 
     Each is emitted once; with them go the rows and the vectors of a block.
     """

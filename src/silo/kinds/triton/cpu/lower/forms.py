@@ -48,11 +48,11 @@ class AffineForms:
         self.counts: list[str] = []
 
     def of(self, value: Value, axes: Axes) -> Form:
-        """Base and the stride along each axis; ``axes`` says which axis of the nest each dimension of it is."""
+        """Base and the stride along each axis; ``axes`` holds the axis of the nest of each dimension."""
         return fold((self.scope.resolve(value), axes), self._parts, self._combined)
 
     def _parts(self, place: _Place) -> list[_Place]:
-        """The values of whose forms that of a value is made."""
+        """The values whose forms make the form of a value."""
         value, axes = place
         if not value.type.tensor or scalar_source(value) is not None:
             return []
@@ -111,7 +111,7 @@ class AffineForms:
         return f"({' + '.join(low)})", f"({' + '.join(high)})"
 
     def guard_mask(self, mask: Value | None, axes: Axes) -> bool:
-        """Add the condition that ``mask`` holds everywhere to ``guards``; False where there is no such form."""
+        """Add the condition that ``mask`` holds everywhere to ``guards``; False if it lacks this form."""
         pending = [] if mask is None else [(self.scope.resolve(mask), axes)]
         seen: set[_Place] = set()
         while pending:
@@ -126,7 +126,7 @@ class AffineForms:
         return True
 
     def _guard(self, mask: Value, axes: Axes) -> list[_Place] | None:
-        """Add what a mask alone says to ``guards``; the masks that it takes besides, or None."""
+        """Add the conditions of a mask alone to ``guards``; returns the further masks that it needs, or None."""
         source = scalar_source(mask)
         if source is not None:
             self.guards.append(self.nest.value(source, ("0",) * len(source.type.shape)))
@@ -149,7 +149,7 @@ class AffineForms:
             self.counts.append(f"{low_form[0]}, {bound}")
             return []
         low, high = self.extremes(low_form), self.extremes(high_form)
-        # Also that neither side left 32 bits, where it would have wrapped.
+        # Also that neither side left 32 bits, beyond which it would have wrapped.
         least = "(-2147483647 - 1)"
         self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {least} && {high[1]} <= 2147483647")
         return []

@@ -81,7 +81,7 @@ def _reads_memory(value: Value) -> bool:
 
 
 def _prepare(scope: LoweringScope, sink: Sink) -> None:
-    """Make what a sink writes to, before anything is lowered."""
+    """Make the destination of a sink, before anything is lowered."""
     match sink:
         case BufferFill():
             if not sink.staged:
@@ -119,7 +119,7 @@ class _GroupLowering:
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
         self.limits_of: dict[Operation, set[str]] = {}  # of a store: it does nothing where one of them is passed
-        self.repeated: list[tuple[ReduceSink, str]] = []  # what a reduction has one value of in a whole tail
+        self.repeated: list[tuple[ReduceSink, str]] = []  # the value that a reduction adds for a whole tail
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._turned()
         self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
@@ -157,7 +157,7 @@ class _GroupLowering:
             self._turn()
 
     def _rows_ahead(self) -> list[Statement]:
-        """Where rows are added up, and so read once: calls that ask for the lines of later rows."""
+        """If rows are added up, and so read once: calls that prefetch the lines of later rows."""
         nest, scope = self.nest, self.scope
         if (
             scope.reference
@@ -205,7 +205,7 @@ class _GroupLowering:
     def _body(self, *, fast: bool, tail: str = "") -> list[Statement]:
         self.nest.begin_body(fast=fast, tail=tail)
         effects: list[Statement] = []
-        for sink in self.group.sinks:  # every value first: what is read here is read before anything is written
+        for sink in self.group.sinks:  # every value first: all reads happen before any write
             effects.extend(self._sink(sink))
         return [*self.nest.levels[self.nest.depth], *effects]
 
@@ -241,7 +241,7 @@ class _GroupLowering:
             buffer = scope.buffer(sink.target)
             assert buffer is not None
         scope.lifetimes.touch(buffer if self.turned is None else self.turned)
-        # Where the nest is lowered in two ways, a name of the one is not known after both.
+        # If the nest is lowered in two ways, a name of either is unknown after both.
         if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
             scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
         if self.turned is not None:

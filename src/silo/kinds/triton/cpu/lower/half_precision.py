@@ -134,7 +134,7 @@ def _stores(loop: For) -> dict[str, tuple[str, str]]:
             place = _in_order(statement.target, loop.variable)
             if place and uses[statement.value] == 1:
                 found[statement.value] = (place, narrowed[statement.value])
-    # What is narrowed is written after the block: another store of the body may be meant to come later.
+    # Narrowed values are written after the block: another store of the body may have to come later.
     written = [s for s in loop.body if isinstance(s, Assign) and _reaches_memory(s.target)]
     if all(statement.value in found for statement in written):
         return found

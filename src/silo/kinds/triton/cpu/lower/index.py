@@ -7,7 +7,7 @@ from silo.kinds.triton.front.ssa import Operation, Type
 
 __all__ = ["Index", "combine", "linear_index", "remap"]
 
-# ---- The place of an element in a tile, as texts of C by axis: its place in memory, and in what a view looks at ----
+# ---- The place of an element in a tile, as texts of C by axis: its place in memory, and in the base of a view ----
 
 Index = tuple[str, ...]
 
@@ -58,7 +58,7 @@ def remap(operation: Operation, index: Index) -> Index:
 
 
 def combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[str, str] | None:
-    """``left`` and ``right`` under the operation ``name``; None where that is no affine value."""
+    """``left`` and ``right`` under the operation ``name``; None if the result is not affine."""
     (base, stride), (other, other_stride) = left, right
     if name == arith.MULI:
         if stride != "0" and other_stride != "0":

@@ -14,7 +14,7 @@ __all__ = ["Body", "leading_loops"]
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What the innermost loop does once, and whether its iterations may be done side by side."""
+    """The code that the innermost loop runs once, and whether its iterations may be done side by side."""
 
     statements: list[Statement]
     simd: bool
@@ -26,7 +26,7 @@ def leading_loops(
     body: Callable[[Nest], Body],
     reductions: tuple[tuple[str, str], ...] = (),
 ) -> list[Statement]:
-    """The loops over ``shape``; ``body`` writes what is done for one element, after its nest's levels."""
+    """The loops over ``shape``; ``body`` writes the code of one element, after its nest's levels."""
 
     def written(nest: Nest, *, fast: bool) -> Body:
         nest.begin_body(fast=fast)

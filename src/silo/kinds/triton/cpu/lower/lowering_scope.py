@@ -123,7 +123,7 @@ class LoweringScope:
         self._buffers[self.resolve(value)] = buffer
 
     def buffer_for(self, value: Value) -> LoopBuffer:
-        """The buffer of ``value``, made if there is none."""
+        """The buffer of ``value``, made at its first use."""
         found = self.buffer(value)
         if found is None:
             found = self.new_buffer(value.type)
@@ -138,7 +138,7 @@ class LoweringScope:
         return found
 
     def unstage(self, values: Iterable[Value]) -> None:
-        """Copy what was staged for ``values`` to their buffers."""
+        """Copy the staged elements of ``values`` to their buffers."""
         for value in values:
             source = self._stages.pop(value, None)
             if source is not None:

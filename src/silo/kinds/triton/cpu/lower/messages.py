@@ -20,7 +20,7 @@ __all__ = [
     "split_prints",
 ]
 
-# ---- Lowers ``tt.print`` and ``tt.assert``: one line, or one question, for each element ----
+# ---- Lowers ``tt.print`` and ``tt.assert``: one line, or one test, an element ----
 
 _PROGRAM = "program_x, program_y, program_z"
 
@@ -50,7 +50,7 @@ def _split(operation: Operation, block: Block) -> None:
 def message_statements(
     scope: LoweringScope, operation: Operation, value: str, index: Sequence[str] = ()
 ) -> list[Statement]:
-    """What is done for one element ``value`` at ``index`` of the operand; ``value`` is "" where a print has none."""
+    """The code for one element ``value`` at ``index`` of the operand; ``value`` is "" for a print without operands."""
     if operation.name == tt.ASSERT:
         return assert_statements(scope, operation, value, index)
     scope.pieces.add("print")
@@ -61,7 +61,7 @@ def message_statements(
 
 
 def flush_statement() -> Statement:
-    """What a print ends with: lines come out even if the program faults later."""
+    """The end of a print: lines are flushed even if the program faults later."""
     return LoopCall("fflush((void *)0)")
 
 
@@ -147,7 +147,8 @@ def assert_statements(scope: LoweringScope, operation: Operation, value: str, in
 def c_string(text: str) -> str:
     r"""A C string literal of any text; the only way for a text of the module into the C text.
 
-    What means something to a compiler, to ``printf`` or to a terminal, and what is no ASCII, goes in as octal bytes.
+    Characters with a meaning to a compiler, to ``printf`` or to a terminal, and non-ASCII ones, are written as octal
+    bytes.
 
     >>> print(c_string('a "b" 50%\n'))
     "a \042b\042 50\045\012"
@@ -164,7 +165,7 @@ _HOLDS = {"device_assert": "SILO_CHECK_ASSERT", "assume": "SILO_CHECK_ASSUME"}
 
 
 def checked_statement(scope: LoweringScope, operation: Operation) -> Statement | None:
-    """The statement of a scalar operation whose result nobody uses; None for one that is an expression."""
+    """The statement of a scalar operation with an unused result; None if the operation is an expression."""
     scope.pieces.add("check")
     match operation.name:
         case own.BEGIN:
@@ -209,7 +210,7 @@ def _site(operation: Operation) -> int:
 
 
 def _access(operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """Operands: the address, the mask if there is one, and what is stored if ``stores`` is set."""
+    """Operands: the address, the optional mask, and the stored value if ``stores`` is set."""
     address, *rest = operands
     stored = rest.pop() if operation.attributes.get("stores") else None
     about = f"context, {_site(operation)}, (uint64_t){address}, {rest[0] if rest else 1}, {lane}"
@@ -294,6 +295,6 @@ def _others(type_: Type, what: str, value: str) -> tuple[str, str, str]:
         half = 2 ** (INTEGERS[element] - 2)
         ctype = ops.c_type(type_)
         return f"({ctype})({value} ^ {half + 5})", f"({ctype})({value} ^ ~({half}ll + 2))", zero
-    if element in FP8:  # some have no infinity
+    if element in FP8:  # some lack infinity
         return "(uint8_t)0x78", "(uint8_t)0xf8", zero
     return ops.literal(float("inf"), element), ops.literal(float("-inf"), element), zero

@@ -40,7 +40,7 @@ def needs_function(operation: Operation) -> bool:
 
 
 def element_functions(scope: LoweringScope, module: Module) -> list[LoopFunction]:
-    """One function for each region that is applied to elements; ``scope.elementwise`` tells how to call it."""
+    """One function for each region that is applied to elements; ``scope.elementwise`` holds its call."""
     return [_outlined(scope, operation) for operation in module.walk() if needs_function(operation)]
 
 
@@ -71,7 +71,7 @@ def _outlined(scope: LoweringScope, operation: Operation) -> LoopFunction:
     for target, value in zip(targets, returned, strict=True):
         parameters.append(LoopParameter(f"{ops.c_type(value.type)} *", target))
     calls = any(inner.name in _NEEDS_SURROUNDINGS for inner in Module({"": operation}, "").walk())
-    scope.frame = "0"  # the memory that it is given is for what it calls
+    scope.frame = "0"  # its scratch memory is passed on to its callees
     with scope.collecting() as body:
         FunctionLowering(scope, region.blocks, targets=targets, status="0" if calls else "").function(
             plan_region(region, scope.options)
@@ -104,7 +104,7 @@ def _free_values(region: Region) -> _Free:
 
 # ---- Lowers a module to its loop program: the kernel, the functions it calls, and those applied to elements ----
 
-_LONGEST_NAME = 128  # characters of a kernel's name that go into that of its C function
+_LONGEST_NAME = 128  # characters of a kernel's name that go into its C function's name
 
 
 def frame_name(function: str) -> str:
@@ -151,10 +151,10 @@ _MEETS = ATOMICS | {FENCE}
 
 
 def _turns(scope: LoweringScope, module: Module) -> int:
-    """What the kernel asks for among kernels with atomics, -1 where it has none that others meet.
+    """The kernel's request among kernels with atomics, -1 without atomics that others may meet.
 
-    Others wait for one that is alone or locks, so it may not wait for them: neither in a loop nor for who reads its
-    messages.
+    Others wait for a kernel that is alone or locks, so it must not wait for them: neither in a loop nor for a reader of
+    its messages.
     """
     names = {operation.name for operation in module.walk()}
     if scope.options.launch_atomics or not names & _MEETS:
@@ -205,7 +205,7 @@ def _parameter(scope: LoweringScope, value: Value, *, result: bool = False) -> L
 
 
 def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
-    """The kernel's scratch memory and that of the deepest chain of calls."""
+    """The scratch memory of the kernel and of the deepest chain of calls."""
     deepest: dict[str, int] = {}
     for symbol in callees_first(module):
         below = (own[function_name(module, name)] + deepest[name] for name in module.callees(symbol))

@@ -1,10 +1,10 @@
 """Evaluates values inside one loop nest.
 
 Every statement goes to the outermost loop level it depends on, so row invariants leave the inner loop by themselves.
-The body of the innermost loop is lowered up to twice: for the leading part of the range in which every mask is known
-to hold (``limits`` say how long it is), and for the rest. Where one comparison is all that limits the leading part, it
-is known to be false in the rest, which is a ``tail`` then: what a masked load gives there is one value, and so is
-what is computed of it, before the loop.
+The body of the innermost loop is lowered up to twice: for the leading part of the range in which every mask is known to
+hold (``limits`` give its length), and for the rest. If a single comparison limits the leading part, it is known to be
+false in the rest, which is a ``tail`` then: a masked load has one value there, and so have values computed from it,
+before the loop.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REM
 class Nest(NestLoops):
     """Loops over ``shape`` in which values are evaluated.
 
-    ``computed`` are evaluated here although they have a buffer: this nest fills it. :class:`NestLoops` says what the
-    other arguments are.
+    ``computed`` are evaluated here although they have a buffer: this nest fills it. :class:`NestLoops` describes the
+    other arguments.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Nest(NestLoops):
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.limits: list[str] = []
         self.rows: dict[Value, str] = {}  # pointers that the fast body reads in order: the address of a row's first
-        self.bases: dict[str, str] = {}  # of limits: what is compared begins there; "": it is the same everywhere
+        self.bases: dict[str, str] = {}  # of limits: the compared value begins there; "": it is the same everywhere
         self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
@@ -67,12 +67,12 @@ class Nest(NestLoops):
         self._descent = Descent()
 
     def begin_body(self, *, fast: bool, tail: str = "") -> None:
-        """Start lowering the innermost body (again); a tail last, as what is known in it is known nowhere else."""
+        """Start lowering the innermost body (again); a tail last, because its facts hold nowhere else."""
         self.fast = fast
         self.tail = tail
         self._inner_memo = {}
         self._affine = {}
-        if self.runs is not None:  # what a run knows is not known outside of it
+        if self.runs is not None:  # facts about a run do not hold outside of it
             known = self._outer_memo.items()
             self._outer_memo = {key: name for key, name in known if self.level(name) < self.depth - 1}
         self.clear_body()
@@ -248,7 +248,7 @@ class Nest(NestLoops):
         return self.put(ops.c_type(operation.result.type), text, self.level(*index))
 
     def _gathered(self, operation: Operation, index: Index) -> str:
-        """An index out of range, which has no meaning, reads element 0: nothing outside is touched."""
+        """An index out of range, whose result is undefined, reads element 0: nothing outside is touched."""
         source, positions = operation.operands
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
@@ -276,7 +276,7 @@ class Nest(NestLoops):
         place, level = self.place(pointer, index)
         if self.fast and index == self.index and place.endswith(f"[{self.inner}]"):
             self.rows[pointer] = place.removesuffix(f"[{self.inner}]")
-        if inner:  # a limit may stand for its mask, and limits hold in the innermost loop alone
+        if inner:  # a limit may replace its mask, and limits hold in the innermost loop alone
             level = self.depth
         elif in_run and mask is not None:  # as above: outside of the runs, also if its address is the same everywhere
             level = max(level, self.depth - 1)
@@ -375,7 +375,7 @@ class Nest(NestLoops):
         return "1" if getattr(attribute, "splat", attribute) else "0"
 
     def _limit_of(self, compare: Operation, index: Index) -> str:
-        """A signed comparison of an affine value with an invariant one as a limit; "" where it is no such one."""
+        """A signed comparison of an affine value with an invariant one as a limit; "" for others."""
         predicate = compare.attributes["predicate"]
         left, right = compare.operands
         if predicate in {4, 5}:  # a > b is b < a
@@ -399,7 +399,7 @@ class Nest(NestLoops):
         return ""
 
     def tail_limit(self) -> str:
-        """The limit from which on a tail begins, once the leading part is lowered; "" where the rest is no tail."""
+        """The limit from which on a tail begins, once the leading part is lowered; "" if the rest is not a tail."""
         limits, _ = self.limit_statements()
         adopted = list(dict.fromkeys(self._adopted))
         if not limits and len(adopted) == 1:
@@ -446,7 +446,7 @@ class Nest(NestLoops):
     def affine(self, value: Value, index: Index) -> tuple[str, str] | None:
         """``value`` at ``index`` as (base, stride): C texts, base + stride x innermost index; None if it is not so.
 
-        Integers are computed in 64 bits, where they do not wrap; limits check that they would not have in 32.
+        Integers are computed in 64 bits, in which they never wrap; limits check that they would not have in 32.
         """
         value = self.scope.resolve(value)
         key = (value, index)
@@ -502,7 +502,7 @@ class Nest(NestLoops):
                 return combine(name, left, right)
         return None
 
-    # ---- what is one value within a run
+    # ---- values that are constant within a run
 
     def _at_first(self, index: Index) -> Index:
         assert self.runs is not None
@@ -519,7 +519,7 @@ class Nest(NestLoops):
         return self.put(ctype, f"({ctype}){form[0]}", self.depth - 1)
 
     def _is_same_in_run(self, value: Value, index: Index) -> bool:
-        """Whether all elements of a run have one ``value``: it is made of quotients, and of what is loaded by them."""
+        """Whether all elements of a run have one ``value``: it is made of quotients, and of values loaded by them."""
         value = self.scope.resolve(value)
         if not self.depends(value, index):
             return True

@@ -55,7 +55,7 @@ def holds_within(
 
 
 def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
-    """The conditions that hold together where ``condition`` does; [] if it is no conjunction and no view of one."""
+    """The conditions that hold together if ``condition`` does; [] unless it is a conjunction or a view of one."""
     operation = condition.owner
     if operation is None or not condition.type.tensor:
         return []
@@ -105,7 +105,7 @@ class Runs:
     _pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict[tuple[str, str], _Pair])
 
     def pair(self, base: str, divisor: str) -> _Pair:
-        """The names that stand for ``(base + index) // divisor`` and the remainder within a run."""
+        """The names of ``(base + index) // divisor`` and the remainder within a run."""
         found = self._pairs.get((base, divisor))
         if found is None:
             found = _Pair(base, divisor, self.name("quotient"), self.name("remainder"))
@@ -114,7 +114,7 @@ class Runs:
 
     @property
     def limits(self) -> list[str]:
-        """What bounds the part of the loop that has runs, as texts over ``limit``."""
+        """The bounds of the part of the loop that has runs, as texts over ``limit``."""
         return [f"nest_runs({pair.base}, {pair.divisor}, limit)" for pair in self._pairs.values()]
 
     def loop(self, end: str, before: list[Statement], inner: Callable[[str, str], For]) -> list[Statement]:
@@ -138,7 +138,10 @@ class Runs:
     def by_quotients(
         self, end: str, body: list[Statement], reductions: tuple[tuple[str, str], ...]
     ) -> list[Statement] | None:
-        """What each run up to ``end`` does once, as a loop over quotients; None where it asks for more than these."""
+        """The code that each run up to ``end`` executes once, as a loop over quotients.
+
+        None if it needs more than these.
+        """
         pairs = list(self._pairs.values())
         if len(pairs) != 1 or not all(isinstance(statement, Define | Assign) for statement in body):
             return None
@@ -157,7 +160,7 @@ class Runs:
         ]
 
     def _whole_length(self) -> int | None:
-        """The length of a run that nothing cuts, where it is worth knowing."""
+        """The length of an uncut run, if it is useful."""
         if len(self._pairs) != 1:
             return None
         (pair,) = self._pairs.values()
@@ -209,7 +212,7 @@ class FlatLoops:
 
 
 def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
-    """Where to cut the axes of a nest for two flat loops, 0 for one; None where its loops are better as they are."""
+    """The place to cut the axes of a nest for two flat loops, 0 for one; None if its loops are better as they are."""
     shape = group.shape
     long = [extent for extent in shape if extent != 1]
     if len(long) < _FEWEST_AXES or long[-1] >= _SHORT or any(extent & (extent - 1) for extent in shape):
@@ -292,11 +295,11 @@ class NestLoops:
                 self.levels[1] = self.flat.coordinates(1)
         if self.runs is not None:
             self.level_of[self.runs.first] = self.depth - 1
-        self._mirrors: dict[str, str] = {}  # from the name of an index to that of its mirror image
+        self._mirrors: dict[str, str] = {}  # from the name of an index to its mirror image's
         self._mirror_of: dict[str, str] = {}
 
     def clear_body(self) -> None:
-        """Drop the statements of the innermost body, and what has its name among them alone."""
+        """Drop the statements of the innermost body, and the values named by them alone."""
         self.levels[self.depth] = [] if self.flat is None else self.flat.coordinates(self.depth)
         self._mirrors = {name: other for name, other in self._mirrors.items() if self.level(other) < self.depth}
 

@@ -290,7 +290,7 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
 
 
 def _tell_failure(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, failed: str) -> None:
-    """Where it ``failed``, one element after the other is asked."""
+    """If it ``failed``, the elements are tested one after the other."""
     with scope.collecting() as one_by_one:
         asking = Nest(scope, shape)
         asking.begin_body(fast=False)

@@ -112,8 +112,8 @@ def check_sharing(function: str, buffers: Sequence[LoopBuffer], body: Sequence[S
 def clashes(buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> list[tuple[LoopBuffer, LoopBuffer]]:
     """The pairs of ``buffers`` that share memory although one is used in ``body`` while the other is.
 
-    A buffer is in use from its first to its last mention. One mentioned before a loop and in it is in use until the
-    loop ends, because the next round uses it again; one that is ``kept`` always is.
+    A buffer is in use from its first to its last mention. A buffer mentioned before a loop and in it is in use until
+    the loop ends, because the next round uses it again; a ``kept`` buffer always is.
     """
     spans = _Spans({buffer.name for buffer in buffers})
     spans.walk(body)
@@ -147,7 +147,7 @@ class _Spans:
             self.clock += 1
             match statement:
                 case For() if statement.end.isdigit():
-                    # The loops of one nest: what a round wrote may be read in any other.
+                    # The loops of one nest: the writes of a round may be read in any other.
                     for text in _texts([statement]):
                         self._note(text)
                 case For(_, start, end, inner):

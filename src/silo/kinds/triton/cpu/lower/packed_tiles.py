@@ -24,7 +24,7 @@ _TILE_WORDS = 16  # matrix tiles fill the depth up to so many words
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Where panels lie, C texts: what says which they are (``0``: nobody asks), their place, how many values fit."""
+    """The place of panels, as C texts: their identity (``0``: unused), their address, how many values fit."""
 
     kept: str
     place: str
@@ -33,7 +33,7 @@ class Panels:
 
 
 def keep_panels(scope: LoweringScope, right: Value, result: Type) -> Panels | None:
-    """Room for the panels of one whole operand, where no program can change what they hold."""
+    """Room for the panels of one whole operand that programs cannot change."""
     load = loaded_by(right)
     assert load is not None
     if not keeps_unchanged(scope.module, load):
@@ -76,7 +76,7 @@ def slots_of(
     never = " || ".join(text for text in (copied, unless) if text)
     found = f"silo_next_slot(&{slots}, {kept}, {count}, program, {tile}, {depth}, {columns})"
     scope.emit(Define("int64_t", slot, f"{never} ? -1 : {found}" if never else found))
-    # What is made of another tile goes to the last slot, which then holds none.
+    # Panels of another tile go to the last slot, which then holds none.
     scope.emit(Assign(f"{kept}[{count - 1}].at", "0", f"{slot} < 0"))
     place = f"{panels.name} + ({slot} < 0 ? {count - 1} : {slot}) * {size}"
     return Panels(f"{slot} < 0 ? 0 : &{kept}[{slot}]", place, size, panels)

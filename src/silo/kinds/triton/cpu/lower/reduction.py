@@ -112,7 +112,7 @@ _LANE_BITS = 32
 _MOST_BITS = 512  # of a vector
 # Accumulators whose lanes fill one vector, or two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
-# OpenMP's operator: what each lane starts with ("": with the accumulator), and how two are combined.
+# OpenMP's operator: the start value of each lane ("": the accumulator), and how two are combined.
 _START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
 _NAMES: Mapping[str, str] = {"+": "sum", "*": "product", "|": "or", "^": "xor", "&": "and", "max": "max", "min": "min"}
 _ORDER: Mapping[str, str] = {"max": ">", "min": "<"}
@@ -225,7 +225,7 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
             rest = [replace(loop, start=str(whole), simd=False, reductions=())]
     else:
         end = state.name("whole")
-        length = f"(({loop.end}) - ({loop.start}))"  # what is below 0 is divided toward it
+        length = f"(({loop.end}) - ({loop.start}))"  # numbers below 0 are divided toward it
         result.append(Define("int64_t", end, f"({loop.start}) + {length} / {count} * {count}"))
         result.append(For(block, loop.start, end, [inner], count))
         rest = [replace(loop, start=end, simd=False, reductions=())]

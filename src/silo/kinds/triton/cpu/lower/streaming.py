@@ -1,6 +1,6 @@
 """Stores past the caches: a chunk of the innermost loop goes to a buffer that stays in cache, then to memory at once.
 
-Decided at run time, by how much the launch writes: below the threshold what is written may still be in a cache when it
+Decided at run time, by how much the launch writes: below the threshold the written data may still be in a cache when it
 is read. Measured where 16 MB of results and 32 MB of operands fit the caches and four times as much does not: stores
 past the caches took 1.1 times as long for the former and 0.75 for the latter.
 """
@@ -44,7 +44,7 @@ class Streaming:
     streams: dict[Operation, _Stream]
 
     def place(self, store: Operation, inner: str) -> str:
-        """Where an element of ``store`` is put meanwhile."""
+        """The place of an element of ``store`` meanwhile."""
         return f"{self.streams[store].buffer.name}[{inner} - {self.first}]"
 
     def loops(

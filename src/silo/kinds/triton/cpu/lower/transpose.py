@@ -1,6 +1,6 @@
 """A nest that takes tiles which lie along another axis from memory in parts, as it goes.
 
-A tile that is turned as a whole waits for memory twice: for its own lines, one in each row, and then for what the nest
+A tile that is turned as a whole waits for memory twice: for its own lines, one in each row, and then for the nest's
 reads and writes. Here the nest goes through parts of 16 x 16 elements. The lines of a part are turned in registers and
 used at once, and each row of a part has instructions of its own, so that the CPU knows each row's next line.
 """
@@ -83,7 +83,7 @@ class _Parts:
     unless: str  # the C condition under which the nest is better whole, "" for never
 
     def check(self, scope: LoweringScope) -> str:
-        """Emit what is known before the first part; the C condition that no mask cuts anything."""
+        """Emit the code before the first part; returns the C condition that no mask cuts anything."""
         conditions: list[str] = []
         for nest in [*(source.nest for source in self.sources), self.nest]:
             for statement in nest.levels[0]:
@@ -189,7 +189,7 @@ def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
 
 
 def _stored(nest: Nest, store: Operation) -> Statement | None:
-    """What stores one element; None where a mask decides for each."""
+    """The store of one element; None if a mask decides for each."""
     pointer, value, mask = store_parts(store)
     if nest.mask(mask, nest.index):
         return None

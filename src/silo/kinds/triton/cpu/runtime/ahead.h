@@ -1,6 +1,6 @@
-/* Rows that do not follow one another in memory: what a CPU foresees ends with each, so the lines
- * of a later row are asked for while this one is read. A row past the tile is worth it where the
- * tile before this one ended where this one begins. */
+/* Rows that do not follow one another in memory: the CPU's own prefetching ends with each, so the
+ * lines of a later row are prefetched while this one is read. A row past the tile is worth it where
+ * the tile before this one ended where this one begins. */
 enum { SILO_AHEAD_LINE = 64, SILO_AHEAD_BYTES = 8192, SILO_AHEAD_LEAST = 1024 };
 
 typedef struct {

@@ -1,5 +1,5 @@
 /* Atomic read-modify-write: each gives the old value. `order` is a constant where it is called. A
- * compare-and-swap that fails acquires where one that succeeds does. */
+ * compare-and-swap that fails acquires if a successful one does. */
 
 SILO_INLINE int silo_atomic_failure(int order) {
     return order == __ATOMIC_ACQ_REL   ? __ATOMIC_ACQUIRE

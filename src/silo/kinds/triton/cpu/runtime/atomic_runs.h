@@ -1,17 +1,17 @@
-/* Atomics whose old values nobody asks for, on places side by side that other threads may meet: by
- * 16 bytes at a time where the CPU exchanges as many in one step, which is as many elements for the
- * price of one. An element whose `on` is 0 keeps its value; a `on` of NULL stands for all. */
+/* Atomics with unused old values, on places side by side that other threads may meet: by 16 bytes
+ * at a time where the CPU exchanges as many in one step, which is as many elements for the price of
+ * one. An element whose `on` is 0 keeps its value; a `on` of NULL means all. */
 
 enum { SILO_RUN_CELL = 16, SILO_RUN_LINE = 64 };
 
-/* Lines of memory are asked for before they are waited for one after the other. */
+/* Lines of memory are prefetched before they are waited for one after the other. */
 SILO_INLINE void silo_prefetch_run(void const *place, int64_t bytes) {
     for (int64_t at = 0; at < 2 * bytes; at += SILO_RUN_LINE)
         __builtin_prefetch((char const *)place + at, 1);
 }
 
 #if defined(__x86_64__)
-/* Whether the cell had `old`, and has `next` now; else `old` is what it has. */
+/* Whether the cell had `old`, and has `next` now; else `old` becomes its value. */
 SILO_INLINE int silo_exchange_cell(void *cell, uint64_t old[2], uint64_t const next[2]) {
     uint8_t done;
     __asm__ __volatile__("lock cmpxchg16b %1\n\tsete %0"

@@ -19,7 +19,7 @@ SILO_INLINE double silo_bessel_near(double size, double order) {
         sum += term;
         slope += k * term;
     }
-    /* What the square lost by rounding, put back to first order. */
+    /* The rounding error of the square, corrected to first order. */
     double lost = __builtin_fma(half, half, -square);
     return square > 0.0 ? sum + lost / square * slope : sum;
 }

@@ -44,8 +44,8 @@ SILO_INLINE uint32_t silo_prmt(int32_t a, int32_t b, int32_t selector) {
     return result;
 }
 
-/* Any function of three bits, applied to each bit: the bits of `table` are its results, from
- * that of 0, 0, 0 to that of 1, 1, 1. */
+/* Any function of three bits, applied to each bit: the bits of `table` are its results, from 0, 0,
+ * 0 to 1, 1, 1. */
 SILO_INLINE uint32_t silo_lop3(int32_t a, int32_t b, int32_t c, int32_t table) {
     uint32_t x = (uint32_t)a, y = (uint32_t)b, z = (uint32_t)c, result = 0;
     for (uint32_t n = 0; n < 8; n++) {

@@ -1,6 +1,6 @@
-/* What a kernel that is being checked calls. One thread runs it, one program after another; the
+/* The functions that a kernel under check calls. One thread runs it, one program after another; the
  * host (kinds/triton/cpu/checking/cpu_faults.py declares the same structs) sets everything up and
- * reads what was found. After the first fault nothing is accessed any more. */
+ * reads the findings. After the first fault nothing is accessed any more. */
 
 enum silo_check_kind {
     SILO_CHECK_NOTHING,
@@ -29,7 +29,7 @@ enum silo_check_shared {
 enum silo_check_fresh {
     SILO_CHECK_HELD, /* something was written here */
     SILO_CHECK_NEW,  /* nothing was: a read is a fault */
-    SILO_CHECK_JUNK, /* it holds what the allocator left there: a read is noted */
+    SILO_CHECK_JUNK, /* its contents are the allocator's leftovers: a read is noted */
 };
 
 enum silo_check_use {
@@ -40,15 +40,15 @@ enum silo_check_use {
     SILO_CHECK_RELEASES = 16,
 };
 
-/* The memory that one pointer argument may reach. A cell of shadow stands for 1 << shift bytes. */
+/* The memory that one pointer argument may reach. A cell of shadow covers 1 << shift bytes. */
 struct silo_bounds {
     uint64_t low, high;    /* addresses */
-    uint64_t origin;       /* the address that the first cell stands for */
-    uint64_t *writers;     /* who wrote last, as silo_check_cell has it; NULL: nobody asks */
+    uint64_t origin;       /* the address of the first cell's bytes */
+    uint64_t *writers;     /* the last writer, as silo_check_cell has it; NULL: not needed */
     uint64_t *readers;     /* who read since */
     uint8_t *fresh;        /* enum silo_check_fresh; NULL: all of it held something before */
     uint8_t *shared;       /* enum silo_check_shared; NULL where writers is */
-    uint64_t *stamps;      /* which execution of a store wrote here last; NULL: nobody asks */
+    uint64_t *stamps;      /* which execution of a store wrote here last; NULL: not needed */
     uint8_t *stored;       /* the bytes that it wrote, one for each byte from `origin` */
     uint8_t const *inside; /* by byte from `low`, 1: part of the array; NULL: every byte is */
     int32_t writable;
@@ -99,7 +99,7 @@ struct silo_check {
     uint64_t unset_site, unset_address, unset_program;
     int64_t unset_lane;
     uint64_t stamp;    /* executions of stores so far */
-    void const *value; /* what the running access stores; NULL: an access of another kind */
+    void const *value; /* the value that the running access stores; NULL: an access of another kind */
     uint64_t spare[2]; /* where a compare-and-swap goes that must not go where it wants */
 };
 
@@ -124,7 +124,7 @@ static
     check->other = other;
 }
 
-/* Whether what a cell tells happened before what the program does now. */
+/* Whether a cell's access happened before the program's present one. */
 static __attribute__((unused)) int silo_check_ordered(struct silo_check const *check,
                                                       uint64_t cell) {
     if (!check->acquired)
@@ -135,7 +135,7 @@ static __attribute__((unused)) int silo_check_ordered(struct silo_check const *c
     return check->clocks[(cell >> 24) - 1] > epoch;
 }
 
-/* The row of a location; 0: it has none, and none can be made. */
+/* The row of a location; 0: without a row, and none can be made. */
 static __attribute__((unused)) uint64_t silo_check_row(struct silo_check *check, uint64_t address,
                                                        int make) {
     uint64_t at = (address >> 2) * 0x9e3779b97f4a7c15u % check->rows;
@@ -202,8 +202,9 @@ SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site
 }
 
 /* Notes one access to a cell; whether it races with another program's. Plain stores of one value by
- * several programs are no race and count as an event of the site: whichever is last, memory holds
- * the same. After that, a write of another value is one, also by the program that wrote last. */
+ * several programs are not a race and count as an event of the site: whichever is last, memory
+ * holds the same. After that, a write of another value is one, also by the program that wrote last.
+ * */
 SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
                                  struct silo_site *site, uint64_t address, uint64_t at,
                                  uint64_t mine) {
@@ -225,8 +226,8 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
         return 1;
     }
     if (use & SILO_CHECK_WRITES) {
-        /* A reader that is atomic wrote too, or is a volatile load of what atomics write. Who read
-         * the shared value after storing it would read the same now. */
+        /* A reader that is atomic wrote too, or is a volatile load of values that atomics write.
+         * Who read the shared value after storing it would read the same now. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
             !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {
@@ -344,7 +345,7 @@ static __attribute__((unused)) void silo_check_stores(void *context, uint32_t nu
     check->sites[number].stamp = ++check->stamp;
 }
 
-/* An index into a tile of `extent` elements along an axis; 0 for one that is outside. */
+/* An index into a tile of `extent` elements along an axis; 0 for an index outside. */
 static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t number,
                                                          int64_t lane, int64_t index,
                                                          int64_t extent) {
@@ -355,7 +356,7 @@ static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t
     return 0;
 }
 
-/* Where an operation goes that cannot be masked. */
+/* The address for an operation that cannot be masked. */
 static __attribute__((unused)) uint64_t silo_check_place(void *context, uint32_t number,
                                                          uint64_t address, int64_t lane) {
     struct silo_check *check = (struct silo_check *)context;
@@ -414,8 +415,8 @@ static __attribute__((unused)) uint8_t silo_check_holds(void *context, int32_t k
 
 /* What tl.multiple_of, tl.max_contiguous and tl.max_constancy promise of one element. `along` is
  * its index on the axis, and the element before on that axis is the one seen last. An address that
- * is no multiple of what was promised, in an allocation that begins at none either, is noted and no
- * fault: a GPU's allocations begin at multiples of much. */
+ * breaks a promised alignment, in an allocation that begins unaligned as well, is noted and not a
+ * fault: a GPU's allocations begin at large multiples. */
 static __attribute__((unused)) uint8_t silo_check_hint(void *context, uint32_t number, int64_t lane,
                                                        int64_t along, int64_t value, int64_t unit,
                                                        int64_t divisor, int64_t contiguity,

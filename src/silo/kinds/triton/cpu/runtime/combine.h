@@ -1,5 +1,5 @@
-/* Atomic adds whose old values nobody asks for: those that meet in one place are summed in a table
-   first, and memory is asked once for a place and not once for an element. Sums wrap, as the adds
+/* Atomic adds with unused old values: adds to one place are summed in a table first, and memory is
+ * accessed once a place and not once an element. Sums wrap, as the adds
    would have. The table is a cache of lines of 64 bytes: places side by side share a slot, and a
    line that is not the one in its slot takes its place while few do; where many do, adds go to
    memory as they come. */
@@ -11,7 +11,7 @@ enum {
 };
 
 typedef struct {
-    uintptr_t *lines; /* where the line in each slot begins; 0: there is none */
+    uintptr_t *lines; /* the start of the line in each slot; 0: empty */
     UTYPE *sums;      /* SILO_LINE of each slot */
     uint16_t *used;   /* the slots that have a line */
     uint64_t slots;   /* a power of two */

@@ -25,8 +25,8 @@ SILO_INLINE float silo_f64_to_f32_ru(double value) {
     return silo_f32_of_bits((double)near < value ? above : bits);
 }
 
-/* a * b + c to odd. Where it is 0, the sign is the one it has when rounding down: negative unless
-   both terms are positive zeros. */
+/* a * b + c to odd. If it is 0, it has the sign of rounding down: negative unless both terms are
+ * positive zeros. */
 SILO_INLINE double silo_fma_odd_rd(double a, double b, double c) {
     double sum = silo_fma_odd(a, b, c);
     uint64_t signs = silo_bits_f64(a * b) | silo_bits_f64(c);
@@ -54,7 +54,7 @@ SILO_INLINE double silo_odd_of_u64(uint64_t x) {
     return silo_fma_odd((double)(x >> 32), 0x1p32, (double)(uint32_t)x);
 }
 
-/* high * 2^32 + low in f64: error is what the nearest number lacks. */
+/* high * 2^32 + low in f64: `error` is the difference to the nearest number. */
 SILO_INLINE double silo_halves_rn(double high, double low) {
     return high * 0x1p32 + low;
 }
@@ -139,7 +139,7 @@ SILO_INLINE float silo_rsqrt_rn_f32(float x) {
     return (float)(1.0 / __builtin_sqrt((double)x));
 }
 
-/* f64 to nearest. What is volatile cannot be fused with what comes before or after. */
+/* f64 to nearest. A volatile value cannot be fused with its neighbours. */
 SILO_INLINE double silo_add_rn_f64(double a, double b) {
     volatile double left = a, right = b;
     return left + right;

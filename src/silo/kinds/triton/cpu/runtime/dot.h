@@ -76,8 +76,7 @@ typedef void silo_dot_read_KIND(silo_tile from, int64_t first, int64_t depth, in
 
 /* m of `most` rows and `columns` of n columns, n a multiple of the lanes; other sums are left as
    they are or become anything. `full` is for blocks of `rows` x `vectors`, `rest` for the rows that
-   these leave of all, `narrow` for one vector of `rows` rows. `work` has room for what the readers
-   write, and for a block of rows of a left operand that is else read in place. With `kept` the
+   these leave of all, `narrow` for one vector of `rows` rows. `work` has room for the readers' output, and for a block of rows of a left operand that is else read in place. With `kept` the
    panels of all of k, up to `room` values, outlive the call. */
 SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, int64_t columns,
                               int64_t k, silo_tile a, silo_dot_read_KIND *left, silo_tile b,
@@ -133,8 +132,8 @@ SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, in
                 for (int64_t v = 0; top && j + v < filled; v += SILO_LANES_KIND)
                     narrow(top, depth, from, a_row, a_step, panel + v / SILO_LANES_KIND * b_next,
                            b_step, b_next, c + j + v, n, fresh && !p);
-            /* Rows that fill no block: the rows after them that are no part of the product, and the
-               columns, are computed of whatever lies in the buffers. */
+            /* Rows that fill no block: the rows after them that are outside of the product, and the
+             * columns, are computed from whatever is in the buffers. */
             if (top < m)
                 (top + rows <= most ? full : rest)(m - top, depth, last, last_row, last_step, panel,
                                                    b_step, b_next, c + top * n + j, n, fresh && !p);

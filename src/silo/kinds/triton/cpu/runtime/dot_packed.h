@@ -1,6 +1,5 @@
 /* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level, which take
-   words of 32 bits that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels
-   of the right operand are rows of SILO_LANES_KIND such words. Only for x86-64-v4. */
+   words of 32 bits that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels of the right operand are rows of SILO_LANES_KIND of these words. Only for x86-64-v4. */
 
 enum {
     SILO_SHARE_KIND = 4 / (int)sizeof(ITEM),
@@ -16,8 +15,8 @@ typedef TOTAL silo_sums_KIND __attribute__((vector_size(SILO_VECTOR_BYTES), alig
 typedef ITEM silo_items_KIND
     __attribute__((vector_size(SILO_WORDS_KIND * sizeof(ITEM)), aligned(sizeof(ITEM)), may_alias));
 
-/* Panels of `words` words from `depth` rows of a right tile, `first` and the next ones; what is
-   beyond these rows, and columns beyond the last, is 0. */
+/* Panels of `words` words from `depth` rows of a right tile, `first` and the next ones; elements
+ * beyond these rows, and columns beyond the last, are 0. */
 SILO_APART void silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
                                int64_t columns, uint32_t *to) {
     const ITEM *at = (const ITEM *)from.at + first * from.row;
@@ -238,8 +237,8 @@ SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t
                                   j + 16 < n);
 }
 
-/* By tiles or by vectors, where the CPU has them. Of k that is no multiple of SHARE, and of tiles
-   that would be thin, the last words are filled with zeros. The arguments are silo_dot_f32's. */
+/* By tiles or by vectors, where the CPU has them. If k is not a multiple of SHARE, and for tiles
+ * that would be thin, the last words are filled with zeros. The arguments are silo_dot_f32's. */
 SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t most, int64_t m,
                                      int64_t n, int64_t columns, int64_t k, silo_tile a,
                                      silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,

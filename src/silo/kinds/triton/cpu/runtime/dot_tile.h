@@ -7,7 +7,7 @@ typedef struct {
     int64_t row, column;
 } silo_tile;
 
-/* What the panels in a buffer were made of, so that the next program need not make them again. */
+/* The source of the panels in a buffer, so that the next program need not make them again. */
 typedef struct {
     const void *at;
     int64_t row, column, depth, columns;
@@ -22,7 +22,7 @@ SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t dept
 /* Panels of the tiles that a loop reads, one slot for each of its rounds: a program often reads the
    tiles that the program before it read, in the same order. */
 typedef struct {
-    uint64_t program; /* the last one that asked, and the rounds since it began */
+    uint64_t program; /* the last user, and the rounds since it began */
     int64_t round;
     int64_t worth; /* hits less misses; below 0: tiles do not come again */
 } silo_slots;
@@ -110,8 +110,8 @@ SILO_INLINE void silo_put_square(const void *square, int64_t rows, void *to) {
         __builtin_memcpy((char *)to + i, (const char *)square + i, SILO_VECTOR_BYTES);
 }
 
-/* Panels of `words` words from columns that are `far` bytes apart and each `bytes` long; what is
-   beyond them is 0. */
+/* Panels of `words` words from columns that are `far` bytes apart and each `bytes` long; elements
+ * beyond them are 0. */
 SILO_APART void silo_turn_panels(const char *from, int64_t far, int64_t bytes, int64_t words,
                                  int64_t columns, uint32_t *to) {
     enum { LANES = SILO_VECTOR_BYTES / 4 };

@@ -1,4 +1,4 @@
-/* ue8m0, the 8-bit exponent that stands for 2^(x - 127): of the magnitude, rounded toward zero (rz)
+/* ue8m0, an 8-bit exponent with the value 2^(x - 127): of the magnitude, rounded toward zero (rz)
  * or up (rp). NaN and infinity are 0xff; a finite number that is too large is 0xff too, and with
  * `_sat` it and infinity are 0xfe. Magnitudes up to 2^-127 are 0. */
 

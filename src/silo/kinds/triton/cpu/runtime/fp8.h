@@ -1,6 +1,5 @@
 /* KIND: MANTISSA bits of mantissa, an exponent biased by BIAS, NAN_BITS for NaN, LARGEST the
-   largest finite number. INFINITE says whether it has infinities, UNSIGNED_ZERO that it has no
-   negative zero. Integer code without branches, as in half.h. Numbers out of range, infinities
+   largest finite number. INFINITE: it has infinities. UNSIGNED_ZERO: it lacks a negative zero. Integer code without branches, as in half.h. Numbers out of range, infinities
    among them, become the largest finite one, as on GPUs; rounded toward zero, an infinity stays one
    where there is one. */
 

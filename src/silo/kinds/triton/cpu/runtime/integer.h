@@ -17,7 +17,7 @@ SILO_INLINE int32_t silo_remsi_i32(int32_t a, int32_t b) {
 /* The same by a divisor that many elements share: no division an element, and vectors of them.
    `reciprocal` is 1 / b in double. |a| + 1/2 is exact; its product with the reciprocal is off by
    less than 2^-19 / |b|, and the quotient of |a| + 1/2 is no nearer than (1/2) / |b| to an integer,
-   so that what is left of the point is right. */
+   so that the integer part is right. */
 SILO_INLINE double silo_reciprocal_i32(int32_t b) {
     return 1.0 / (double)(b == 0 || b == -1 ? 1 : b);
 }

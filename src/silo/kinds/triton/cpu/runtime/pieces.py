@@ -35,7 +35,7 @@ def _fp8(kind: str, mantissa: int, bias: int, nan: int, largest: int, *, infinit
 # Bytes of one row or column that a dot goes through in one pass: panels two vectors wide stay in the first-level cache.
 DOT_DEPTH_BYTES = 1024
 
-# Elements that dots read, and what they are multiplied as: C type, C type and element, the piece that converts.
+# Elements that dots read, and the types they are multiplied in: C type, C type and element, the piece that converts.
 _READ = {
     "f32": ("float", "float", "f32", "dot_tile"),
     "f64": ("double", "double", "f64", "dot_tile"),
@@ -192,9 +192,8 @@ def text(pieces: AbstractSet[str], vector_bits: int, dot_units: int = 2) -> str:
     """The C text of ``pieces`` and of all they need, in one fixed order.
 
     ``types`` is always part of it. ``vector_bits`` is the width (128, 256 or 512) that dot kernels are blocked for.
-    ``dot_units`` says what dots may use where the CPU has it: 0 the level alone, 1 vector instructions beyond it,
-    2 also matrix tiles.
-    ``KeyError`` names a piece that does not exist.
+    ``dot_units`` are the instructions that dots may use if the CPU has them: 0 the level alone, 1 vector instructions
+    beyond it, 2 also matrix tiles. ``KeyError`` names a piece that does not exist.
     """
     if vector_bits not in (128, 256, 512):
         raise ValueError(f"vectors have 128, 256 or 512 bits, not {vector_bits}")

@@ -1,5 +1,5 @@
-/* What atomics come to on a thread that no other meets: in the order of the elements, and by
- * vectors where the places of some lie side by side, for these are all different. */
+/* Atomics on a thread that no other meets: in the order of the elements, and by vectors if the
+ * places of some are side by side, because these are all different. */
 
 enum { SILO_SIDE_BY_SIDE = 16 };
 typedef uint64_t silo_addresses __attribute__((vector_size(32)));

@@ -1,4 +1,4 @@
-/* pow of f32 in f64, rounded once: 0.51 ulp. Special values are those of C's Annex F. */
+/* pow of f32 in f64, rounded once: 0.51 ulp. Special values follow C's Annex F. */
 
 SILO_INLINE float silo_pow_f32(float x, float y) {
     float a = __builtin_fabsf(x);

@@ -7,10 +7,10 @@ typedef float silo_sums_f32
 
 enum { SILO_SUMS_LANES_f32 = SILO_VECTOR_BYTES / (int)sizeof(float) };
 
-/* What leaves every number as it is when it is added, the zero with a sign as well. */
+/* The neutral element of addition, for signed zeros as well. */
 #define SILO_SUMS_NOTHING_f32 (-0.0f)
 
-/* Element i of the result is element i - k (or i + k) of v, or nothing where there is none. */
+/* Element i of the result is element i - k (or i + k) of v, or the neutral element outside. */
 #define SILO_SUMS_BEFORE_f32(i, k) ((i) >= (k) ? (i) - (k) : SILO_SUMS_LANES_f32)
 #define SILO_SUMS_AFTER_f32(i, k)                                                                  \
     ((i) + (k) < SILO_SUMS_LANES_f32 ? (i) + (k) : SILO_SUMS_LANES_f32)

@@ -1,6 +1,6 @@
-/* What a launch lends a kernel with atomics, where its context is so long: kernels that may meet in
- * memory say when they begin and end. One that is alone need not be atomic, nor need those that
- * lock each block of memory while they change it. */
+/* The part of a launch's context for kernels with atomics, if the context is this long: kernels
+ * that may meet in memory say when they begin and end. One that is alone need not be atomic, nor
+ * need those that lock each block of memory while they change it. */
 enum { SILO_LOCKS = 1024, SILO_BLOCK_BITS = 10, SILO_LOOKS = 200 };
 
 struct silo_lock {

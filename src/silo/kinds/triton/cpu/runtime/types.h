@@ -12,7 +12,7 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 
 #define SILO_INLINE static inline __attribute__((always_inline, unused))
 
-/* What kernels share and nothing of which is worth having in their own code: the compiler of the C
+/* The part that kernels share and that gains nothing in their own code: the compiler of the C
    text may make one object of it for many kernels, see emit/apart.py. */
 #define SILO_APART static __attribute__((noinline, unused))
 

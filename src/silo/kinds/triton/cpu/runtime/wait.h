@@ -1,4 +1,4 @@
-/* What a thread of a launch lends its kernel beyond struct silo_fault, where that is so long. */
+/* The part of a thread's context beyond struct silo_fault, if the context is this long. */
 struct silo_waiter {
     uint32_t bytes;
     unsigned char fault[1020];

@@ -1,6 +1,6 @@
 """The plan of the scheduler: the steps of each block, in order, and where values live.
 
-A group is one loop nest. Its sinks are what the nest is for; everything else is evaluated on demand inside it.
+A group is one loop nest. Its sinks are the nest's purpose; everything else is evaluated on demand inside it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class ScalarStep:
 
 @dataclass(slots=True, eq=False)
 class WholeStep:
-    """An operation on whole tensors in memory, such as a call of a function."""
+    """An operation on whole tensors in memory, for example a call of a function."""
 
     operation: Operation
 

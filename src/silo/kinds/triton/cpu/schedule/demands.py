@@ -1,4 +1,4 @@
-"""Facts that the optimised schedule decides by: who needs a value and how, the order of loops, loops of one product."""
+"""Facts that the optimised schedule decides by: users of values, orders of loops, loops of one product."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
     "whole_demand",
 ]
 
-# ---- The demands on a value: who needs it, and how ----
+# ---- The demands on a value: its users, and their needs ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Demand:
     inner: the axis of the value that follows the innermost loop of a nest, None where it does not change along it.
     """
 
-    step: Step | None  # None stands for after the last step
+    step: Step | None  # None means after the last step
     identity: bool = False
     stored: bool = False
     inner: int | None = None
@@ -67,10 +67,9 @@ def one_by_one(step: Step | None) -> bool:
 
 
 def turned_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
-    """The nest that alone wants a tile which is read along ``across``, at its own indices; None where there is none.
+    """The only nest that uses a tile which is read along ``across``, at its own indices; None without one.
 
-    Such a nest may take the tile from memory in parts as it goes, where nothing that it writes is read by another
-    element.
+    That nest may take the tile from memory in parts as it goes, if its writes are never read by another element.
     """
     nests = {demand.step for demand in demands}
     (nest,) = nests if len(nests) == 1 else (None,)

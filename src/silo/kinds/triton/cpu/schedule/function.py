@@ -20,7 +20,7 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockSchedul
     declare_results(function)
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
-    # A barrier says that what follows reads, or writes, what other indices have read.
+    # After a barrier, reads or writes may touch memory that other indices have read.
     apart = options.elements_apart and not _has_barrier(function)
     plans: list[BlockSchedule] = []
     external: dict[tuple[Value, bool], None] = {}

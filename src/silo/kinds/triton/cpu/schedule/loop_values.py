@@ -58,7 +58,7 @@ def carried_of(operation: Operation) -> list[Carried]:
 
 
 def _is_needed_whole(root: Value) -> bool:
-    """Whether something takes ``root``, or what a loop makes of it unchanged, from memory."""
+    """Whether something takes ``root``, or its unchanged copy in a loop, from memory."""
     return any_of(root, _carried_unchanged)
 
 
@@ -84,7 +84,7 @@ def _uniform_step(argument: Value, value: Value) -> Value | None:
 
 
 def declare_results(function: Operation) -> None:
-    """Give a ``tt.func`` values for what it returns, so that a return assigns to them like a jump to a block."""
+    """Give a ``tt.func`` values for its results, so that a return assigns to them like a jump to a block."""
     if function.results:
         return
     for block in function.regions[0].blocks:
@@ -95,7 +95,7 @@ def declare_results(function: Operation) -> None:
 
 
 def jump_arguments(operation: Operation) -> list[tuple[Value, Value]]:
-    """(value, what it becomes) of every edge of a terminator: arguments of blocks, results of the function."""
+    """(value, its destination) of every edge of a terminator: arguments of blocks, results of the function."""
     if operation.name == tt.RETURN:
         function = operation.block.region.owner if operation.block and operation.block.region else None
         assert function is not None

@@ -1,4 +1,4 @@
-"""The optimised schedule of one block: which loop nests, what each is for, and which values are stored.
+"""The optimised schedule of one block: the loop nests, their purposes, and the stored values.
 
 Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest where that is sound, else opens
 a new one. Backward: knowing where each value is needed, decide for each whether it is evaluated where it is used or
@@ -95,8 +95,8 @@ def plan_block(
 ) -> BlockSchedule:
     """Plan ``block``.
 
-    ``external`` is what other blocks need (their ``free``), ``carried`` what its loop carries, ``offsets`` what the
-    loops around it carry so. ``apart`` is the promise of ``CpuOptions.elements_apart``.
+    ``external`` are the values that other blocks need (their ``free``), ``carried`` its loop's carried values,
+    ``offsets`` the carried values of the loops around it. ``apart`` is the promise of ``CpuOptions.elements_apart``.
     """
     barred: set[Value] = set()
     while True:
@@ -134,7 +134,7 @@ class _Planner:
         self.costs: dict[tuple[Value, bool], float] = {}
         self.offsets = offsets
         self.apart = apart
-        self.order: dict[Step | None, int] | None = None  # of the steps, where none was added since
+        self.order: dict[Step | None, int] | None = None  # of the steps, unless one was added since
         self.writing: list[Step] = []  # the steps that write memory, in order
         self.loops: dict[Operation, Loop] = {}
 
@@ -292,7 +292,7 @@ class _Planner:
         if group.shape != shape:
             return False
         filled = {other.target for other in group.sinks if isinstance(other, BufferFill)}
-        # What was made before all that the group stores and reduces comes from none of it.
+        # Values made before all stores and reductions of the group do not depend on these.
         made = [self.position[other.operation] for other in group.sinks if not isinstance(other, BufferFill)]
         reach = self._reach(_roots(sink), since=-1 if filled else min(made))
         if reach & group.reduced or reach & filled:
@@ -307,7 +307,7 @@ class _Planner:
         if any(op.name == tt.LOAD and op.block is self.block and self.position[op] > first for op in makers):
             return False
         if isinstance(sink, StoreSink):
-            # A load between two stores has no place of its own in a nest that does both.
+            # A load between two stores cannot be placed in a nest that does both.
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
@@ -463,7 +463,7 @@ class _Planner:
         return any(not demand.identity and demand.inner is not None for demand in demands)
 
     def _insert(self, group: NestGroup, before: Step | None) -> None:
-        """Add a nest right before a step; None stands for the end."""
+        """Add a nest right before a step; None means at the end."""
         order = self._order()
         self.steps.insert(order[before], group)
         self.order = None
@@ -531,7 +531,7 @@ class _Planner:
                     sink.staged = self._is_read_after(sink.target, step, order) and not self._feeds_dot(sink)
 
     def _leave_in_place(self) -> None:
-        """Hand a dot the nests that copy its operands, where nothing is written between that nest and the dot."""
+        """Hand a dot the nests that copy its operands, if nothing is written between that nest and the dot."""
         for step in [step for step in self.steps if isinstance(step, DotStep)]:
             left, right = step.operation.operands[:2]
             if step.operation.name == tt.DOT and left is not right:

@@ -50,7 +50,7 @@ class Lifetimes:
         self.clock += 1
         for span in self.spans.values():
             if span[0] < start <= span[1]:
-                span[1] = max(span[1], self.clock)  # what is kept for the next program ends later than any loop
+                span[1] = max(span[1], self.clock)  # memory kept for the next program ends later than any loop
 
     def assign(self, *, shared: bool) -> int:
         """Set every buffer's offset; returns the bytes needed in all. Without ``shared`` nothing overlaps."""

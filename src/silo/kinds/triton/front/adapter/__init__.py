@@ -1,4 +1,4 @@
-"""The one place that touches Triton's internals (3.6 to 3.9; of what launches, 3.4 to 3.9).
+"""The one place that touches Triton's internals (3.6 to 3.9; for launches, 3.4 to 3.9).
 
 Nothing here is imported before a function needs it, so ``import silo`` loads no Triton.
 """

@@ -1,7 +1,7 @@
 """Triton's autotuner, seen from outside: which configs it decided on, and decisions that were made before.
 
-The tuner keeps what it decided in a dictionary, key to config, and asks it first. Another dictionary in its place
-serves every tuner that derives from Triton's, whatever its ``run`` does besides.
+The tuner keeps its decisions in a dictionary, key to config, and reads it first. Another dictionary in its place serves
+every tuner that derives from Triton's, whatever its ``run`` does besides.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ TunerKey: TypeAlias = tuple[Any, ...]
 
 
 class TunerDecisions(Protocol):
-    """What is asked when a tuner has to decide, and told when it has."""
+    """The callbacks for a tuner that has to decide, and for its decision."""
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The config to use without measuring, or None. ``configs()`` are those that the author's pruning leaves."""
         ...
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """The config to use: the one that was just decided on, or that of another process which was first."""
+        """The config to use: the new decision, or an earlier decision of another process."""
         ...
 
 
@@ -53,7 +53,7 @@ _trying = threading.local()
 _decisions: list[TunerDecisions] = []
 _changed: weakref.WeakSet[Any] = weakref.WeakSet()
 _calls = threading.local()
-_replaced: list[tuple[Any, str, Any, Any]] = []  # what is on Triton's class while there are watches
+_replaced: list[tuple[Any, str, Any, Any]] = []  # the method of Triton's class while there are watches
 _watching = Mutex()
 
 
@@ -63,10 +63,10 @@ def is_trying() -> bool:
 
 
 def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
-    """Let ``decisions`` answer for every tuner of the process; what undoes it exactly.
+    """Let ``decisions`` answer for every tuner of the process. Returns the function that undoes it exactly.
 
-    Of several watches the newest answers; one that is ``last`` answers where there is no other. Methods of Silo's that
-    launch what is decided belong in front of this one: then a decided launch does not come here.
+    Of several watches the newest answers; a ``last`` watch answers only without others. Silo's methods that launch
+    decided configs belong in front of this one: then a decided launch does not come here.
     """
     with _watching:
         _decisions.insert(0 if last else len(_decisions), decisions)
@@ -119,7 +119,7 @@ def _replace() -> list[tuple[Any, str, Any, Any]]:
 
 
 class TunerWatch(Protocol):
-    """Called while a tuner works out a decision; what its functions return or raise, the tuner gets."""
+    """Called while a tuner makes a decision; the tuner gets the results and exceptions of its functions."""
 
     def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
         """The configs that the author's pruning leaves. ``own()`` is Triton's method."""
@@ -146,7 +146,7 @@ class TunedLaunch:
 
     @property
     def described(self) -> bool:
-        """Whether the signature of the launch may depend on what a config's ``pre_hook`` does."""
+        """Whether the signature of the launch may depend on a config's ``pre_hook``."""
         # A descriptor's block shape is part of its type, and hooks set it.
         return any(hasattr(one, "block_shape") for one in (*self.arguments, *self.keywords.values()))
 
@@ -163,7 +163,7 @@ def search_methods(bench: Any, prune: Any, watch: Callable[[], TunerWatch]) -> t
         return watch().measure(self, config, launch, lambda one: bench(self, *args, config=one, **meta))
 
     def watched_prune(self: Any, kwargs: Any) -> Any:  # noqa: ANN401
-        # What was asked for a decision in this call is not asked again: it is the author's code.
+        # The author's code ran for a decision in this call already, and is not run again.
         pruned, _calls.pruned = getattr(_calls, "pruned", None), None
         if pruned is not None and pruned[0] is self:
             return pruned[1]
@@ -209,7 +209,7 @@ def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: 
 
 
 class TunerDecision(dict[TunerKey, Any]):
-    """The decisions of one tuner. What it holds counts; for what it lacks, the newest watch is asked."""
+    """The decisions of one tuner. Its entries count; for a missing entry the newest watch is called."""
 
     def __init__(self, known: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
         super().__init__(known)
@@ -228,7 +228,7 @@ class TunerDecision(dict[TunerKey, Any]):
         return True
 
     def _allowed(self) -> Sequence[Any]:
-        """What the author's pruning leaves in the call that this thread makes."""
+        """The configs that the author's pruning leaves in this thread's call."""
         tuner: Any = self._tuner()
         keywords: dict[str, Any] = getattr(_calls, "keywords", None) or {}
         found = tuner.prune_configs(keywords)
@@ -252,7 +252,7 @@ def kernel_of_tuner(tuner: Any) -> Any:  # noqa: ANN401
 
 
 def tuning_is_heard() -> bool:
-    """Whether a listener of the program's is called with what tuners measure."""
+    """Whether a listener of the program's is called with tuners' measurements."""
     return getattr(module("triton.knobs").autotuning, "listener", None) is not None
 
 

@@ -56,7 +56,7 @@ _ABSENT = "absent"
 _OWN_WORKERS = "TRITON_AUTOTUNING_COMPILE_WORKERS"
 # Knobs of compilation whose effects are seen when a kernel is compiled, and not when it is found in the cache.
 _SEEN = ("override", "dump_ir", "always_compile", "use_ir_loc", "store_binary_only", "listener")
-# What stages leave in the cache. Anything else would be for the host, and is never put there for Triton.
+# The files of stages in the cache. Anything else would be for the host, and is never put there for Triton.
 _ENDINGS = frozenset({"source", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco", "json"})
 # In names of variables with which compiles print, or run code which the key leaves out.
 _UNKEYED = ("DUMP", "DIAGNOSTICS", "TIMING", "PLUGIN")
@@ -88,7 +88,7 @@ class CompileRequest:
 
     @cached_property
     def entry(self) -> CacheEntry:
-        """Its place in Triton's cache, as ``triton.compile`` works it out when first read. Raises what that raises."""
+        """Its place in Triton's cache, as ``triton.compile`` works it out when first read. Raises its exceptions."""
         libtriton, cache = module("triton._C.libtriton"), module("triton.runtime.cache")
         backend = backend_for(self.target)
         options = backend.parse_options({**self.options, **self.source.parse_options()})
@@ -149,7 +149,7 @@ def _see(source: Any, target: Any, options: Mapping[str, Any]) -> Callable[[], N
 
 
 def requested_compile(launch: Callable[[], object]) -> CompileRequest | None:
-    """The compile that ``launch`` comes to, and ends at; None: it compiles nothing, or an error came first.
+    """The compile that ``launch`` reaches, and stops at; None: it compiles nothing, or an error came first.
 
     An error is forgotten: the launch itself meets it again.
     """
@@ -285,7 +285,7 @@ class FrontEnds:
         self.runs = 0
 
     def text_of(self, request: CompileRequest, entry: CacheEntry) -> str:
-        """The module as the front end makes it, printed with its locations. Raises what the front end raises."""
+        """The module as the front end makes it, printed with its locations. Raises the front end's exceptions."""
         known = self._texts.setdefault(f"{request.source.hash()} {request.target}", [])
         for read, text in known:
             if all(_in_words(entry.options, name) == words for name, words in read.items()):
@@ -331,7 +331,7 @@ def keeps_in_files() -> bool:
 def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None:
     """Put a compile into Triton's cache, in the order in which ``triton.compile`` does. Raises OSError.
 
-    The group, by which Triton finds the files, comes last: what is interrupted is not found.
+    The group, by which Triton finds the files, comes last: an interrupted write is not found.
     """
     manager = _manager(entry)
     group = {f"{entry.name}.source": manager.put(text, f"{entry.name}.source")}
@@ -344,7 +344,7 @@ def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None
 
 
 def cached_files(entry: CacheEntry) -> dict[str, bytes] | None:
-    """The files of a compile that Triton's cache has, by their endings; None: it has none, or other files than stages.
+    """The files of a compile in Triton's cache, by their endings; None: without files, or with other files than stages.
 
     Raises OSError.
     """
@@ -357,7 +357,7 @@ def cached_files(entry: CacheEntry) -> dict[str, bytes] | None:
 
 
 def put_back_files(entry: CacheEntry, files: Mapping[str, bytes]) -> bool:
-    """Put what :func:`cached_files` returned into Triton's cache; False: these are no files of this compile.
+    """Put the files of :func:`cached_files` into Triton's cache; False: they belong to another compile.
 
     Raises OSError.
     """
@@ -405,8 +405,8 @@ def _place() -> str:
 def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str, bytes], str]:
     """Run the stages of Triton's backend on a module's text: the files that ``triton.compile`` would leave.
 
-    No files, and the reason: this process would not compile as the one that asks does, the cache has the files by now,
-    or a stage printed something, which the program would see.
+    No files, and the reason: this process would compile differently from the requesting one, the cache has the files by
+    now, or a stage printed something, which the program would see.
 
     Raises:
         CompileError: the text is not one of this Triton's.
@@ -420,7 +420,7 @@ def make_cache_files(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str
     backend = backend_for(target)
     given = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the program's own process has said it
+        warnings.simplefilter("ignore")  # the program's own process has logged it
         options = backend.parse_options(given)
     keyed: dict[str, str] = libtriton.get_cache_invalidating_env_vars()
     if options.hash() != parameters["hash"] or keyed != parameters["keyed"]:
@@ -458,7 +458,7 @@ def _parsed(text: str, backend: Any) -> Any:  # noqa: ANN401
 
 
 def _printed() -> int:
-    """The place in the file that takes what this process prints; a worker's standard output goes there too."""
+    """The place in the file that receives this process's output; a worker's standard output goes there too."""
     sys.stdout.flush()
     sys.stderr.flush()
     with contextlib.suppress(OSError):

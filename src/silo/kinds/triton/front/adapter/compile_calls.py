@@ -1,7 +1,7 @@
-"""Where Triton compiles: each compile that a launch of a program asks for goes through one function of Silo.
+"""Triton's compiles: each compile of a program's launch goes through one function of Silo.
 
-Triton's own launch path ends there whenever its memory has no code for a call (3.4 to 3.9). What takes its place may
-answer with code that was compiled before; Triton then launches that as its own.
+Triton's own launch path ends there whenever its memory lacks code for a call (3.4 to 3.9). The function in its place
+may return code that was compiled earlier; Triton then launches that as its own.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CompileCall:
-    """What a launch asks Triton to compile.
+    """A launch's compile request to Triton.
 
-    ``types`` are Triton's words for each parameter's type, ``constants`` and ``attributes`` what is known of values, by
+    ``types`` are Triton's words for each parameter's type, ``constants`` and ``attributes`` the facts about values, by
     the parameter's place. ``target`` is Triton's own object, and so is ``source``.
     """
 
@@ -61,7 +61,7 @@ class CompileCall:
     def relaxed(
         self, types: Mapping[str, str], attributes: Mapping[int, tuple[tuple[str, object], ...]]
     ) -> CompileCall:
-        """The same call, to be compiled with other types for what was a constant, and these attributes alone."""
+        """The same call, to be compiled with other types for former constants, and these attributes alone."""
         places = {name: place for place, name in enumerate(self.types)}
         free = {places[name] for name in types}
         constants = {place: value for place, value in self.constants.items() if place not in free}
@@ -87,7 +87,7 @@ def compile_call(
     options: Mapping[str, Any],
     target: Any,  # noqa: ANN401  # Triton's GPUTarget
 ) -> CompileCall:
-    """What a launch would ask for; see :class:`CompileCall`."""
+    """The request that a launch would make; see :class:`CompileCall`."""
     source = module("triton.compiler").ASTSource(
         function,
         dict(types),
@@ -102,7 +102,9 @@ Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
 
 
 def intercept_compiles(handler: Handler) -> Callable[[], None]:
-    """Ask ``handler`` in the place of Triton's compiler, for every kernel of the process; what undoes it exactly.
+    """Call ``handler`` in the place of Triton's compiler, for every kernel of the process.
+
+    Returns the function that undoes it exactly.
 
     Sources other than plain functions (Gluon, files of IR) and arguments that are tuples go Triton's way. Of several
     handlers the newest is asked.
@@ -110,15 +112,17 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
     return _begin(_handlers, handler)
 
 
-# Source, target and options of a compile; what it returns, unless None, is called when that has succeeded.
+# Source, target and options of a compile; its return value, unless None, is called when the compile has succeeded.
 CompileWatcher: TypeAlias = Callable[[Any, Any, Mapping[str, Any]], Callable[[], None] | None]
 
 
 def watch_compiles(before: CompileWatcher) -> Callable[[], None]:
-    """Call ``before`` with source, target and options each time Triton's compiler is called; what undoes it exactly.
+    """Call ``before`` with source, target and options each time Triton's compiler is called.
+
+    Returns the function that undoes it exactly.
 
     A function that it returns is called after the compile, unless that failed. A compile that a handler of
-    :func:`intercept_compiles` answers itself is none.
+    :func:`intercept_compiles` answers itself does not count.
     """
     return _begin(_watchers, before)
 
@@ -155,7 +159,7 @@ def _replace() -> Any:  # noqa: ANN401
     before: Any = jit.__dict__.get("compile")
 
     def get(function: Any) -> Any:  # noqa: ANN401
-        own: Any = function.__dict__["compile"]  # what Triton put there when it first had to compile the kernel
+        own: Any = function.__dict__["compile"]  # Triton's own, put there when it first had to compile the kernel
 
         def compile_kernel(src: Any, **rest: Any) -> Any:  # noqa: ANN401
             options: dict[str, Any] = rest.get("options") or {}
@@ -181,13 +185,13 @@ def _replace() -> Any:  # noqa: ANN401
     def put(function: Any, value: object) -> None:  # noqa: ANN401
         function.__dict__["compile"] = value
 
-    # A property comes before what lies in the object, so kernels that were used before are served too.
+    # A property comes before the object's own members, so kernels that were used earlier are served too.
     jit.compile = property(get, put)
     return before
 
 
 def _read(source: Any, options: Mapping[str, Any], target: Any) -> CompileCall | None:  # noqa: ANN401
-    """The call, where it is of the plain kind."""
+    """The call, if it is of the plain kind."""
     function = getattr(source, "fn", None)
     if type(source).__name__ != "ASTSource" or function is None or type(function).__name__ != "JITFunction":
         return None
@@ -219,12 +223,12 @@ def default_options(target: Any) -> Mapping[str, Any]:  # noqa: ANN401  # Triton
     return dict(cast("dict[str, Any]", vars(parsed)))
 
 
-# -- what Triton compiled ----------------------------------------------------------------------------------------------
+# -- Triton's compiled code --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class KeptCode:
-    """What Triton keeps of a compiled kernel: its metadata as JSON, and each stage's output by the ending of its file.
+    """Triton's files of a compiled kernel: its metadata as JSON, and each stage's output by the ending of its file.
 
     ``key`` is the folder of Triton's cache that holds them, ``name`` how their names begin.
     """
@@ -249,7 +253,7 @@ def cache_key_text(digest: str) -> str:
 
 
 def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKernel
-    """What is to be kept of a kernel that Triton compiled, or took from its cache."""
+    """The files to keep of a kernel that Triton compiled, or took from its cache."""
     metadata = json.loads(json.dumps(compiled.metadata._asdict(), default=vars))
     binary = str(backend_for(compiled.metadata.target).binary_ext)
     stages = {
@@ -281,7 +285,7 @@ def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKe
 
 
 def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget
-    """What Triton compiles for now."""
+    """Triton's present target."""
     return module("triton.runtime.driver").driver.active.get_current_target()
 
 

@@ -73,8 +73,8 @@ _PASSES = (
 class CpuFrontEndOptions:
     """Every compile option that Triton's own backends know, so that a config for a GPU is taken as it is.
 
-    The CPU heeds ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and what the language asks about dots and fp8;
-    the rest changes nothing.
+    The CPU heeds ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
+    rest changes nothing.
     """
 
     num_warps: int = 4
@@ -97,7 +97,7 @@ class CpuFrontEndOptions:
     launch_cooperative_grid: bool = False
     cpu_elements_apart: bool = False  # Silo's own: no element reads or writes what another element of a launch writes
     cpu_launch_atomics: bool = False  # Silo's own: nothing outside of a launch reaches the memory of its atomics
-    # Of GPUs alone, with the values they have when nobody sets them.
+    # Of GPUs alone, with their default values.
     launch_pdl: bool = False
     extern_libs: tuple[tuple[str, str], ...] = ()
     maxnreg: int | None = None
@@ -122,7 +122,7 @@ class CpuFrontEndOptions:
         return False
 
     def hash(self) -> str:
-        """What Triton's cache tells configs apart by."""
+        """The facts by which Triton's cache distinguishes configs."""
         text = "_".join(f"{name}-{value}" for name, value in sorted(vars(self).items()))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -143,7 +143,7 @@ class _OptionError(CompileError, AssertionError):
 
 
 class CpuFrontEnd:
-    """What Triton's front end asks of a compiler backend, by Triton's names for it."""
+    """The members of a compiler backend that Triton's front end reads, by Triton's names."""
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         self.target = target
@@ -166,7 +166,7 @@ class CpuFrontEnd:
         return CpuFrontEndOptions(**known)
 
     def load_dialects(self, _context: object) -> None:
-        """Nothing beyond what Triton loads itself."""
+        """No dialects beyond Triton's own."""
 
     def get_codegen_implementation(self, _options: object) -> dict[str, Any]:
         """Tiles of any size may be multiplied; fp8e4b15 is converted by plain operations."""
@@ -182,7 +182,7 @@ def _any_size(_lhs: object, _rhs: object) -> tuple[int, int, int]:
 
 
 def run_cpu_passes(made: Any) -> None:  # noqa: ANN401
-    """Inline helpers, rewrite block pointers and descriptors to pointers, unroll what asks for it.
+    """Inline helpers, rewrite block pointers and descriptors to pointers, unroll marked loops.
 
     Raises:
         CompileError: Triton's passes refuse the module.

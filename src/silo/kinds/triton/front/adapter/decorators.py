@@ -54,9 +54,9 @@ class TunedConfig:
 
 @dataclass(frozen=True, slots=True)
 class DecoratedKernel:
-    """What the decorators say. ``function`` is the ``JITFunction`` (or ``InterpretedFunction``) innermost.
+    """The decorators' arguments. ``function`` is the ``JITFunction`` (or ``InterpretedFunction``) innermost.
 
-    ``tuner`` is the ``Autotuner`` where it prunes its configs; ``measured_by`` names what it says of how to measure.
+    ``tuner`` is the ``Autotuner`` if it prunes its configs; ``measured_by`` names its arguments about measuring.
     """
 
     function: Any
@@ -102,7 +102,7 @@ def read_kernel(decorated: object) -> DecoratedKernel:
     """Unwrap the decorators.
 
     Raises:
-        SourceError: this is no Triton kernel, or a form of one that Silo does not read.
+        SourceError: the object is not a Triton kernel, or has a form that Silo does not read.
     """
     autotuner = module("triton.runtime.autotuner")
     tuner: Any = None
@@ -114,7 +114,7 @@ def read_kernel(decorated: object) -> DecoratedKernel:
                 raise SourceError(f"{_name(decorated)} has two @triton.autotune decorators; keep one")
             tuner = current
         elif isinstance(current, autotuner.Heuristics):
-            # Triton runs an outer decorator first and lets an inner one overwrite what it computed.
+            # Triton runs an outer decorator first and lets an inner one overwrite its results.
             heuristics = {**heuristics, **dict(current.values)}
         else:
             break
@@ -166,7 +166,7 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
-    """What a tuner's own pruning leaves of ``configs`` in a call with these arguments: Triton's code, of any version.
+    """The rest of ``configs`` after a tuner's own pruning in a call with these arguments, by Triton of any version.
 
     Triton tells a pruner positional arguments in a mapping and the others by keyword, a model all by keyword. Which
     were which is not known here, so a pruner gets all of them in both.
@@ -192,7 +192,7 @@ def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, objec
 
 
 def read_tuned_config(kernel: Any, config: Any) -> TunedConfig:  # noqa: ANN401
-    """One ``triton.Config`` of a kernel. ``SourceError`` for what Silo has no counterpart for."""
+    """One ``triton.Config`` of a kernel. Raises ``SourceError`` for settings without a counterpart in Silo."""
     members = dict(config.all_kwargs())
     if members.pop("ir_override", None) is not None:
         raise SourceError(f"a config of {_name(kernel)} replaces the IR by a file (ir_override); Silo has no such")
@@ -202,7 +202,7 @@ def read_tuned_config(kernel: Any, config: Any) -> TunedConfig:  # noqa: ANN401
 
 
 def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
-    """What Triton sees of a function's parameters. ``SourceError``: it takes any number of them."""
+    """A function's parameters as Triton sees them. ``SourceError``: it takes any number of them."""
     options: dict[str, Any] = cast("dict[str, Any]", function.kwargs if is_interpreted(function) else function.__dict__)
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))

@@ -90,7 +90,7 @@ class FirstCompile(Protocol):
     """Is called in the place of the work that a process repeats; ``own`` does the work as Triton does."""
 
     def installation(self, own: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
-        """Return Triton's hash of its installation. ``files`` lists what it reads, and raises OSError."""
+        """Return Triton's hash of its installation. ``files`` lists the files that it reads, and raises OSError."""
         ...
 
     def build(self, built: HostModule, own: Callable[[], bytes]) -> bytes:
@@ -101,8 +101,8 @@ class FirstCompile(Protocol):
 def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
     """Call ``watch`` in the place of Triton's own work; the function returned undoes it exactly.
 
-    Work that a program, or a knob of Triton's, has replaced stays as it is, and so does that of a Triton which Silo
-    was not tested with.
+    Functions that a program, or a knob of Triton's, has replaced stay as they are, and so do all functions of an
+    untested Triton.
     """
     if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:
         return _nothing
@@ -134,7 +134,7 @@ def _nothing() -> None:
 
 
 def _is_of(function: Any, holder: Any) -> bool:  # noqa: ANN401
-    """Whether a function is the one that a module of Triton's defines."""
+    """Whether a function is the original of a module of Triton's."""
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     return code is not None and code.co_filename == holder.__file__
 

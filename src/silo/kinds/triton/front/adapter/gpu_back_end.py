@@ -1,4 +1,4 @@
-"""Triton's own back end, run on text: what a compile worker does for cuda and hip targets."""
+"""Triton's own back end, run on text. A compile worker runs it for cuda and hip targets."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BLOCK_ARGUMENTS = re.compile(r"^( *\^\w+\()(%.*)(\):)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class GpuStages:
-    """What the backend's stages left behind.
+    """The outputs of the backend's stages.
 
     ``stages`` holds each stage's output by Triton's name for it (``ttir``, ``ttgir``, ``llir``, ``ptx`` or
-    ``amdgcn``, and last ``cubin`` or ``hsaco`` as bytes); ``metadata`` is Triton's own; ``log`` what it printed.
+    ``amdgcn``, and last ``cubin`` or ``hsaco`` as bytes); ``metadata`` is Triton's own; ``log`` its output.
     """
 
     stages: dict[str, str | bytes]
@@ -58,7 +58,7 @@ def compile_gpu(text: str, target: Target, options: Mapping[str, Value], *, forc
     """Run the stages of Triton's backend on a module from ``lower_for_gpu``.
 
     No line info, no disk cache of Triton's, no hashing of the installation. For a target from sm_90 on Triton
-    compiles for the arch-specific form (``sm_90a``); ``metadata["gpu_name"]`` says which.
+    compiles for the arch-specific form (``sm_90a``); ``metadata["gpu_name"]`` holds the form.
 
     Args:
         text: generic-form TTIR, free of locations.
@@ -95,7 +95,7 @@ def compile_gpu(text: str, target: Target, options: Mapping[str, Value], *, forc
         for name, run in stages.items():
             try:
                 current = run(current, metadata)
-            except Exception as error:  # a stage raises what its tools do: RuntimeError, PTXASError, OSError, ...
+            except Exception as error:  # a stage raises its tools' exceptions: RuntimeError, PTXASError, OSError, ...
                 raise CompileError(_stage_message(name, target, error, log.getvalue())) from error
             outputs[name] = current if isinstance(current, str | bytes) else str(current)
     metadata["gpu_name"] = _gpu_name(target)
@@ -103,7 +103,7 @@ def compile_gpu(text: str, target: Target, options: Mapping[str, Value], *, forc
 
 
 def _gpu_name(target: Target) -> str:
-    """The arch of the binary that comes out, which is not always the one asked for."""
+    """The arch of the resulting binary, which may differ from the requested one."""
     if target.kind != "cuda":
         return target.arch
     capability = int(re.sub(r"[^0-9]", "", target.arch))

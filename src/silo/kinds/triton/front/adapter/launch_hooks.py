@@ -71,7 +71,7 @@ def enter_launch(
     """Call the enter hooks with the lazy metadata that Triton gives them; the function returned calls the exit hooks.
 
     The metadata has the kernel's ``name``, its ``stream``, and the values of the kernel's own ``launch_metadata``, if
-    it has one. ``function`` is None: a launch of Silo's has no handle of Triton's.
+    it has one. ``function`` is None: a launch of Silo's lacks a handle of Triton's.
     """
     knobs: Any = module("triton.knobs")
     found = module("triton.compiler.compiler").LazyDict(

@@ -1,4 +1,4 @@
-"""Triton's runtime as programs use it (3.4 to 3.9): what launches, and what decides a launch besides its arguments."""
+"""Triton's runtime as programs use it (3.4 to 3.9): its launchers, and all facts that decide a launch."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def seams() -> LaunchHookPoints:
 
 
 def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """What a config passes to a kernel besides its own keywords, in Triton's order."""
+    """A config's arguments of a kernel besides its own keywords, in Triton's order."""
     probe: Any = kind({})
     for name in cast("dict[str, object]", vars(probe)).copy():
         if name not in ("kwargs", "pre_hook"):
@@ -143,7 +143,7 @@ def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
 
 
 def watched_debug(changed: Callable[[Any], None]) -> property:
-    """What stands on Triton's class of functions so that setting ``function.debug`` late is seen.
+    """A property on Triton's class of functions, so that a late change of ``function.debug`` is seen.
 
     Triton reads it at each launch, as part of its key. The value stays in the function's own dictionary.
     """
@@ -169,7 +169,7 @@ def watched_debug(changed: Callable[[Any], None]) -> property:
 
 @dataclass(frozen=True, slots=True)
 class LaunchWatch:
-    """What decides launches now: members of dictionaries and sizes of containers that hold as long as nothing changed.
+    """The facts that decide launches now: members of dictionaries and sizes of containers, valid until one changes.
 
     ``blocked`` is why every launch goes Triton's own way, "" where none has to; ``key`` is everything of Triton's key
     that is neither an argument nor an option of the call, ``driver`` Triton's active driver, which it is part of.
@@ -191,7 +191,7 @@ class LaunchWatch:
 
 
 def watch() -> LaunchWatch:
-    """Look at hooks, knobs and driver. Raises what Triton raises where it has no driver."""
+    """Look at hooks, knobs and driver. Raises Triton's exceptions without a driver."""
     knobs = module("triton.knobs")
     config = module("triton.runtime.driver").driver
     driver = behind_lowering(config.active)
@@ -253,7 +253,7 @@ def launch_hooks() -> str:
     return _inspected(runtime) or _watch_hooks(runtime, [], [])
 
 
-# What Triton asks in its run: a group of knobs, and the knob.
+# The knobs that Triton's run reads: a group of knobs, and the knob.
 ASKED = (
     ("runtime", "debug"),
     ("compilation", "instrumentation_mode"),
@@ -281,7 +281,10 @@ def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
 
 
 def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
-    """What gives the current device and stream: the driver's functions, or what is behind torch's; whose they are."""
+    """The functions that return the current device and stream: the driver's, or those behind torch's.
+
+    And their owner.
+    """
     device, stream = driver.get_current_device, driver.get_current_stream
     torch: Any = sys.modules.get("torch")
     if torch is None:
@@ -294,7 +297,7 @@ def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
 
 
 def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:  # noqa: ANN401
-    """What a launch looks at: a function's hooks, Triton's caches of all devices and of this one, its globals."""
+    """The objects that a launch reads: hooks, Triton's caches of all devices and of this one, the globals."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     caches = caches_of(function)
     device = driver.get_current_device()
@@ -306,7 +309,7 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     """Make Triton write the text of each key anew: it looks texts up by tuples, to which 1, True and 1.0 are equal.
 
-    The texts differ, and so does the code that Triton keeps by them. Triton 3.4 has no such table.
+    The texts differ, and so does the code that Triton keeps by them. Triton 3.4 lacks this table.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     here = dict[Any, Any].get(caches_of(function), driver.get_current_device())
@@ -358,7 +361,7 @@ _BLOBS = {"cuda": "cubin", "hip": "hsaco", "cpu": "so"}
 
 
 def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
-    """What a launch of Triton's gave. Raises ToolchainError: it is none of Triton's compiled kernels."""
+    """The result of a launch of Triton's. Raises ToolchainError: it is not a compiled kernel of Triton's."""
     if hasattr(kernel, "result") and not hasattr(kernel, "asm"):
         kernel = kernel.result()  # compiled in the background
     metadata = getattr(kernel, "metadata", None)

@@ -1,4 +1,4 @@
-"""Kernels that are launched without Triton's launch path: what programs find in Triton's objects nevertheless."""
+"""Kernels launched without Triton's launch path: the entries that programs find in Triton's objects nevertheless."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOCK = "_silo_lock"
 
 
 def notices_compiles(function: Any, *, compiled: bool = False) -> bool:  # noqa: ANN401  # Triton's JITFunction
-    """Whether a program's hook decides about compiles, or would see a kernel be loaded or what it is launched with.
+    """Whether a program's hook decides about compiles, or would see a kernel's loading or its launch arguments.
 
     ``compiled``: the hook that Triton calls after a compile counts as well.
     """
@@ -42,7 +42,7 @@ def launch_options(function: Any, given: Mapping[str, object], target: Any) -> M
 
 
 def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
-    """Triton's words for the first of these globals that is not what it was; "" where all are."""
+    """Triton's words for the first of these globals that has changed; "" if none has."""
     missing = object()
     for (name, _), (value, scope) in read.items():
         now = scope.get(name, missing)
@@ -51,7 +51,7 @@ def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
     return ""
 
 
-# ---- what a launch returns ----
+# ---- the result of a launch ----
 
 
 def kept_later(make: Callable[[], Any]) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
@@ -70,7 +70,7 @@ def _later() -> Any:  # noqa: ANN401
     kind = module("triton.compiler.compiler").CompiledKernel
 
     def look(self: Any, name: str) -> Any:  # noqa: ANN401
-        """Asked for what the object lacks."""
+        """Called for members that the object lacks."""
         members = cast("dict[str, Any]", vars(self))
         if name.startswith("__") and name.endswith("__"):
             raise _missing(self, name)
@@ -120,7 +120,7 @@ def forget_served(function: Any) -> None:  # noqa: ANN401
 
 
 class _Caches(defaultdict[Any, Any]):
-    """Triton's caches by device. What was served joins them when they are looked at: making one takes milliseconds."""
+    """Triton's caches by device. Served kernels join them when they are read: making one takes milliseconds."""
 
     def __init__(self, before: defaultdict[Any, Any]) -> None:
         super().__init__(before.default_factory, before)

@@ -69,7 +69,7 @@ def lower_to_ttir(
     Args:
         function: the ``JITFunction``.
         signature: typed.
-        specialization: facts and constexpr values; values of ``config`` and defaults fill in what it lacks.
+        specialization: facts and constexpr values; values of ``config`` and defaults complete it.
         config: of its compile options only ``debug`` means something on a CPU: like ``@triton.jit(debug=True)`` and
             ``TRITON_DEBUG=1`` it keeps ``tl.device_assert`` and adds Triton's checks for integer overflow.
         target: a ``cpu`` target.
@@ -147,7 +147,7 @@ def read_off(made: Any) -> Ttir:  # noqa: ANN401
 def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
     """Triton's options object. Fusing of multiply and add is on unless the config says otherwise, in every version."""
     named = {name: value for name, value in options.items() if value is not None}
-    arch = backend.target.arch  # said outright, so that TRITON_OVERRIDE_ARCH cannot change what a target means
+    arch = backend.target.arch  # explicit, so that TRITON_OVERRIDE_ARCH cannot change the meaning of a target
     given = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
     try:
         return backend.parse_options(given)

@@ -1,4 +1,4 @@
-"""Triton's remote cache: the class that it asks for files of compiled kernels, over whatever keeps them."""
+"""Triton's remote cache: the class that returns files of compiled kernels, over any storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["KeepsFiles", "remote_cache"]
 
 
 class KeepsFiles(Protocol):
-    """What keeps files by the key and name that Triton gives them."""
+    """A storage of files by the key and name that Triton gives them."""
 
     def get(self, key: str, names: Sequence[str]) -> Mapping[str, bytes]:
         """Those of the files that are kept."""

@@ -27,7 +27,7 @@ __all__ = [
 
 TESTED_VERSIONS = ("3.6", "3.7", "3.8", "3.9")
 
-# Where variables that change Triton's code start; and those among them that do not.
+# Prefixes of variables that change Triton's code; and the variables among them that do not.
 _PREFIXES = ("TRITON_", "AMDGCN_", "PTXAS_", "DISABLE_PTXAS_OPT", "DISABLE_LLVM_OPT", "LLVM_", "MLIR_", "NVPTX_")
 _WITHOUT_EFFECT = frozenset(
     {
@@ -49,7 +49,7 @@ _WITHOUT_EFFECT = frozenset(
 
 
 def triton_version() -> str | None:
-    """The installed version, such as ``3.9.0``, without importing Triton; None where it is not installed."""
+    """The installed version (``3.9.0``), without importing Triton; None if it is not installed."""
     try:
         return _installation().version
     except metadata.PackageNotFoundError:
@@ -124,9 +124,9 @@ class _Installation:
     def files(self) -> str:
         """A digest of the digests that the installer recorded.
 
-        Where there are none (an installation from a checkout, a package of another tool), where the record is not that
-        of the package that would be imported, or where a binary has another size than recorded: of the files' sizes and
-        times, so that building Triton anew counts.
+        Without digests (an installation from a checkout, a package of another tool), with a record of another package
+        than would be imported, or with a binary of another size than recorded: of the files' sizes and times, so that
+        building Triton anew counts.
         """
         package = _package()
         record = (self._distribution.read_text("RECORD") or "").splitlines()
@@ -155,7 +155,7 @@ def _installation() -> _Installation:
 
 
 def _package() -> Path | None:
-    """Where the package is, without importing it."""
+    """The place of the package, without importing it."""
     spec = find_spec("triton")
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 

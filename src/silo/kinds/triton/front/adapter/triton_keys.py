@@ -1,4 +1,7 @@
-"""Triton's key of a kernel in its cache of files, made to tell what Triton leaves out; and texts replaced in place."""
+"""Triton's key of a kernel in its cache of files, extended by facts that Triton leaves out.
+
+And texts replaced in place.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = ["UPDATE", "complete_keys", "when_text_is_replaced"]
 
-# ---- Triton's key of a kernel in its cache of files, made to tell what Triton leaves out ----
+# ---- Triton's key of a kernel in its cache of files, extended by facts that Triton leaves out ----
 
 
 def complete_keys(besides: Callable[[Any], str]) -> None:

@@ -53,11 +53,11 @@ def is_settled(candidate: object) -> bool:
 def code_of_functions(
     value: object, reached: Callable[[Any], Iterable[object]]
 ) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
-    """What of the functions in a constexpr's value says which code they have: by member and dictionary, as globals are.
+    """The members of functions in a constexpr's value that decide their code: by member and dictionary, as globals are.
 
-    Triton takes a function whose source is replaced in place (``_unsafe_update_src``) for another one. Who replaces a
-    source unsets the hashes of all its callers: where Triton has set none, the sources of all that is ``reached`` from
-    the function tell.
+    Triton takes a function whose source is replaced in place (``_unsafe_update_src``) for another one. A replacement of
+    a source unsets the hashes of all its callers: if Triton has set none, the sources of all functions ``reached`` from
+    this one decide.
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
@@ -121,7 +121,7 @@ def kernel_named(module: str, name: str) -> Any:  # noqa: ANN401
     """What :func:`reference_to` led to, in the process that reads a pickle.
 
     Raises:
-        SourceError: the module cannot be imported there, or has no such kernel.
+        SourceError: the module cannot be imported there, or lacks the kernel.
     """
     try:
         importlib.import_module(module)

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _CUDA_ARCH = re.compile(r"sm_([0-9]+)[af]?")
-_replaced: list[tuple[Any, Any]] = []  # Triton's holder of the driver, and what it held; guarded by the lock below
+_replaced: list[tuple[Any, Any]] = []  # Triton's holder of the driver, and its former driver; guarded by the lock below
 
 
 def _put_back() -> None:
@@ -39,14 +39,14 @@ def _put_back() -> None:
 
 
 def _forget_unfinished_hashes() -> None:
-    """Free the locks of functions whose hash another thread was computing, and drop the placeholders of such hashes.
+    """Free the locks of functions whose hash another thread was computing, and drop the placeholders of these hashes.
 
     A function of Triton's has a lock of its own, held while its text and the functions that it calls are read.
     """
     functions: Any = sys.modules.get("triton.runtime.jit")
     if functions is None or not hasattr(functions, "JITCallable"):
         return
-    # The type, not ``isinstance``: objects of other libraries may run code when they are asked for their class.
+    # The type, not ``isinstance``: objects of other libraries may run code when their class is read.
     for one in gc.get_objects():
         if not issubclass(type(one), functions.JITCallable):
             continue
@@ -87,7 +87,7 @@ def gpu_target(target: Target) -> Any:  # noqa: ANN401
     """Triton's own object for a concrete cuda or hip target.
 
     Raises:
-        TargetError: Triton has no backend of that kind, or the arch is not named.
+        TargetError: Triton lacks a backend of that kind, or the arch is not named.
     """
     make = module("triton.backends.compiler").GPUTarget
     if target.kind == "cuda":
@@ -109,7 +109,7 @@ def backend_for(target: Any) -> Any:  # noqa: ANN401
 class _LoweringDriver:
     """Stands in for Triton's active driver on the thread that lowers; every other thread sees the real one.
 
-    Parts of Triton's front end ask the active driver for the target, and raise where the machine has no GPU.
+    Parts of Triton's front end read the target from the active driver, and raise on a machine without a GPU.
     """
 
     def __init__(self, target: object, config: Any, active: object) -> None:  # noqa: ANN401
@@ -131,7 +131,7 @@ class _LoweringDriver:
 
 
 def behind_lowering(driver: Any) -> Any:  # noqa: ANN401
-    """Triton's own driver, where the one that lowering put in its place is given."""
+    """Triton's own driver, given the driver that lowering put in its place."""
     return driver.behind() if isinstance(driver, _LoweringDriver) else driver
 
 

@@ -57,8 +57,8 @@ def wrap(
     if is_interpreted(function):
         kind.__call__ = _interpreted_call(base, launcher)
     else:
-        # A type slot looks its method up on the class and binds it if it is a descriptor: the launcher is none, so the
-        # interpreter calls it directly and passes no `self`.
+        # A type slot looks its method up on the class and binds it if it is a descriptor. The launcher is not one, so
+        # the interpreter calls it directly and passes no `self`.
         kind.__call__ = _unbound(launcher)
         kind.__getitem__ = _unbound(launcher.__getitem__)
         kind.run = _run_through(launcher, base)

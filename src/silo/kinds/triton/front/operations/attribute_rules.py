@@ -1,8 +1,8 @@
 """Kinds of attributes, and rules: which attributes an operation may carry, each of which kind.
 
 Passes read attributes by name and write some into C text, and a text may come from a stranger. So an operation carries
-the attributes that Triton 3.6 to 3.9 give it, each of the kind that is expected there, and no others. An operation
-without a record has no rules; it is refused when code is to be made of it.
+the attributes that Triton 3.6 to 3.9 give it, each of the kind that is expected there, and no others. Operations
+without a record are not checked; they are refused when code is to be made of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
     "segments",
 ]
 
-OWN = "silo."  # the start of the names of operations that Silo's own passes add; a text has none
+OWN = "silo."  # the start of the names of operations that Silo's own passes add; never in a text
 _MAX_RANK = 64
 _INTEGER = re.compile(r"i([0-9]{1,3})")
 _MAX_TEXT = 1 << 16  # characters of one string; far above any message or instruction
@@ -55,7 +55,7 @@ _MAX_TEXT = 1 << 16  # characters of one string; far above any message or instru
 
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
-    """What a value is in words, and whether one is so."""
+    """A condition on a value: its words, and its test."""
 
     words: str
     fits: Callable[[Operation, Attribute], bool]
@@ -70,7 +70,7 @@ class AttributeRules:
 
 
 def check_attributes(operation: Operation, rules: AttributeRules | None) -> None:
-    """Check the attributes of an operation of a text against the rules of its record, None if it has none.
+    """Check the attributes of an operation of a text against the rules of its record, None without a record.
 
     Raises:
         SourceError: an attribute that the rules lack, or of another kind, or the lack of a needed attribute; or an

@@ -82,9 +82,9 @@ class OperationRecord(str):
         terminator: whether it ends a block.
         region_ends: the terminators that its regions may end in; empty if any.
 
-    Of memory (the effects of a kernel's pointers):
-        access: what it does through its first operand; None for nothing. Its other operands are values or indices.
-        flow: the values that it hands pointers on to. None: nothing is known, and it counts as reading and writing
+    Of memory (the effects of a kernel's pointers): access: its effect through its first operand; None without an
+        effect. Its other operands are values or indices. flow: the values that it hands pointers on to. None: nothing
+        is known, and it counts as reading and writing
             through every pointer that it gets, unless it has an ``access``.
 
     Of a kernel's traits and numerics:
@@ -99,10 +99,10 @@ class OperationRecord(str):
         role: its role for the scheduler.
         side_effect: its effect besides its results.
         cost: the cost of one element, in cheap operations; None if it depends on the element's type.
-        cheap: whether computing it again costs no more than storing and loading its result.
+        cheap: whether computing it again costs at most as much as storing and loading its result.
         associative: whether the elements of a reduction or a scan with it may be combined in any order.
-        render: writes an elementwise operation in C; None if it is no expression of elements.
-        refuse: returns why the CPU cannot do one; None if only ``render`` can tell.
+        render: writes an elementwise operation in C; None if it is not an expression of elements.
+        refuse: returns the reason why the CPU cannot do one; None if only ``render`` decides.
     """
 
     __slots__ = ("__dict__",)

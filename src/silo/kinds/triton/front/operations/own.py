@@ -22,7 +22,7 @@ FENCE: Final = _own("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
 # Nanoseconds since some moment, an i64 (`analysis.polls`).
 CLOCK: Final = _own("silo.nanoseconds", OperationRole.LEAF)
 
-# ---- what a kernel that checks itself asks (`checking.instrument`)
+# ---- the queries of a kernel that checks itself (`checking.instrument`)
 ACCESS: Final = _own("silo.access", OperationRole.CHECK)
 BEGIN: Final = _own("silo.begin", OperationRole.CHECK)
 HINT: Final = _own("silo.hint", OperationRole.CHECK)

@@ -35,7 +35,7 @@ def _terminators(operation: Operation, region: int) -> Iterator[Operation]:
 
 
 def for_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
-    """A counted loop: what it carries, from operands and yields to the block and the results."""
+    """A counted loop: its carried values, from operands and yields to the block and the results."""
     carried = operation.regions[0].blocks[0].arguments[1:]
     yield from zip(operation.operands[3:], carried, strict=False)
     yield from zip(operation.operands[3:], operation.results, strict=False)

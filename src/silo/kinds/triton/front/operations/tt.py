@@ -93,13 +93,13 @@ def _inline(call: ScalarCall) -> str:
 
 
 def _inline_refusal(operation: Operation) -> str:
-    """Why the text of inline assembly has no C form, or ""."""
+    """The reason why the text of inline assembly lacks a C form, or ""."""
     from silo.kinds.triton.front.operations.nvidia.ptx import inline_refusal  # noqa: PLC0415  # few kernels hold one
 
     return inline_refusal(TRUNCI)(operation)
 
 
-# More than any threshold: what reads memory is not read twice.
+# More than any threshold: a read of memory is not repeated.
 LOAD_COST: Final = 2.0**20
 
 # ---- functions and the program's place

@@ -1,4 +1,4 @@
-"""Type rules: what the types of an operation's operands, results and regions have to be."""
+"""Type rules: conditions on the types of an operation's operands, results and regions."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _mask(operation: Operation, mask: tuple[Value, ...], pointer: Type) -> None:
 
 
 def store_types(_module: Module, operation: Operation) -> None:
-    """A pointer, a value of what it points to, and a mask if there is one."""
+    """A pointer, a value of its element type, and an optional mask."""
     _need(operation, 2 <= len(operation.operands) <= 3 and not operation.results, "it takes pointer, value and mask")
     pointer, value = operation.operands[0].type, operation.operands[1].type
     if pointer.pointer:
@@ -165,7 +165,7 @@ def store_types(_module: Module, operation: Operation) -> None:
 
 
 def atomic_rmw_types(_module: Module, operation: Operation) -> None:
-    """A pointer, a value of what it points to, and a mask if there is one; the result is the old value."""
+    """A pointer, a value of its element type, and an optional mask; the result is the old value."""
     _need(
         operation, 2 <= len(operation.operands) <= 3 and len(operation.results) == 1, "it takes pointer, value and mask"
     )
@@ -179,7 +179,7 @@ def atomic_rmw_types(_module: Module, operation: Operation) -> None:
 
 
 def atomic_cas_types(_module: Module, operation: Operation) -> None:
-    """A pointer and two values of what it points to."""
+    """A pointer and two values of its element type."""
     _counts(operation, 3, 1)
     pointer, compare, value = (operand.type for operand in operation.operands)
     _need(
@@ -443,7 +443,7 @@ def if_types(_module: Module, operation: Operation) -> None:
 
 
 def while_types(_module: Module, operation: Operation) -> None:
-    """A region that decides and one that is repeated."""
+    """A region that decides and a region that is repeated."""
     _need(
         operation,
         len(operation.regions) == 2 and all(region.blocks for region in operation.regions),
@@ -486,7 +486,7 @@ def func_types(module: Module, operation: Operation) -> None:
 
 
 def _returned(function: Operation) -> list[list[Type]]:
-    """The types of what each return of a function gives."""
+    """The types of the values of a function's returns."""
     ends = (block.operations[-1] for block in function.regions[0].blocks)
     return [[value.type for value in end.operands] for end in ends if end.name == "tt.return"]
 
@@ -525,7 +525,7 @@ def poison_types(_module: Module, operation: Operation) -> None:
 
 
 def assume_types(_module: Module, operation: Operation) -> None:
-    """A condition, and what may stand beside it."""
+    """A condition, and the attributes that may accompany it."""
     _need(operation, operation.operands and not operation.results, "it takes a condition")
     _need(operation, operation.operands[0].type == Type("i1"), "its condition is i1")
 

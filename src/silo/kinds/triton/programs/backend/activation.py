@@ -22,7 +22,7 @@ __all__ = [
     "require",
 ]
 
-# Silo's entry points: its own, and the one that torch asks for.
+# Silo's entry points: its own, and the entry point that torch reads.
 NAME = "silo"
 _OWN_PACKAGE = __name__.rpartition(".")[0]
 
@@ -77,9 +77,9 @@ def require() -> None:
 
 
 def claim() -> bool:
-    """With ``SILO_TRITON=cpu``: make every other driver inactive, before Triton asks them.
+    """With ``SILO_TRITON=cpu``: make every other driver inactive, before Triton calls them.
 
-    Triton takes a driver only where exactly one is active, and asks them in an order of its own.
+    Triton takes a driver only if exactly one is active, and calls them in an order of its own.
     """
     if triton_mode() != "cpu":
         return False
@@ -107,7 +107,7 @@ def complete_keys() -> bool:
 
 
 def begin_acceleration() -> bool:
-    """With ``SILO_ACCELERATE=1``: Silo launches what this program launches, from the end of this import on."""
+    """With ``SILO_ACCELERATE=1``: Silo serves this program's launches from the end of this import on."""
     if not accelerate_wanted():
         return False
     import logging  # noqa: PLC0415  # as above
@@ -135,7 +135,7 @@ def begin_checks() -> bool:
 
 
 def begin_records() -> bool:
-    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: what this program compiles is kept, or served, from this import on."""
+    """With ``SILO_RECORD`` or ``SILO_BUNDLE``: this program's compiled code is kept, or served, from this import on."""
     if not records_wanted():
         return False
     from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it

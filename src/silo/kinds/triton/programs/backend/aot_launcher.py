@@ -2,8 +2,8 @@
 
 torch's AOTInductor loads it beside the kernel's object and calls ``run_from_nativert(x, y, z, threads, values,
 kernel)``: the grid; how many threads it may use, which torch gives as 1; one pointer for each parameter of the Triton
-function (null for what is folded into the code, an array's own address, else where the scalar lies: a 64-bit integer, a
-32-bit real number or a bool, whatever the kernel's own type is); the kernel.
+function (null for constants in the code, an array's own address, else the scalar's address: a 64-bit integer, a 32-bit
+real number or a bool, whatever the kernel's own type is); the kernel.
 """
 
 from __future__ import annotations

@@ -6,16 +6,19 @@ import threading
 from importlib import import_module
 from typing import Any
 
-# Triton has no types, and its discovery wants one concrete subclass of this in the module.
+# Triton is untyped, and its discovery needs one concrete subclass of this in the module.
 _Base: Any = import_module("triton.backends.compiler").BaseBackend
 
-# What this thread last compiled for, whichever backend did it: Triton's tools for C ask the active driver for the types
-# of parameters and do not say for which target, but Triton asks every backend before it chooses one for a target.
+# The target that this thread last compiled for, with any backend: Triton's tools for C ask the active driver for the
+# types of parameters and do not say for which target, but Triton asks every backend before it chooses one for a target.
 last_target = threading.local()
 
 
 class CpuBackend(_Base):
-    """Compiles Triton kernels to shared objects for ``GPUTarget("cpu", LEVEL, 1)``, such as ``x86-64-v3``."""
+    """Compiles Triton kernels to shared objects for ``GPUTarget("cpu", LEVEL, 1)``.
+
+    A level is ``x86-64-v3``, for example.
+    """
 
     binary_ext = "so"
 
@@ -34,12 +37,12 @@ class CpuBackend(_Base):
 
     @staticmethod
     def supports_target(target: Any) -> bool:  # noqa: ANN401
-        """Whether this is a CPU. Triton asks for targets of every kind."""
+        """Whether this is a CPU. Triton calls this with targets of every kind."""
         last_target.kind = target.backend
         return target.backend == "cpu"
 
     def hash(self) -> str:
-        """What decides the bytes besides the kernel and its options: levels, compilers, Silo's own code."""
+        """The facts that decide the bytes besides the kernel and its options: levels, compilers, Silo's own code."""
         return self._stages.identity()
 
     def parse_options(self, options: dict[str, Any]) -> Any:  # noqa: ANN401
@@ -59,7 +62,7 @@ class CpuBackend(_Base):
         return self._front_end.get_module_map()
 
     def load_dialects(self, context: Any) -> None:  # noqa: ANN401
-        """Nothing beyond what Triton loads itself."""
+        """No dialects beyond Triton's own."""
         self._front_end.load_dialects(context)
 
     def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:  # noqa: ANN401

@@ -1,11 +1,11 @@
-"""The driver that Triton finds: inactive where a GPU's is active, where it is switched off, or where Silo fails."""
+"""The driver that Triton finds: inactive if a GPU's is active, if it is switched off, or if Silo fails."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-# Triton has no types, and its discovery wants one concrete subclass of this in the module.
+# Triton is untyped, and its discovery needs one concrete subclass of this in the module.
 _Base: Any = import_module("triton.backends.driver").DriverBase
 
 _failure: str | None = None  # why Silo cannot be asked; logged when Triton first asks
@@ -43,7 +43,7 @@ def _tell() -> None:
 class CpuDriver(_Base):
     """Runs Triton kernels on host memory: torch's CPU tensors, numpy arrays, anything with ``data_ptr``.
 
-    It is active where no other driver is, and wherever ``SILO_TRITON=cpu`` asks for it.
+    It is active if no other driver is, and always with ``SILO_TRITON=cpu``.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class CpuDriver(_Base):
         return self._device.current_target()
 
     def get_current_device(self) -> int:
-        """-1: no number of a GPU, since Triton keeps what it compiled by number."""
+        """-1: never the number of a GPU, since Triton keeps compiled code by number."""
         return self._device.DEVICE
 
     def set_current_device(self, device: int) -> None:
@@ -101,7 +101,7 @@ class CpuDriver(_Base):
         """See :meth:`get_empty_cache_for_benchmark`."""
 
     def map_python_to_cpp_type(self, ty: str) -> str:
-        """The C type of a parameter of one of Triton's types, for what this thread last compiled for."""
+        """The C type of a parameter of one of Triton's types, for the target that this thread last compiled for."""
         compiler: Any = import_module("silo.kinds.triton.programs.backend.compiler")
         return self._device.c_type(ty, getattr(compiler.last_target, "kind", "cpu"))
 

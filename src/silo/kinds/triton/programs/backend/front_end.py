@@ -1,4 +1,7 @@
-"""What Triton asks of a backend before it compiles anything. Light: kernels that are kept need no compiler."""
+"""The members of a backend that Triton reads before it compiles anything.
+
+Light: kernels that are kept need no compiler.
+"""
 
 from __future__ import annotations
 

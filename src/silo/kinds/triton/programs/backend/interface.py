@@ -13,7 +13,7 @@ from silo.launch.resources import cpu_threads
 __all__ = ["DEVICE", "CpuEvent", "CpuInterface", "c_type", "current_target", "device_properties"]
 
 DEVICE = -1
-_MANY = 2**31 - 1  # of what a CPU has no limit to: programs divide by it, compare with it
+_MANY = 2**31 - 1  # a limit that CPUs lack: programs divide by it, compare with it
 _MOST_WARPS = 64  # of a block, more than any GPU takes
 
 _DRIVERS = {"cuda": "nvidia", "hip": "amd"}  # by kind of target: the name of Triton's own
@@ -56,11 +56,11 @@ def current_target() -> Any:  # noqa: ANN401
 
 
 def device_properties() -> dict[str, int]:
-    """What Triton programs ask of a device. A thread of the pool is a multiprocessor with one lane.
+    """The functions of a device that Triton programs call. A thread of the pool is a multiprocessor with one lane.
 
     Nothing but threads is scarce, so a grid sized by occupancy has as many programs as other limits allow. Programs
     divide the registers by a block's registers, one for each of its warps here: the most warps a block may have must
-    leave one block, or the grid would be empty and the result what was in memory.
+    leave one block, or the grid would be empty and the result whatever was in memory.
     """
     return {
         "max_shared_mem": _MANY,

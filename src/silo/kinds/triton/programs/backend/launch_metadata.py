@@ -1,4 +1,4 @@
-"""What Silo's backend writes into Triton's metadata of a kernel: how it is launched. Needs no compiler."""
+"""The entry of Silo's backend in Triton's metadata of a kernel: how it is launched. Needs no compiler."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EFFECTS = "silo_effects"
 # With checks on: the TTIR with its places, which code that checks itself is compiled from.
 CHECKED = "silo_checked"
 
-# What Triton's launch path reads. Programs divide by the shared bytes to learn how many programs fit.
+# The members that Triton's launch path reads. Programs divide by the shared bytes to learn how many programs fit.
 METADATA: Final[dict[str, Any]] = {
     "shared": 1,
     "global_scratch_size": 0,
@@ -28,7 +28,7 @@ METADATA: Final[dict[str, Any]] = {
 
 
 def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  # noqa: ANN401  # Triton's
-    """How a kernel from Triton's cache is launched, and what it does through each of its parameters.
+    """How a kernel from Triton's cache is launched, and its effect through each parameter.
 
     Raises:
         CompileError: it was not compiled by this backend.

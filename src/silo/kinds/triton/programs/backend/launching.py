@@ -34,7 +34,7 @@ _ABI = {"u1": AbiType.I1, **{kind.value: kind for kind in AbiType}}
 
 
 class CpuUtils:
-    """What Triton calls a driver's utilities."""
+    """The object that Triton calls a driver's utilities."""
 
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: int
@@ -88,7 +88,7 @@ class CpuLauncher:
 
     @property
     def described(self) -> tuple[LaunchInfo, Signature]:
-        """How the object is launched, its parameters named as the kernel's, and what it does through each pointer."""
+        """How the object is launched, its parameters named as the kernel's, and its effect through each pointer."""
         return self._launch, self._signature
 
     @staticmethod
@@ -164,7 +164,7 @@ class CpuLauncher:
 
 @frozen
 class _Argument:
-    """One value that a launch passes: where it is among the caller's arguments, and what it has to be."""
+    """One value that a launch passes: its place among the caller's arguments, and its required type."""
 
     path: tuple[int, ...]
     parameter: Parameter
@@ -173,7 +173,7 @@ class _Argument:
 
 
 def _arguments(src: Any) -> Iterator[_Argument]:  # noqa: ANN401
-    """What is left of a source's signature once constants are folded."""
+    """The rest of a source's signature once constants are folded."""
     types: Mapping[Any, Any] = src.signature
     for index, (name, kind) in enumerate(types.items()):
         yield from _flat((index,), str(name), kind)

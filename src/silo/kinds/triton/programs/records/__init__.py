@@ -1,4 +1,4 @@
-"""What the Triton kernels of a program compile to and decide on: kept in a bundle, served from there later.
+"""The compiled code and the decisions of a program's Triton kernels: kept in a bundle, served from there later.
 
-``recording`` and ``replaying`` do so for a block; what is between Triton and a bundle is in the other modules.
+``recording`` and ``replaying`` do so for a block; the other modules connect Triton and a bundle.
 """

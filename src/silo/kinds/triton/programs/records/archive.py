@@ -1,4 +1,4 @@
-"""A recording: what is in the bundle and its journal, and what this process adds. Many processes share one."""
+"""A recording: the contents of the bundle and its journal, and this process's additions. Many processes share one."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ T = TypeVar("T")
 
 
 class Archive:
-    """What is recorded into one bundle. Usable from many threads, and in children made by fork.
+    """The recording of one bundle. Usable from many threads, and in children made by fork.
 
     Raises:
-        BundleError: the journal cannot be written, or the bundle that is there is none.
+        BundleError: the journal cannot be written, or the existing file is not a bundle.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -81,7 +81,7 @@ class Archive:
             return identity in self._known
 
     def winner(self, slot: tuple[str, str, str]) -> ForeignWinner | None:
-        """What somebody decided for a slot, now."""
+        """The present decision for a slot."""
         with self._lock:
             found = self._winners.get(slot)
             if found is None:
@@ -91,7 +91,7 @@ class Archive:
             return found
 
     def decide(self, winner: ForeignWinner) -> ForeignWinner:
-        """Keep a decision, unless somebody was first: the one that holds.
+        """Keep a decision, unless another was first. Returns the decision that holds.
 
         Raises:
             BundleError: it cannot be written.
@@ -115,7 +115,7 @@ class Archive:
             yield
 
     def _refresh(self) -> None:
-        """Read what others have recorded since. Under both locks."""
+        """Read the records that others have added since. Under both locks."""
         entries: list[Entry] = []
 
         def take(record: JournalRecord) -> None:
@@ -154,7 +154,7 @@ class Archive:
 
 
 def read_winners(bundle: Bundle) -> list[ForeignWinner]:
-    """What tuners decided, as a bundle holds it.
+    """The decisions of tuners, as a bundle holds them.
 
     Raises:
         BundleError: the document is none.
@@ -172,7 +172,7 @@ def read_names(bundle: Bundle) -> dict[str, Names]:
 
 
 def _documents(bundle: Bundle, attachment: str, read: Callable[[JSON], T], what: str) -> list[T]:
-    """The documents of an attachment, a line each; none where the bundle has no such attachment. Raises BundleError."""
+    """The documents of an attachment, a line each; empty if the bundle lacks the attachment. Raises BundleError."""
     ref = bundle.attachments.get(attachment)
     if ref is None:
         return []

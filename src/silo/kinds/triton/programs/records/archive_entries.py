@@ -1,4 +1,4 @@
-"""What is recorded: variants with the files of Triton's cache that they came as, other such files, and winners."""
+"""The entries of a recording: variants with their files of Triton's cache, other files of that cache, and winners."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_NAME_BYTES = 200  # Triton adds a prefix; file systems take 255
 
 
 def attachment_name(key: str, name: str) -> str:
-    """What a file of Triton's cache is called among a bundle's attachments."""
+    """The name of a file of Triton's cache among a bundle's attachments."""
     return f"{_CACHE}{key}/{name}"
 
 
@@ -80,7 +80,7 @@ def check_cache_name(key: str, name: str) -> Decision:
 
 
 def key_of(artifact: Artifact) -> str:
-    """The key of Triton's cache that an artifact was recorded from; "" of one that Silo compiled."""
+    """The key of Triton's cache that an artifact was recorded from; "" if Silo compiled it."""
     word, _, key = artifact.job.partition(" ")
     return key if word == "triton" else ""
 
@@ -95,7 +95,7 @@ class RecordedVariant(Persisted):
     """One variant that a program used, or the generic one beside it.
 
     ``signature`` is the source's own, untyped. ``key`` is the folder of Triton's cache whose ``files`` it came as, by
-    name; of these the one that a driver loads is the artifact's blob.
+    name; of these the file that a driver loads is the artifact's blob.
     """
 
     title = "a recorded variant"
@@ -109,7 +109,7 @@ class RecordedVariant(Persisted):
 
     @property
     def identity(self) -> str:
-        """Which variant it is: by what Triton itself tells its compiles apart."""
+        """The identity of a variant, by the facts by which Triton distinguishes its compiles."""
         return f"variant {self.key}"
 
 
@@ -132,7 +132,7 @@ class CacheFile(Persisted):
 
 @frozen
 class TextNames(Persisted):
-    """What a text of a kernel refers to, by the text's key: who knows it parses no text to find a kernel."""
+    """The references of a kernel's text, by the text's key. With them a kernel is found without parsing a text."""
 
     title = "the names in a text"
     tags = MappingProxyType({"kind": "names"})
@@ -150,7 +150,7 @@ Entry: TypeAlias = RecordedVariant | CacheFile | ForeignWinner | TextNames
 
 
 def entry_from_json(document: JSON) -> Entry:
-    """What a record of a journal says; ``ValueError`` on anything that is none."""
+    """The entry in a record of a journal; raises ``ValueError`` on anything else."""
     if isinstance(document, dict):
         for cls in (ForeignWinner, TextNames, CacheFile, RecordedVariant):
             if document.get("kind") == cls.tags["kind"]:

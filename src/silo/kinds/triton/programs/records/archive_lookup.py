@@ -1,4 +1,4 @@
-"""What a recording holds, as a replay asks for it: variants by fingerprint, files of Triton's cache, decisions."""
+"""The contents of a recording in a replay's form: variants by fingerprint, files of Triton's cache, decisions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["ArchiveLookup"]
 
 
 class ArchiveLookup:
-    """One bundle. ``trust``: its native code is loaded although nobody vouched for it. Usable from many threads."""
+    """One bundle. ``trust``: its native code is loaded without further consent. Usable from many threads."""
 
     def __init__(self, bundle: Bundle, *, trust: bool = False) -> None:
         self.bundle = bundle
@@ -55,7 +55,7 @@ class ArchiveLookup:
 
     @cached_property
     def winners(self) -> dict[str, list[ForeignWinner]]:
-        """What tuners decided, by their kernels' fingerprints."""
+        """The decisions of tuners, by their kernels' fingerprints."""
         found: dict[str, list[ForeignWinner]] = {}
         for winner in read_winners(self.bundle):
             found.setdefault(winner.source, []).append(winner)
@@ -77,7 +77,7 @@ class ArchiveLookup:
         return [one for one in found if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
 
     def best(self, wanted: Variant) -> BundleVariant | None:
-        """The variant that serves a call best. Of the file no more is read than what may serve it."""
+        """The variant that serves a call best. Only the parts of the file that may serve it are read."""
         named = self._named(wanted)
         for name in named:
             one = self._kernel(name).exact(wanted)
@@ -144,8 +144,7 @@ class ArchiveLookup:
         """Leave to load the code of a variant; None where it needs none.
 
         Raises:
-            BundleError: it would run where checks are asked for.
-            TrustError: nobody vouched for it.
+            BundleError: it would run although checks are on. TrustError: it is not trusted.
         """
         artifact = one.artifact
         if not artifact.runs_on_host:

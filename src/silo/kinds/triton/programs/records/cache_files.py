@@ -50,7 +50,10 @@ def host_code_in(names: Iterable[str]) -> bool:
 
 
 class CacheFiles:
-    """The files in one bundle and its journal. Never raises: Triton would end the program; what fails is said once."""
+    """The files in one bundle and its journal.
+
+    Never raises, because Triton would end the program; a failure is reported once.
+    """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -155,7 +158,7 @@ class CacheFiles:
         return self._recording
 
     def close(self) -> None:
-        """Fold what was kept into the bundle."""
+        """Fold the kept files into the bundle."""
         if self._recording is not None:
             try:
                 fold(self._recording.path)
@@ -181,13 +184,13 @@ def cache_of_settings() -> CacheFiles:
 def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
     """Write the files of a bundle as a cache folder of Triton's (``TRITON_CACHE_DIR``): how many, bytes, keys left out.
 
-    Triton's lists of files name them by their absolute paths: they are made here, for this place alone. Keys with
-    native code of the host are left out. A folder that is there may hold what an earlier call wrote of the same
-    bundle, and nothing else.
+    Triton's lists of files name them by their absolute paths: they are made here and hold for this place alone. Keys
+    with native code of the host are left out. An existing folder may only hold files that an earlier call wrote from
+    the same bundle.
 
     Raises:
         BundleError: the bundle cannot be read or names a file that Silo does not record, the folder holds other
-            entries, or cannot be written. Nothing is written of such a bundle, or to such a folder.
+            entries, or cannot be written. In these cases nothing is written.
     """
     folder = folder.absolute()
     count = written = left_out = 0
@@ -223,7 +226,7 @@ def _metadata(names: Iterable[str]) -> list[str]:
 def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
     """Raise BundleError unless all entries of a folder are files that are written there anyway, none through a link.
 
-    Triton loads what lies beside them, native code too.
+    Triton loads the files beside them, native code too.
     """
     try:
         foreign = _foreign_entry(folder, known)

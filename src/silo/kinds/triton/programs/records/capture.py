@@ -1,4 +1,4 @@
-"""The recorder: what Triton compiles for a program, and what its tuners decide, goes into a recording."""
+"""The recorder: the code that Triton compiles for a program, and its tuners' decisions, go into a recording."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = ["Capture", "Sources"]
 
 
 class Sources:
-    """What Silo reads of each kernel of the program, once."""
+    """The facts that Silo reads from each kernel of the program, once."""
 
     def __init__(self) -> None:
         self._read: weakref.WeakKeyDictionary[Any, TritonSource] = weakref.WeakKeyDictionary()
@@ -68,7 +68,7 @@ class Sources:
 
 
 class Capture:
-    """Records into one bundle. Its methods are asked by Triton's launch path, in any thread.
+    """Records into one bundle. Triton's launch path calls its methods, in any thread.
 
     What ``others`` decided is recorded as if it had been decided here. Values of ``covers`` are compiled beside those
     that launches have.
@@ -91,7 +91,7 @@ class Capture:
     # -- compiles ------------------------------------------------------------------------------------------------------
 
     def compile(self, call: CompileCall, proceed: _Compile) -> Any:  # noqa: ANN401
-        """Compile as Triton would, and keep what comes out."""
+        """Compile as Triton would, and keep the result."""
         compiled = proceed(call)
         if is_trying():  # it may not be used in the end
             with self._lock:
@@ -121,7 +121,7 @@ class Capture:
             self._keep(covering, made, proceed, f"covers {values}")
 
     def _covering(self, call: CompileCall) -> Iterator[tuple[str, CompileCall]]:
-        """The calls beside one that are to be compiled, each once, with the values that tell it from that one."""
+        """The further calls to compile beside a call, each once, with the values that differ."""
         source = self._sources.of(call.function)
         places = {one.name: place for place, one in enumerate(source.signature.parameters)}
         met = {
@@ -222,7 +222,7 @@ class Capture:
             self.recording.add(TextNames(key, names), {})
 
     def _tell(self, call: CompileCall, error: Exception) -> None:
-        """What is not recorded, once for each kernel and reason: the program goes on as without a recording."""
+        """Log once for each kernel and reason that it is not recorded. The program goes on as without a recording."""
         name = str(call.function.__name__)
         subject = f"{name} {type(error).__name__} {error if isinstance(error, BundleError) else ''}"
         self._notices.once(subject, f"{name}: not recorded: {error}")
@@ -230,7 +230,7 @@ class Capture:
     # -- tuners --------------------------------------------------------------------------------------------------------
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """What this or another process decided before, so that all of a recording agree."""
+        """The earlier decision of this or another process, so that all of a recording agree."""
         try:
             wanted = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)
             found = self.recording.winner(wanted.slot)

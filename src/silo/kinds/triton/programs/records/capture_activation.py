@@ -38,14 +38,16 @@ def record(
     others: TunerDecisions | None = None,
     covers: Sequence[Cover] = (),
 ) -> Callable[[], None]:
-    """Record what Triton compiles for this process from now on, and what its tuners decide; what ends it.
+    """Record Triton's compiled code and tuners' decisions of this process from now on.
+
+    Returns the function that ends it.
 
     At the end of the process everything is folded into the bundle at ``path``, which is made or added to. What
     the lock file decides is not measured, nor what ``others`` know. Values of ``covers`` are compiled too.
 
     Raises:
-        LockError: the lock is none.
-        BundleError: it cannot be written there, or what is there is no bundle.
+        LockError: the file is not a lock. BundleError: the place cannot be written, or the existing file is not a
+        bundle.
     """
     kept = Archive(path)
     recorder = Capture(kept, others, covers)
@@ -75,13 +77,14 @@ def replay(
     lock: str | os.PathLike[str] | None = None,
     others: TunerDecisions | None = None,
 ) -> Callable[[], None]:
-    """Serve what Triton would compile or measure from the bundle at ``path``, from now on; what ends it.
+    """Serve Triton's compiles and measurements from the bundle at ``path`` from now on.
 
-    Decisions that the bundle lacks are asked of ``others``.
+    Returns the function that ends it.
+
+    ``others`` supply the decisions that the bundle lacks.
 
     Raises:
-        BundleError: it cannot be read.
-        LockError: the lock is none.
+        BundleError: it cannot be read. LockError: the file is not a lock.
     """
     replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust, others=others)
     undo, serving = _both(replayer, lock), Serving(replayer.code)

@@ -47,13 +47,13 @@ class Cover:
 
 
 def read_covers(words: str | Sequence[str]) -> tuple[Cover, ...]:
-    """Return what words of this module's grammar ask for.
+    """Return the values that words of this module's grammar name.
 
     >>> read_covers("BLOCK=1..8:pow2,48 add.WIDE=true,false")
     (Cover(kernel=None, name='BLOCK', values=(1, 2, 4, 8, 48)), Cover(kernel='add', name='WIDE', values=(True, False)))
 
     Raises:
-        SettingsError: a word is none of the grammar, names an empty range, or too many values.
+        SettingsError: a word is outside of the grammar, names an empty range, or too many values.
     """
     return tuple(_read(word) for word in (_split(words) if isinstance(words, str) else words))
 

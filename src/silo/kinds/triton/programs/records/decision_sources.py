@@ -29,7 +29,7 @@ _log = logging.getLogger("silo")
 
 
 def stored_decisions() -> TunerDecisions | None:
-    """The store's decisions, for an accelerated program; None if the settings leave them out."""
+    """The store's decisions, which an accelerated program uses; None if the settings leave them out."""
     current = settings()
     if current.frozen or not (current.keep_decisions or current.tune not in ("auto", "leader")):
         return None
@@ -98,7 +98,7 @@ class _WithCode:
         return chosen
 
     def end(self) -> None:
-        """Compiles are watched no more."""
+        """The watch on compiles ends."""
         with self._lock:
             unwatch, self._unwatch = self._unwatch, None
         if unwatch is not None:

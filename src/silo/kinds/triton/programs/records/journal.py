@@ -42,7 +42,7 @@ _NAMED_BYTES = len(_NAME) + 16
 _HEAD = struct.Struct("<IQ32s")
 _MOST_DOCUMENT = 16 << 20
 _CHUNK = 1 << 20
-_WORD = MARK[:-2]  # stands in no stored text but before a zero
+_WORD = MARK[:-2]  # occurs in a stored text only before a zero
 
 
 def _new_name() -> bytes:
@@ -53,7 +53,7 @@ _FRAMING = LogFraming(_new_name, _NAMED_BYTES)
 
 
 class JournalRecord:
-    """One record: its document, and bytes that are read when they are asked for, while the journal is open."""
+    """One record: its document, and bytes that are read at their first use, while the journal is open."""
 
     def __init__(self, document: JSON, file: _File, offset: int, size: int) -> None:
         self.document = document
@@ -75,7 +75,7 @@ class JournalPlace:
 
 
 def journal_of(bundle: Path) -> Path:
-    """The journal of what is recorded into a bundle."""
+    """The journal of a recording into a bundle."""
     return bundle.with_name(f"{bundle.name}.journal")
 
 
@@ -92,7 +92,7 @@ class Journal:
 
     @property
     def _locked(self) -> _File | None:
-        """The file under this process's lock; one that a fork inherited is the parent's."""
+        """The file under this process's lock; a file inherited by fork is the parent's."""
         return self._held[0] if self._held is not None and self._held[1] == os.getpid() else None
 
     @contextlib.contextmanager
@@ -118,7 +118,7 @@ class Journal:
 
     @contextlib.contextmanager
     def shared(self) -> Generator[bool]:
-        """Keep writers out while it is read; yields False if there is no journal. Nothing is written or made.
+        """Keep writers out while it is read; yields False without a journal. Nothing is written or made.
 
         Raises:
             BundleError: it cannot be read, is not this user's alone, or another process holds its lock for longer than
@@ -151,8 +151,8 @@ class Journal:
         """Add one record. Between ``with locked()``.
 
         Raises:
-            BundleError: the record is larger than ``SILO_FILE_BYTES``, or the disk refuses; what was recorded before is
-                as it was.
+            BundleError: the record is larger than ``SILO_FILE_BYTES``, or the disk refuses; earlier records are
+                unchanged.
         """
         file = self._locked
         assert file is not None
@@ -184,7 +184,7 @@ class Journal:
     ) -> JournalPlace:
         """Call ``take`` with each whole record after a place, in their order, and return the place after them.
 
-        Of another file than that of the place, all of them. Torn frames are passed over. The bytes of a record can be
+        If the file is not the one at the place, all of them. Torn frames are passed over. The bytes of a record can be
         read until this returns, and between ``with locked()`` or ``with shared()`` until that ends.
 
         Raises:
@@ -213,7 +213,7 @@ class _File:
             raise BundleError(f"the journal {self.log.path} was cut while it was read") from None
 
     def find_mark(self, at: int, end: int) -> int:
-        """Where the first mark begins that lies in ``at`` to ``end``; ``end`` if none does. Holes are passed over."""
+        """The start of the first mark in ``at`` to ``end``; ``end`` without a mark. Holes are passed over."""
         while end - at >= len(MARK):
             start, data = self._window
             if not start <= at <= start + len(data) - len(MARK):
@@ -226,7 +226,7 @@ class _File:
         return end
 
     def _next_data(self, at: int, end: int) -> int:
-        """Where the next bytes lie that are no hole of a sparse file."""
+        """The place of the next bytes outside of a sparse file's holes."""
         try:
             return min(max(at, os.lseek(self.log.descriptor, at, os.SEEK_DATA)), end)
         except OSError as error:
@@ -238,7 +238,7 @@ class _File:
 def _read(file: _File, take: Callable[[JournalRecord], object], since: JournalPlace) -> JournalPlace:
     size = file.size
     identity = os.pread(file.log.descriptor, _NAMED_BYTES, 0)
-    # What is torn at the end is looked at again: it ends where the next frame begins.
+    # A torn end is read again: it ends where the next frame begins.
     end = since.position if identity == since.identity and since.position <= size else 0
     at = file.find_mark(end, size)
     while at < size:
@@ -278,7 +278,7 @@ def _sha256(file: _File, begin: int, end: int) -> bytes:
 
 
 def _stored(text: bytes) -> bytes:
-    r"""A text as it stands in a frame: a zero after each word that a mark begins with, so that it holds no mark.
+    r"""A text in the form of a frame: a zero after each word that a mark begins with, so that it holds no mark.
 
     >>> _stored(b"a SILO-JOURNAL/1\r\n b")
     b'a SILO-JOURNAL/1\x00\r\n b'

@@ -78,12 +78,13 @@ class _Gathered:
 
 
 def fold(path: Path) -> Written | None:
-    """Put everything that was recorded into the bundle, and remove the journal; None where there was nothing.
+    """Put all records into the bundle, and remove the journal. Returns None without records.
 
     Several processes may do so at once. On any failure the bundle and the journal are as they were.
 
     Raises:
-        BundleError: the file cannot be written, what is there is no bundle, or the journal is not this user's alone.
+        BundleError: the file cannot be written, the existing file is not a bundle, or the journal is not this user's
+        alone.
     """
     target = place_of_bundle(path)
     journal = Journal(journal_of(target))
@@ -162,7 +163,7 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
 def merged(
     contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[ForeignWinner]
 ) -> BundleContents:
-    """The kernels of a bundle with what was recorded, by fingerprint. Pure."""
+    """The kernels of a bundle with the recorded ones, by fingerprint. Pure."""
     decided: dict[str, list[ForeignWinner]] = {}
     for winner in winners:
         decided.setdefault(winner.source, []).append(winner)
@@ -174,7 +175,7 @@ def merged(
 
 
 def _source_of(kernel: BundleKernel) -> str:
-    """The fingerprint of a kernel's source; of a kernel without variants its name, which is no fingerprint."""
+    """The fingerprint of a kernel's source; of a kernel without variants its name instead."""
     return kernel.variants[0].artifact.variant.source if kernel.variants else kernel.name
 
 
@@ -207,7 +208,7 @@ def _freed(variant: Variant) -> Variant:
 
 
 def _with_winners(kernel: BundleKernel, winners: Sequence[ForeignWinner]) -> BundleKernel:
-    """What tuners decide is a config's; the rest of the constexprs a call's. And dispatch rules of the decisions."""
+    """Constexprs that tuners decide are a config's; the others are a call's. And dispatch rules of the decisions."""
     if not winners or not _is_recorded(kernel):
         return kernel
     tuned = {name for winner in winners for name, _ in winner.config.values}
@@ -305,8 +306,8 @@ def _is_recorded(kernel: BundleKernel) -> bool:
 def open_folded(path: Path) -> Bundle:
     """Open a bundle with everything that was recorded into it, and write nothing beside it.
 
-    A journal beside it is merged into a copy, which only this process has. One that is not this user's alone is left
-    out; a line of the log says so.
+    A journal beside it is merged into a copy, which only this process has. A journal that is not this user's alone is
+    left out, and a log line reports it.
 
     Raises:
         BundleError: the bundle cannot be read.

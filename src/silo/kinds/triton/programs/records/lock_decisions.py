@@ -1,4 +1,4 @@
-"""Decisions of a lock file, for the tuners of a program: before what is recorded, and before anything is measured."""
+"""A lock file's decisions for a program's tuners; they precede recorded decisions and measurements."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ __all__ = ["LockedDecisions", "write_lock"]
 
 
 class LockedDecisions:
-    """Answers tuners from one lock file, as it is now; what it does not say is asked of ``others``.
+    """Answers tuners from one lock file in its present state; ``others`` supply the decisions that it lacks.
 
     With ``SILO_TUNE=frozen`` nothing is measured: what neither says is an error.
 
     Raises:
-        LockError: the file is not there, or is no lock.
+        LockError: the file does not exist, or is not a lock.
     """
 
     def __init__(self, path: Path, others: TunerDecisions | None) -> None:
@@ -45,10 +45,10 @@ class LockedDecisions:
             self._winners.setdefault(winner.source, []).append(winner)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The config that the lock says, else what the others know.
+        """The lock's config, else the others' decision.
 
         Raises:
-            FrozenError: ``SILO_TUNE=frozen``, and nobody knows one that the tuner may use.
+            FrozenError: ``SILO_TUNE=frozen``, and no decision fits the tuner.
         """
         function = kernel_of_tuner(tuner)
         name = str(function.__name__)
@@ -77,7 +77,7 @@ class LockedDecisions:
         return other
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """What the others make of a new decision; the lock is for reading."""
+        """The others keep a new decision; the lock is only read."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
     def _tell(self, what: str, why: str) -> None:
@@ -85,11 +85,11 @@ class LockedDecisions:
 
 
 def write_lock(path: Path, lock: Path) -> tuple[int, int]:
-    """Add what the tuners of a recording decided to a lock file: how many decisions were added, and how many stayed.
+    """Add a recording's decisions to a lock file. Returns how many were added, and how many were there already.
 
     Raises:
         BundleError: the recording cannot be read.
-        LockError: the lock file is no lock, or cannot be written; or the recording holds no decision.
+        LockError: the file is not a lock, or cannot be written; or the recording holds no decision.
     """
     with open_folded(path) as bundle:
         winners = read_winners(bundle)

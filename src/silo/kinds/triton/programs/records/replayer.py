@@ -1,4 +1,4 @@
-"""The replayer: compiles and decisions that a program asks for are answered from a bundle that was recorded."""
+"""The replayer: answers a program's compiles and decisions from a recorded bundle."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ __all__ = ["Replayer"]
 
 
 class Replayer:
-    """Serves from one bundle. ``frozen``: what it does not hold is an error, never compiled, never measured.
+    """Serves from one bundle. ``frozen``: a missing entry is an error, never compiled, never measured.
 
-    ``trust``: native code of the bundle is loaded although nobody vouched for it. ``others`` are asked for decisions
-    that the bundle lacks, and are given those that a tuner makes.
+    ``trust``: native code of the bundle is loaded without further consent. ``others`` supply decisions that the bundle
+    lacks, and receive new decisions of tuners.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Replayer:
     # -- compiles ------------------------------------------------------------------------------------------------------
 
     def compile(self, call: CompileCall, proceed: Callable[[CompileCall], Any]) -> Any:  # noqa: ANN401
-        """The code of the bundle that serves a call, else what Triton compiles.
+        """The code of the bundle that serves a call, else Triton's compiled code.
 
         Raises:
-            NoVariantError: frozen, and nothing in the bundle fits.
-            TrustError: frozen, and nobody vouched for the native code that fits.
+            NoVariantError: frozen, and nothing in the bundle fits. TrustError: frozen, and the native code that fits is
+            not trusted.
             RuntimeError: the kernel was served, and a global that it reads is another now.
         """
         for kernel in TABLE.of(call.function):
@@ -118,7 +118,7 @@ class Replayer:
         return revived(call, kept, hashed)
 
     def _missing(self, wanted: Variant, variants: Sequence[BundleVariant]) -> NoVariantError:
-        """Why nothing serves a call, with the nearest variants and what is in the way of each."""
+        """The reason why nothing serves a call, with the nearest variants and the misfit of each."""
         name = wanted.kernel
         what = f"{self.bundle.name} holds no code for {describe_wanted(wanted)}"
         again = "record this call too (silo exec --record)"
@@ -194,7 +194,7 @@ class Replayer:
         return found
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Whatever the tuner came to, or the others make of it."""
+        """The tuner's decision, or the one that the others return for it."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
 

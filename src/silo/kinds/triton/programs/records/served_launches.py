@@ -1,7 +1,7 @@
 """Launches that Silo serves take their code from a recording, with nothing of Triton's launch path in between.
 
-What is not plain goes that path, where :class:`.replayer.Replayer` answers Triton's compiler from the same recording,
-and says what is in the way.
+Other launches take that path: :class:`.replayer.Replayer` answers Triton's compiler from the same recording, and
+reports misfits.
 """
 
 from __future__ import annotations

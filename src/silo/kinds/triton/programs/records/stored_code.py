@@ -2,7 +2,7 @@
 
 Files are kept under Triton's own key, which holds the compiler, the options, the environment and the source, so a
 kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.kept_files`) and are code
-for devices: a driver loads them, as it loads what lies in Triton's own cache.
+for devices: a driver loads them, as it loads files of Triton's own cache.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StoredCode:
         return lambda: self._keep(entry, request.source.fn)
 
     def keep_winner(self, search: Search, config: Any) -> None:  # noqa: ANN401
-        """A tuner has measured its configs, and this is the one that it uses."""
+        """A tuner has measured its configs, and uses this config."""
         place = search.place_of(config)
         for entry in [] if place is None else search.compiled.get(place, []):
             self._keep(entry, kernel_of_tuner(search.tuner))

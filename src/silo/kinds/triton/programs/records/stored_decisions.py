@@ -64,7 +64,7 @@ class KeptDecision(Persisted):
     """A decision with the search that led to it.
 
     ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
-    () if they have no plain form. ``milliseconds`` is how long the search took, with the compiles.
+    () without a plain form. ``milliseconds`` is how long the search took, with the compiles.
     """
 
     title = "a kept decision"
@@ -98,9 +98,9 @@ class _Tuner:
 class StoredDecisions:
     """Answers tuners from the store, and keeps their decisions there.
 
-    ``SILO_TUNE`` says what a tuner does that nobody has decided for: measure (``auto``, ``leader``), take the decision
-    for the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it takes its first
-    config whatever is kept. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
+    ``SILO_TUNE`` decides what a tuner without a decision does: measure (``auto``, ``leader``), take the decision for
+    the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it takes its first config
+    whatever is kept. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
     """
 
     def __init__(self, *, refuses: bool = True) -> None:
@@ -281,7 +281,7 @@ def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecisi
 
 
 def _times(search: Search) -> tuple[float | tuple[float, ...], ...]:
-    """The benchmark's result for each config; () if one of them has no plain form."""
+    """The benchmark's result for each config; () if one of them lacks a plain form."""
     found = [search.times.get(place) for place in range(len(search.configs))]
     plain = [tuple(cast("list[Any]", one)) if isinstance(one, list) else one for one in found]
     if not all(_is_time(one) for one in plain):
@@ -290,7 +290,7 @@ def _times(search: Search) -> tuple[float | tuple[float, ...], ...]:
 
 
 def _is_usable(search: Search, config: Any) -> bool:  # noqa: ANN401
-    """Whether every config was measured, and the one that was chosen ran."""
+    """Whether every config was measured, and the chosen config ran."""
     if len(search.times) != len(search.configs):
         return False
     time = search.times.get(search.place_of(config) or 0)

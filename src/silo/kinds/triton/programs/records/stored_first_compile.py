@@ -36,7 +36,7 @@ class StoredFirstCompile:
         self._notices = Notices()
 
     def keep(self) -> None:
-        """Write what was found, and from now on write at once."""
+        """Write the findings, and from now on write at once."""
         with self._lock:
             self._keeps = True
             later, self._later = self._later, []

@@ -47,7 +47,7 @@ def refused(error: T) -> T:
 
 
 def current_target() -> Target:
-    """What Triton compiles for now, in Silo's words."""
+    """Triton's present target, in Silo's words."""
     return target_from(active_target())
 
 
@@ -55,7 +55,7 @@ def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> F
     """A decision, or with no config its slot.
 
     Raises:
-        SourceError: the key or the config holds what has no canonical form.
+        SourceError: the key or the config holds a value without a canonical form.
     """
     names = tuple(str(name) for name in tuner.keys)
     members = {} if config is None else config_members(config)
@@ -77,7 +77,7 @@ def _plain(source: TritonSource, value: object) -> Value:
 
 
 def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
-    """The config of a tuner that sets what ``wanted`` sets, and nothing else; None where the tuner has none."""
+    """The config of a tuner that sets exactly the values of ``wanted``; None if the tuner lacks one."""
     known = wanted.as_dict()
     return next((config for config in configs if _same(config_members(config), known)), None)
 
@@ -91,10 +91,10 @@ def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FoundDecision:
-    """What decisions that were made say of a tuner's question.
+    """The answer of earlier decisions to a tuner.
 
-    ``near`` is the decision for another key that was taken; ``allowed`` what the author's pruning leaves, where it was
-    asked.
+    ``near`` is the decision for another key that was taken; ``allowed`` the configs that the author's pruning leaves,
+    if it was called.
     """
 
     config: Any

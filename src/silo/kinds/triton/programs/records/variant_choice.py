@@ -1,4 +1,4 @@
-"""Which recorded variant serves a compile that a program asks for, and why the others do not. Pure."""
+"""Which recorded variant serves a program's compile, and why the others do not. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
 
 
 def may_fit(group: VariantGroup, wanted: Variant) -> bool:
-    """Whether variants of a group may serve a call: each that :func:`fits` is in such a group."""
+    """Whether variants of a group may serve a call: each variant that :func:`fits` is in one of these groups."""
     if group.signature.names != wanted.signature.names or not runs_on(group.target, wanted.target, group.blob_kind):
         return False
     known = constants_of(wanted)
@@ -111,7 +111,7 @@ def nearest(variants: Sequence[BundleVariant], wanted: Variant, most: int = 4) -
 
 
 def describe_wanted(wanted: Variant) -> str:
-    """What is asked for, in one line: types with what holds of each, constexprs, options, target."""
+    """The request in one line: types with the facts about each, constexprs, options, target."""
     parts: list[str] = []
     for one in wanted.signature.parameters:
         facts = wanted.specialization.facts_of(one.name)

@@ -1,7 +1,7 @@
 """Configs of a program's tuner, compiled in worker processes while the tuner measures those before them.
 
-A compile that is asked for gets to Triton through Triton's own cache, under Triton's own key. So a compile that a
-worker failed, refused or did not begin is no error: Triton finds nothing there and compiles the config itself.
+The result of a requested compile reaches Triton through Triton's own cache, under Triton's own key. So a compile that a
+worker failed, refused or did not begin is harmless: Triton finds nothing there and compiles the config itself.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class AheadCompiles:
                     request = requested_compile(functools.partial(launch, config))
                     key = None if request is None else self._send(request, fronts, workers, len(configs))
                     sent += [] if key is None else [key]
-        except BaseException:  # Ctrl-C: nobody waits for these
+        except BaseException:  # Ctrl-C: these have no waiting caller
             self.end(sent)
             raise
         self.counts.front_ends += fronts.runs
@@ -222,7 +222,7 @@ class AheadCompiles:
             self._fault(job, error)
 
     def _fault(self, job: _Job, error: Exception) -> None:
-        """Something that is no fault of the kernel's."""
+        """A failure that is not the kernel's fault."""
         self.counts.failed += 1
         self._faults += 1
         ends = "; from now on Triton compiles all of them" if self._faults == _MOST_FAULTS else ""

@@ -33,7 +33,7 @@ _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: the latter in full after a pause, in which clocks may sink.
 _SHORT_MS, _WARM_MS, _COLD_MS = 8, 2, 25
 _PAUSE_S = 0.05
-# Samples of a config that may be the fastest: of fewer, one that the machine disturbed would decide.
+# Samples of a config that may be the fastest: with fewer, a single disturbed sample would decide.
 _LEAST_SAMPLES, _PERHAPS_FASTEST = 3, 1.5
 
 Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median first, as tuners ask for them
@@ -117,7 +117,7 @@ def reported_times(
 ) -> dict[int, Times]:
     """The times of all configs beside the winner's full measurement, which is reported as it is and is the least. Pure.
 
-    A config that took turns with the winner counts by the rounds they share, one that was measured shortly by its short
+    A config that took turns with the winner counts by the rounds they share, a shortly measured config by its short
     measurement beside the winner's: both as if they had been measured while the winner's full measurement was.
 
     >>> reported_times({0: (2.0,), 1: (1.0,), 2: (3.0,)}, {0: (2.5,), 1: (1.5,)}, 1, {})

@@ -1,4 +1,4 @@
-"""Searches of Triton's tuners: a tuner that has no decision for a key measures each of its configs."""
+"""Searches of Triton's tuners: a tuner without a decision for a key measures each of its configs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def search_of_thread() -> Search | None:
 
 
 def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
-    """The search that this thread has just ended for a tuner, once: what a program stores later is its own affair."""
+    """The search that this thread has just ended for a tuner, once: later changes by the program are not part of it."""
     found: Search | None = getattr(_local, "finished", None)
     _local.finished = None
     return found if found is not None and found.tuner is tuner else None
@@ -51,8 +51,8 @@ def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
 class Search:
     """One tuner that measures ``configs`` for one key: times by config's place, seconds from the first to the last.
 
-    ``measuring`` is the place of the config that is being measured, None between them. ``compiled`` are compiles that
-    were asked of Triton meanwhile, by place; the watch on compiles notes them.
+    ``measuring`` is the place of the config that is being measured, None between them. ``compiled`` are Triton's
+    compiles meanwhile, by place; the watch on compiles notes them.
     """
 
     tuner: Any
@@ -92,10 +92,10 @@ class TunerSearches:
         self._lock = Mutex()
         self._kernels: set[str] = set()
         self._seconds = 0.0
-        self._logged = -math.inf  # when a record last said how far a search is
+        self._logged = -math.inf  # time of the last log line about a search's progress
 
     def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
-        """Triton asks the author's pruning: a search may follow, of what this leaves."""
+        """Triton calls the author's pruning: a search of the remaining configs may follow."""
         found = own()
         self._end()
         _local.next, _local.finished = (tuner, list(found)), None
@@ -108,7 +108,7 @@ class TunerSearches:
         launch: TunedLaunch,
         own: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
-        """Measure a config. The first of a key begins the search; a hit of Triton's own cache has no measurement."""
+        """Measure a config. The first of a key begins the search; a hit of Triton's own cache measures nothing."""
         search = self._search_of(tuner, config, launch)
         if search is None:
             return own(config)

@@ -28,7 +28,7 @@ ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
 MEMORY_ORDERS: Mapping[object, str] = MappingProxyType(
     {1: "__ATOMIC_RELAXED", 2: "__ATOMIC_ACQUIRE", 3: "__ATOMIC_RELEASE", 4: "__ATOMIC_ACQ_REL"}
 )
-# What is exchanged and compared are bits: the runtime's function for each element type.
+# Exchanges and comparisons work on bits: the runtime's function for each element type.
 ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
     {
         "i8": "i8",

@@ -208,7 +208,7 @@ def cmpf(call: ScalarCall) -> str:
 
 
 def poison(call: ScalarCall) -> str:
-    """A value that nobody may depend on, such as a loop's variable after the loop: zero, the same each time."""
+    """A value that programs must not depend on (a loop's variable after the loop): zero, the same each time."""
     return zero(call.result)
 
 
@@ -255,7 +255,7 @@ def addptr(call: ScalarCall) -> str:
 
 
 def clampf(call: ScalarCall) -> str:
-    """A number within two bounds; what becomes of NaN is an attribute."""
+    """A number within two bounds; an attribute decides about NaN."""
     # PropagateNan: 0 none, 0xFFFF all.
     propagate = call.operation.attributes.get("propagateNan", 0)
     return float_call("clamp_nan" if propagate not in (0, False) else "clamp", "minmax")(call)

@@ -12,7 +12,7 @@ __all__ = ["RefusedError", "Renderer", "ScalarCall"]
 
 
 class RefusedError(Exception):
-    """The operation has no C form; the text is the reason. Never leaves ``ops``."""
+    """The operation lacks a C form; the text is the reason. Never leaves ``ops``."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class ScalarCall:
         self.pieces.update(pieces)
 
     def attribute(self, name: str, default: int | None = None) -> int:
-        """An integer attribute; refuses where it is absent and has no default."""
+        """An integer attribute; refuses if it is absent without a default."""
         value = self.operation.attributes.get(name, default)
         if not isinstance(value, int):
             raise RefusedError(f"attribute {name} is {value!r}, an integer is needed")

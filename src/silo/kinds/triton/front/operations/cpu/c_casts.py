@@ -20,7 +20,7 @@ __all__ = [
     "trunc",
 ]
 
-# What a rounding attribute says, by operation: Triton counts 0 toward zero, 1 to nearest even; MLIR the other way.
+# The meaning of a rounding attribute, by operation: Triton counts 0 toward zero, 1 to nearest even; MLIR the other way.
 _TRITON_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "_rtz", 1: ""}
 _MLIR_ROUNDINGS: Mapping[int | None, str] = {None: "", 0: "", 3: "_rtz"}
 _RANK = {"f64": 3, "f32": 2, **dict.fromkeys(HALVES, 1), **dict.fromkeys(FP8, 0)}
@@ -31,7 +31,7 @@ _BITS_OF = {"f32": "i32", "f64": "i64", **dict.fromkeys(HALVES, "i16"), **dict.f
 def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS) -> str:
     """A conversion between any two floating-point types, rounded once; to 8-bit types it saturates.
 
-    ``roundings`` says what the rounding attribute means, which is nothing where the result holds every value of the
+    ``roundings`` holds the meanings of the rounding attribute, which is ignored if the result holds every value of the
     operand.
     """
     call.pointer_free()

@@ -25,7 +25,7 @@ __all__ = [
     "zero",
 ]
 
-# 8-bit floating-point types, with the bits that stand for NaN.
+# 8-bit floating-point types, with the bits of NaN.
 FP8: Mapping[str, int] = MappingProxyType(
     {"f8E4M3FN": 0x7F, "f8E5M2": 0x7F, "f8E4M3FNUZ": 0x80, "f8E5M2FNUZ": 0x80, "f8E4M3B11FNUZ": 0x80}
 )
@@ -95,7 +95,7 @@ def element_bytes(element: str) -> int:
 
 
 def _pointee(element: str) -> str:
-    """What an element that is a pointer points to, else ""."""
+    """The type that a pointer element points to, else ""."""
     return element[len("!tt.ptr<") : -1] if element.startswith("!tt.ptr<") else ""
 
 

@@ -31,7 +31,7 @@ def control_refusal(operation: Operation) -> str:
 
 
 def dot_refusal(operation: Operation) -> str:
-    """Products of types that have no code."""
+    """Products of types without code."""
     left, right, total = _elements(operation)
     if left.startswith("f8") and right.startswith("f8"):
         fits = total in {"f32", "f16"}
@@ -41,7 +41,7 @@ def dot_refusal(operation: Operation) -> str:
 
 
 def dot_scaled_refusal(operation: Operation) -> str:
-    """Scaled products of formats that have no code."""
+    """Scaled products of formats without code."""
     left, right, total = _elements(operation)
     formats = [operation.attributes[name] for name in ("a_elem_type", "b_elem_type")]
     fits = [_SCALED_FORMATS.get(number) for number in formats] == [left, right] and total in {"f32", "f16", "bf16"}

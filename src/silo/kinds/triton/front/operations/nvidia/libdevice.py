@@ -90,7 +90,7 @@ FUNCTIONS: Mapping[str, MathFunction] = MappingProxyType(
 
 
 def function(name: str) -> MathFunction:
-    """One of ``FUNCTIONS``; ``KeyError`` if there is none."""
+    """One of ``FUNCTIONS``; raises ``KeyError`` for another name."""
     return FUNCTIONS[name]
 
 
@@ -118,7 +118,7 @@ def _argument(call: ScalarCall, index: int, kind: str) -> str:
 
 
 def _both(stem: str, kinds: str, *pieces: str) -> tuple[Renderer, Renderer]:
-    """The f32 and the f64 form of a function; F in ``kinds`` stands for the type."""
+    """The f32 and the f64 form of a function; F in ``kinds`` is the type."""
     single = _runtime(f"{stem}_f32", kinds.replace("F", "f32"), *pieces)
     return single, _runtime(f"{stem}_f64", kinds.replace("F", "f64"), *pieces)
 
@@ -179,7 +179,7 @@ _INTEGER = {
 
 
 def _directed() -> dict[str, Renderer]:
-    """Arithmetic that says how it rounds, and is never fused with its neighbours."""
+    """Arithmetic with an explicit rounding, which is never fused with its neighbours."""
     table: dict[str, Renderer] = {}
     for name, arity in (("add", 2), ("sub", 2), ("mul", 2), ("div", 2), ("sqrt", 1), ("rcp", 1)):
         for mode in ("rn", "rz", "rd", "ru"):

@@ -36,7 +36,10 @@ def inline_renderer(truncation: str) -> Renderer:
 
 
 def inline_refusal(truncation: str) -> Callable[[Operation], str]:
-    """Why a text with any number of results has no meaning here, or ""; ``truncation`` as for the renderer."""
+    """The reason why a text with any number of results has no meaning here, or "".
+
+    ``truncation`` as for the renderer.
+    """
 
     def refuse(operation: Operation) -> str:
         for part in inline_parts(operation):
@@ -105,13 +108,13 @@ class _Expression:
         self._texts: dict[int, tuple[str, str]] = {}  # the C text and the element type of each node
 
     def text(self) -> str:
-        """An expression; with constants, one that GNU C allows: a block whose last statement is its value."""
+        """An expression; with constants, a GNU C statement expression: a block whose last statement is its value."""
         numbers = self._graph.below(self._result)
         reads = Counter(source for number in numbers for source in self._sources(number))
         lines: list[str] = []
         for number in numbers:
             text, element = self._node(number)
-            # An operand may be any expression, but stands in the text once.
+            # An operand may be any expression, but occurs in the text once.
             if reads[number] > 1 and not text.isidentifier() and not isinstance(self._graph.nodes[number], Literal):
                 name = f"ptx_{number}"
                 lines.append(f"{c_type(Type(element))} const {name} = {text};")
@@ -142,7 +145,7 @@ class _Expression:
         return f"(({c_type(gives)})({text}))" if gives.element in INTEGERS else f"({text})", gives.element
 
     def _joined(self, node: Joined) -> str:
-        """Each source shifted and masked, for each distance of its bits from their places."""
+        """Each source, shifted and masked once for each distance of its bits from their places."""
         wide = max(node.width, *(self._width(source) for source, _, _ in _runs(node)), 0) > _INT
         kind, suffix = ("uint64_t", "ull") if wide else ("uint32_t", "u")
         constant = sum(1 << place for place, part in enumerate(node.parts) if part == 1)

@@ -66,7 +66,7 @@ class PtxProgram:
 
 
 def evaluate(text: str, constraints: str, shape: Shape) -> PtxProgram:
-    """The expression that ``text`` computes; ``RefusedError`` gives the reason if there is none.
+    """The expression that ``text`` computes; raises ``RefusedError``, with the reason, without one.
 
     >>> shape = Shape(operands=(32,), results=(32,), pack=1, used=32)
     >>> program = evaluate("{ mul.f32 $0, $1, $1; ex2.approx.f32 $0, $0; }", "=f,f", shape)

@@ -28,7 +28,7 @@ _MOST_REGISTERS = 4096  # that one declaration may number
 
 @dataclass(frozen=True, slots=True)
 class PtxRegister:
-    """A register: ``$0`` and so on of the text's constraints, or one that the text declares."""
+    """A register: ``$0`` and so on of the text's constraints, or a register that the text declares."""
 
     name: str
 

@@ -10,7 +10,10 @@ _plugin: Any = import_module("silo.kinds.triton.programs.backend.driver")
 
 
 class NamedCpuDriver(_plugin.CpuDriver):
-    """As Silo's own, which is active where no other driver is; this one is where ``cpu`` is asked for by name."""
+    """As Silo's own driver, which is active if no other driver is.
+
+    This one is active if ``cpu`` is requested by name.
+    """
 
     def __init__(self) -> None:
         _plugin.require()
