@@ -247,8 +247,8 @@ const struct silo_variant *silo_variants_get(struct silo_manifest *manifest,
 
 /* ---- all of them ---- */
 
-/* The identity of a variant among others: of its indices those of the compiled code, or those by
- * which variants are grouped. */
+/* The identity of a variant among others: of its indices the compiled
+ * code's, or the ones by which variants are grouped. */
 struct identity {
     uint32_t rows[6];
 };

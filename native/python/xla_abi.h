@@ -30,7 +30,7 @@ enum silo_xla_code { /* XLA_FFI_Error_Code */
                      SILO_XLA_INTERNAL = 13,
 };
 
-struct silo_xla_error;   /* XLA_FFI_Error; whoever returns or receives one owns it */
+struct silo_xla_error;   /* XLA_FFI_Error; owned by the function that returns or receives it */
 struct silo_xla_context; /* XLA_FFI_ExecutionContext */
 
 struct silo_xla_extension { /* XLA_FFI_Extension_Base */
