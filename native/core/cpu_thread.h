@@ -30,16 +30,16 @@ struct silo_cpu_thread *silo_cpu_this_thread(void);
 /* Signals that a thread of ours leaves to others; signals of its own faults are not among them. */
 void silo_cpu_block_signals(sigset_t *before);
 
-/* Memory aligned to 64 bytes, owned by the caller, who frees it; NULL: no memory. */
+/* Memory aligned to 64 bytes, owned and freed by the caller; NULL: no memory. */
 void *silo_cpu_new_scratch(uint64_t bytes);
 
-/* In a child made by fork: what its parent's other threads had is free. */
+/* In a child made by fork: the entries of its parent's other threads are free. */
 void silo_cpu_threads_renew(void);
 
 /* Once. 0, or an errno. */
 int silo_cpu_threads_init(void);
 
-/* What no other thread has that runs now; NULL: none is known here. */
+/* An entry that no running thread has; NULL: none is known here. */
 SILO_INLINE const void *silo_cpu_mark(void) {
 #if (__GNUC__ >= 11 || defined(__clang__)) && (defined(__x86_64__) || defined(__aarch64__)) &&     \
     defined(__linux__)
@@ -51,15 +51,15 @@ SILO_INLINE const void *silo_cpu_mark(void) {
 
 extern struct silo_cpu_thread *_Atomic silo_cpu_first_thread; /* that ran a kernel */
 
-/* For the inline functions below: the calling thread's entry by thread storage, NULL where it has
- * none; an entry for a thread that has none, and more scratch memory, NULL: no memory. */
+/* For the inline functions below: the calling thread's entry by thread storage, NULL without one;
+ * an entry for a thread without one, and more scratch memory, NULL: no memory. */
 struct silo_cpu_thread *silo_cpu_stored_thread(void);
 struct silo_cpu_thread *silo_cpu_new_thread(void);
 void *silo_cpu_grow_scratch(struct silo_cpu_thread *own, uint64_t bytes);
 
-/* The calling thread's own, NULL where it has none: of the first thread that ran a kernel, most
- * often the one that launches, without thread storage, which a shared library reaches by a call of
- * the loader's. */
+/* The calling thread's own, NULL without one: of the first thread that ran a kernel, most often the
+ * one that launches, without thread storage, which a shared library reaches by a call of the
+ * loader's. */
 SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
     const void *mark = silo_cpu_mark();
     struct silo_cpu_thread *first =
@@ -70,7 +70,7 @@ SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
     return silo_cpu_stored_thread();
 }
 
-/* Its own, made where it has none; NULL: no memory. */
+/* Its own, made at the first use; NULL: no memory. */
 SILO_INLINE struct silo_cpu_thread *silo_cpu_make_thread(void) {
     struct silo_cpu_thread *own = silo_cpu_known_thread();
     return own != NULL ? own : silo_cpu_new_thread();

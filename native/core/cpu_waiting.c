@@ -1,7 +1,7 @@
 /* Launches whose programs wait for each other. On a GPU many programs run at once; here a thread
- * runs one after another, so a program that waits for one that has not begun would wait for ever.
- * Where that happens threads are added for the next programs, until all run. A cooperative launch
- * says beforehand that its programs wait, and gets a thread for each.
+ * runs one after another, so a program that waits for another that has not begun would wait for
+ * ever. Where that happens threads are added for the next programs, until all run. A cooperative
+ * launch says beforehand that its programs wait, and gets a thread for each.
  *
  * Locks: `crowd.mutex` guards `gated` and `helpers` of every job; nothing else is taken under it. A
  * job lies on the stack of the thread that launched, which leaves only when `helpers` is 0; the
@@ -22,19 +22,19 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* Turns that only pause: what is waited for is about to happen. Then the CPU is given to others. */
+/* Turns that only pause: the awaited event is about to happen. Then the CPU is given to others. */
 #define PAUSES 64
 /* How often (in turns that give the CPU away) a waiting thread looks at the clock. */
 #define GLANCE 16
 /* No program began for so long, nanoseconds, and some have not: threads are added. The holder of a
  * lock that others wait for is seldom kept from the CPU for longer. */
 #define STALLED 2000000
-/* Likewise, and there may be no more threads: it will not get better. */
+/* Likewise, but more threads cannot be had: waiting will not help. */
 #define STUCK UINT64_C(10000000000)
 /* A wait so long is not about to end: sleep between turns, so that others get the CPU. */
 #define LONG 5000000
 #define NAP 50000
-/* How often the thread that launched asks whether to give up. */
+/* How often the launching thread checks whether to give up. */
 #define ASK 20000000
 
 static struct {
@@ -79,7 +79,7 @@ void silo_cpu_leave(struct silo_cpu_job *job) {
         atomic_fetch_sub(&job->inside, 1);
 }
 
-/* 0, or an errno; EAGAIN too where no more may run. */
+/* 0, or an errno; EAGAIN too if the limit of threads is reached. */
 static int add_thread(struct silo_cpu_job *job) {
     sigset_t before;
     pthread_t thread;
@@ -142,7 +142,7 @@ void silo_cpu_disperse(struct silo_cpu_job *job) {
     pthread_mutex_unlock(&crowd.mutex);
 }
 
-/* Some programs have not begun: `left` of them. Where none did for a while, have twice the threads.
+/* Some programs have not begun: `left` of them. If none did for a while, double the threads.
  */
 static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t time) {
     uint64_t event = atomic_load_explicit(&job->event, memory_order_relaxed);

@@ -1,5 +1,5 @@
-/* What one thread does in a launch: chunks of programs, with scratch memory of its own, until none
- * is left or one failed. */
+/* One thread's work in a launch: chunks of programs, with scratch memory of its own, until all are
+ * done or one failed. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* Of the time that one of several threads is at the programs of a launch, so many nanoseconds at
- * least are none of theirs: it finds the launch in another CPU's cache. */
+ * least are not the programs' own: it finds the launch in another CPU's cache. */
 #define LEAST_JOINING 700
 
 /* Nobody need look for programs in that part. */
@@ -102,7 +102,7 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
     return 0;
 }
 
-/* What a thread, perhaps one of several, took for the programs that it was given. */
+/* The time of a thread, perhaps one of several, for the programs that it was given. */
 static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
     const uint64_t one = programs != 0 ? UINT64_C(1) << SILO_CPU_AT_WORK : 0;
     atomic_fetch_add_explicit(&job->spent, took + one, memory_order_relaxed);
@@ -157,7 +157,7 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     if (outer != NULL)
         free(scratch);
     if (error != 0) {
-        int expected = 0; /* the first error stays, and what it says */
+        int expected = 0; /* the first error stays, with its message */
         if (atomic_compare_exchange_strong(&job->error, &expected, error) && launch->fault != NULL)
             memcpy(launch->fault->text, own.context.fault.text, sizeof launch->fault->text);
     }

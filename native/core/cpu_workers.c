@@ -20,12 +20,12 @@
  * which processors fetch with it. */
 #define APART _Alignas(128)
 
-/* `gate`: who is inside the job, whether it is closed, and which job it is. */
+/* `gate`: the workers inside the job, whether it is closed, and the job's number. */
 #define INSIDE UINT64_C(0x7fffffff)
 #define CLOSED UINT64_C(0x80000000)
 #define NUMBER 32 /* bits below a job's number */
 
-/* What a worker is called for: the number of a job. */
+/* The call of a worker: the number of a job. */
 #define NOTHING 0
 #define STOP UINT64_MAX
 
@@ -48,7 +48,7 @@ static struct {
     int running; /* workers that exist: the first ones */
     _Atomic bool pinned;
     _Atomic uint64_t spin, look; /* nanoseconds: see silo_cpu_workers_spin, _look */
-    /* The launching thread sleeps, or is about to, until nobody is inside. */
+    /* The launching thread sleeps, or is about to, until no worker is inside. */
     _Atomic bool awaited;
     pthread_mutex_t mutex;
     pthread_cond_t empty;
@@ -191,7 +191,7 @@ void silo_cpu_workers_keep(int count) {
     }
 }
 
-/* Until nobody is inside, asking now and then whether to give up. */
+/* Until no worker is inside, with a check now and then whether to give up. */
 static void await_empty(struct silo_cpu_job *job) {
     if (spin_until_empty(atomic_load_explicit(&crew.spin, memory_order_relaxed)))
         return;

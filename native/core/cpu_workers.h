@@ -10,7 +10,7 @@
 /* The first two are for the thread that has the pool for a launch or a change of size. */
 
 /* Have `helpers` threads join the job, and work on it; returns when all have left it. Fewer than
- * wanted is no error: the launch goes on with those there are. */
+ * wanted is not an error: the launch goes on with the existing ones. */
 void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers);
 
 /* Pin the calling thread to the first processor that it may use, and workers to one of the others
@@ -25,14 +25,14 @@ void silo_cpu_workers_keep(int count);
 void silo_cpu_workers_spin(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_spinning(void);
 
-/* How long a thread looks for a call after this launch and later ones, where it is less. */
+/* How long a thread looks for a call after this launch and later ones, if it is less. */
 void silo_cpu_workers_look(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_looking(void);
 
 /* Whether one is inside a job. */
 bool silo_cpu_workers_inside(void);
 
-/* For pthread_atfork; the child has none of them. */
+/* For pthread_atfork; the child has no workers. */
 void silo_cpu_workers_before_fork(void);
 void silo_cpu_workers_after_fork(bool in_child);
 

@@ -150,7 +150,7 @@ sys.meta_path.append(_OldNames)
 if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
 
     def __getattr__(name: str) -> object:
-        """Import the home of a public name the first time it is asked for (PEP 562).
+        """Import the home of a public name at its first use (PEP 562).
 
         A kind of source whose kernels are made by a call has a name of its own: ``silo.binary``.
         """

@@ -118,12 +118,12 @@ class Binding:
     def __new__(
         cls,
         loaded: LoadedKernel,
-        layout: tuple[tuple[Any, ...], ...],  # (slot, ABI type, written), and what is left of a descriptor's part
+        layout: tuple[tuple[Any, ...], ...],  # (slot, ABI type, written), and the rest of a descriptor's part
         config: dict[str, Any],
         grid: tuple[bytes, ...] | None = None,
         *,
         tag: object = None,
-        effects: dict[str, str] = ...,  # what the kernel does through each pointer; hooks are told
+        effects: dict[str, str] = ...,  # the kernel's effect through each pointer; passed to hooks
     ) -> Binding: ...
     @property
     def loaded(self) -> LoadedKernel: ...
@@ -227,7 +227,7 @@ class OperatorCall:
 class TritonSituation:
     def __new__(
         cls,
-        watched: tuple[tuple[Any, ...], ...],  # (dictionary, name, value), without a value where there is none
+        watched: tuple[tuple[Any, ...], ...],  # (dictionary, name, value), without a value if it is missing
         sizes: tuple[list[Any] | dict[Any, Any], ...],
         get_device: Callable[[], int] | None,
         get_stream: Callable[[int], int] | None,

@@ -39,7 +39,7 @@
         └── DeviceError          the device is absent or cannot do what was asked
             └── BlobLostError    compiled code left the store before it was loaded
 
-Messages say what happened, where, why, and what to do about it.
+Messages name the event, its place, the reason and the cure.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class AgreementError(TuneError):
 
 
 class FrozenError(TuneError):
-    """Tuning is frozen, and neither the lock nor the store says which config to use."""
+    """Tuning is frozen, and neither the lock nor the store holds a config to use."""
 
 
 class LockError(TuneError):
@@ -190,8 +190,8 @@ class StoreError(SiloError):
 class RemoteError(StoreError):
     """The remote store failed in one way, its ``kind``.
 
-    ``fault``: it cannot be reached or used; ``refused``: it does not let this user; ``lie``: what it gave is not what
-    was asked for; ``package``: a package that is needed to reach it is not installed.
+    ``fault``: it cannot be reached or used; ``refused``: it does not let this user; ``lie``: its answer contradicts the
+    request; ``package``: a package that is needed to reach it is not installed.
     """
 
     def __init__(self, message: str, *, kind: str) -> None:
@@ -210,7 +210,7 @@ class BundleError(SiloError):
 class BundleFormatError(BundleError):
     """Not a bundle, truncated or damaged.
 
-    ``field`` names what was being read and ``offset`` is its byte position in the file.
+    ``field`` names the member being read and ``offset`` is its byte position in the file.
     """
 
     def __init__(self, message: str, *, field: str, offset: int) -> None:
@@ -237,7 +237,7 @@ class RegistryError(BundleError):
 
 
 class TrustError(BundleError):
-    """The bundle brings host code that nobody on this machine vouched for."""
+    """The bundle brings host code that is not trusted on this machine."""
 
 
 class ArgumentError(SiloError, TypeError):
@@ -256,14 +256,14 @@ class LaunchError(SiloError, RuntimeError):
 
 
 class CheckError(LaunchError):
-    """A kernel that was checked does what no kernel may, such as reading out of bounds.
+    """A checked kernel breaks a rule for kernels, for example by reading out of bounds.
 
     ``kind`` is one of ``out of bounds``, ``read-only``, ``misaligned``, ``uninitialized``, ``race``, ``endless``,
     ``assertion``, ``assumption``, ``hint``, ``masked-off value``, ``division by zero``, ``overflow``, ``NaN``; of Metal
     kernels also ``barrier``, ``divergence``, ``address space``, ``threadgroup memory``, ``thread memory``, ``bad
-    argument``. ``place`` is the ``file:line`` of the operation ("" where the kernel's text has none). ``program``,
-    ``index`` (in the tile; () for a scalar; of Metal kernels the thread's position in its threadgroup) and
-    ``argument`` (an array, or a variable of the text) are None where they mean nothing.
+    argument``. ``place`` is the ``file:line`` of the operation ("" if the kernel's text lacks places). ``program``,
+    ``index`` (in the tile; () for a scalar; of Metal kernels the thread's position in its threadgroup) and ``argument``
+    (an array, or a variable of the text) are None where they mean nothing.
     """
 
     def __init__(
@@ -289,7 +289,7 @@ class LaunchTimeoutError(LaunchError):
 
 
 class DeviceError(LaunchError):
-    """The device is absent or cannot do what was asked."""
+    """The device is absent or cannot fulfil the request."""
 
 
 class BlobLostError(DeviceError):

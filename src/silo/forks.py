@@ -2,8 +2,8 @@
 
 Only the thread that forked lives on in the child. A lock that another one held would never be released there, so locks
 of this module are new ones in a child, but for those that the forking thread itself holds: it goes on, and leaves them.
-What such a lock guards must be whole between any two steps of Python (a dictionary, a set, one assignment); where it is
-not, its maker says what puts it right.
+The data under one of these locks must be whole between any two steps of Python (a dictionary, a set, one assignment);
+otherwise its maker passes a function that repairs it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final
     (Ctrl-C) would leave a lock that is taken in several held for good.
 
     Args:
-        lost: called in the child where another thread held it: to undo what that thread will not.
+        lost: called in the child if another thread held it: to undo that thread's unfinished work.
     """
 
     __slots__ = ("_lost",)
@@ -74,8 +74,8 @@ def in_child(handler: Callable[[], object]) -> None:
 def waits_for(lock: Mutex) -> Mutex:
     """Have every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
 
-    For a lock that is held while a library's native code runs: that code takes locks of its own, which nobody renews in
-    a child, and a child that forked in the midst of it would wait for them for ever. A fork that has waited for a
+    For a lock that is held while a library's native code runs: that code takes locks of its own, which are not renewed
+    in a child, and a child that forked in the midst of it would wait for them for ever. A fork that has waited for a
     second goes on as it would without.
     """
     taken: set[int] = set()  # threads that fork and have the lock
@@ -124,7 +124,7 @@ def _forget_unfinished_imports() -> None:
     """Drop the modules that other threads were importing: the child would wait for ever for them to end.
 
     Python renews only its lock of all imports; each module has one as well (``_ModuleLock`` of
-    ``importlib._bootstrap``, in CPython 3.11 to 3.14), and half a module in ``sys.modules``. The child imports such a
+    ``importlib._bootstrap``, in CPython 3.11 to 3.14), and half a module in ``sys.modules``. The child imports the
     module anew when it needs it.
     """
     locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
@@ -149,7 +149,7 @@ def _renew_once_lock() -> None:
 def renew_properties_of(package: str) -> None:
     """Renew the locks of cached properties of ``package`` in children too, like the locks of Silo's own classes.
 
-    For a package whose code runs within calls of Silo. Python 3.12 and later have no such locks.
+    For a package whose code runs within calls of Silo. Python 3.12 and later lack these locks.
     """
     _packages.add(package)
 

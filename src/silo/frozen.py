@@ -1,7 +1,7 @@
 """``@frozen``: classes of immutable values, cheap to define.
 
-What a first launch needs is imported in a few milliseconds, and ``dataclasses`` would take most of them: it compiles
-half a dozen methods for each class and imports ``inspect``. Here all classes share their methods.
+The modules of a first launch are imported in a few milliseconds, and ``dataclasses`` would take most of them: it
+compiles half a dozen methods for each class and imports ``inspect``. Here all classes share their methods.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def field(
     since: int = 0,
     member: str = "",
 ) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
-    """A field with more to say than a default; the parameters mean what they mean to ``dataclasses.field``.
+    """A field with more than a default; the parameters have the meaning that they have in ``dataclasses.field``.
 
     ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``,
     ``since`` and ``member`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
@@ -129,7 +129,7 @@ def frozen(cls: type[T]) -> type[T]:
 class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
     """A property of a frozen class that is computed once for each value, when it is first read.
 
-    Two threads may both compute it. What it returns is not to be changed.
+    Two threads may both compute it. The result must not be changed.
 
     >>> @frozen
     ... class Square:
@@ -190,7 +190,7 @@ def replace(value: T, **changes: object) -> T:
     values: list[object] = []
     for name in cls.__match_args__:
         values.append(changes.pop(name) if name in changes else getattr(value, name))  # noqa: PERF401  # one call less
-    return cls(*values, **changes)  # what is left has no field, which the class says
+    return cls(*values, **changes)  # the remaining names are not fields, which the class reports
 
 
 def _init_of(

@@ -20,10 +20,11 @@ _before = (0, 0, 0)
 
 @contextmanager
 def seldom_collected() -> Generator[None]:
-    """Collect seldom within the block; not never, for a module may make cycles that are worth it.
+    """Collect seldom within the block; not never, because a module may make cycles that are worth it.
 
-    Blocks may lie in one another, and run in several threads at once: the last to end puts back what the first found.
-    A program that set the collector otherwise meanwhile, or that collects more seldom or never, is left alone.
+    Blocks may lie in one another, and run in several threads at once: the last to end restores the settings that the
+    first found. A program that set the collector otherwise meanwhile, or that collects more seldom or never, is left
+    alone.
 
     >>> import gc
     >>> before = gc.get_threshold()

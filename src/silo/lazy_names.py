@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first asked for (PEP 562)."""
+"""Names of a package that are imported at their first use (PEP 562)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ __all__ = ["GONE_WITH", "OLD_MEMBERS", "OLD_NAMES", "spec_of"]
 
 GONE_WITH: Final = "0.2"
 
-# Modules that pages, examples and plug-ins import. A package in the table stands for the modules within it too.
+# Modules that pages, examples and plug-ins import. A package in the table covers the modules within it too.
 OLD_NAMES: Final = MappingProxyType(
     {
         "silo.api.agents": "silo.tuning.agents",

@@ -2,8 +2,8 @@
 
 A path that a user names, or a name beside it, may lead to a pipe (which keeps its opener waiting), a device (which
 never ends) or a sparse file (which takes no disk, and its whole size of memory). These functions open plain files alone
-and read no more than a limit. They are for data. Files that Silo writes again, or whose contents it believes, are
-opened by :mod:`silo.store.privacy`.
+and read at most a limit. They are for data. Files that Silo writes again, or whose contents it believes, are opened by
+:mod:`silo.store.privacy`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def open_plain(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int
     silo.plain_files.FileRefusedError: [Errno 1] it is not a plain file: '/dev/zero'
     """
     try:
-        # O_NONBLOCK: opening a pipe that nobody writes would wait. O_NOCTTY: opening a terminal changes nothing.
+        # O_NONBLOCK: opening a pipe without a writer would wait. O_NOCTTY: opening a terminal changes nothing.
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
     except OSError as error:
         if error.errno == errno.ELOOP and flags & os.O_NOFOLLOW:
@@ -65,7 +65,7 @@ def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     The size is compared before anything is read; a file that grows meanwhile is refused as well.
 
     Raises:
-        FileRefusedError: it is no plain file, or it is larger.
+        FileRefusedError: it is not a plain file, or it is larger.
         OSError: it cannot be opened or read.
     """
     descriptor = open_plain(path)

@@ -46,7 +46,7 @@ def printable_json(text: str) -> str:
 def _each_line(text: str, write: Callable[[str], str]) -> str:
     if text.isprintable():
         return text
-    # Line by line, for a listing has many lines and next to none with anything in it.
+    # Line by line, because a listing has many lines and next to none need a change.
     return "\n".join(
         line if line.replace("\t", "").isprintable() else "".join(_shown(one, write) for one in line)
         for line in text.split("\n")

@@ -73,7 +73,7 @@ _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
 def available_cpus() -> int:
-    """The CPUs this process may use: its affinity and its control groups' quota, where the system has such things."""
+    """The CPUs this process may use: its affinity and its control groups' quota, if the system has these."""
     if sys.platform != "linux":
         return os.cpu_count() or 1
     affinity = max(1, len(os.sched_getaffinity(0)))
@@ -108,7 +108,7 @@ def _quotas_up_from(base: str, group: str) -> list[int]:
 
 
 def _quota_in(folder: str) -> int | None:
-    """What the files of one group say."""
+    """The limits in the files of one group."""
     words = " ".join(_lines(f"{folder}/cpu.max")).split()  # "50000 100000", or "max 100000"
     if not words:
         words = [*_lines(f"{folder}/cpu.cfs_quota_us"), *_lines(f"{folder}/cpu.cfs_period_us")]  # "50000", or "-1"
@@ -139,9 +139,9 @@ def available_memory() -> int:
 
 @frozen
 class Settings:
-    """Every setting, with its unit in the name where it has one. None where nobody said: ``home``, ``cc``, ...
+    """Every setting, with its unit in the name where it has one. None by default: ``home``, ``cc``, ...
 
-    Paths are kept as text, for a program that only launches needs neither of them.
+    Paths are kept as text, because a program that only launches needs neither of them.
     """
 
     home: str | os.PathLike[str] | None = None
@@ -201,7 +201,7 @@ class Settings:
 
     @property
     def for_workers(self) -> dict[str, str]:
-        """What compile workers have to be told, as variables: what decides how code is made, wherever it was set."""
+        """The settings that decide how code is made, as variables for compile workers, wherever they were set."""
         given = {
             "SILO_CC": self.cc or "",
             "SILO_CLANG": self.clang or "",
@@ -212,7 +212,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
-        """Read a mapping; an empty value counts as absent. ``SettingsError`` names the variable and what it takes.
+        """Read a mapping; an empty value counts as absent. ``SettingsError`` names the variable and its allowed values.
 
         >>> Settings.from_environment({"SILO_HOME": "/tmp/store", "SILO_THREADS": "3"}).threads
         3
@@ -273,7 +273,7 @@ class Settings:
 
 
 def _given(environment: Mapping[str, str]) -> dict[str, str]:
-    """What is set; an empty value counts as absent."""
+    """The variables that are set; an empty value counts as absent."""
     return {name: value.strip() for name, value in environment.items() if value.strip()}
 
 
@@ -304,7 +304,7 @@ def _path(given: Mapping[str, str], name: str) -> str | None:
 
     try:
         return str(Path(value).expanduser().absolute())
-    except RuntimeError as error:  # ~somebody, who does not exist
+    except RuntimeError as error:  # ~somebody, an unknown user
         raise SettingsError(f"{name} is a path, not {value!r}: {error}") from None
 
 
@@ -394,7 +394,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
 
 
 def _strange_names(environment: Mapping[str, str]) -> list[str]:
-    """The SILO_* names that are no setting, sorted. SILO_TEST_* belong to Silo's own tests."""
+    """The SILO_* names that are not settings, sorted. SILO_TEST_* belong to Silo's own tests."""
     named = [name for name in environment if name.startswith("SILO_") and not name.startswith("SILO_TEST_")]
     known = {variable.name for variable in VARIABLES} if named else set[str]()
     return sorted(name for name in named if name not in known)
@@ -432,7 +432,7 @@ def _warn_of_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _tell(current: Settings) -> None:
-    """What the user wants to see, to what shows it; that is not loaded for nothing."""
+    """Applies the user's choice of messages; the module that shows them is loaded only if needed."""
     if current.log is None and not current.quiet and "silo.status_line" not in sys.modules:
         return
     from silo.status_line import configure  # noqa: PLC0415  # see above
@@ -526,7 +526,7 @@ def override(**changes: object) -> Generator[Settings]:
 def local_ranks() -> tuple[int, int]:
     """This process's number among the processes that one launcher (torchrun) started on this machine, and how many.
 
-    Without such a launcher, or with variables that make no sense, 0 of 1.
+    Without one of these launchers, or with invalid variables, 0 of 1.
     """
     rank, size = (os.environ.get(name, "") for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
     if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):
@@ -557,7 +557,7 @@ def child_environment(**changes: str) -> dict[str, str]:
 
 
 def program_environment(**changes: str) -> dict[str, str]:
-    """A copy of the environment, with changes, for a program that takes this process's place."""
+    """A copy of the environment, with changes. A program that takes this process's place gets it."""
     return {**os.environ, **changes}
 
 
@@ -569,7 +569,7 @@ def hold_in_environment(variables: Mapping[str, str]) -> None:
 def take_environment(variables: Mapping[str, str]) -> None:
     """Give this process, a worker of Silo's, the environment that its program has now.
 
-    What decides how Python starts and what Silo is told stay as they were when the worker was started.
+    Variables of Python's start and of Silo stay as they were when the worker was started.
     """
     for name in os.environ.keys() - variables.keys():
         if not name.startswith(_WORKERS_OWN):
@@ -585,9 +585,9 @@ def allowance(file_bytes: int) -> int:
 
 
 def case_allowance() -> int:
-    """Bytes of memory that the arrays of one case may take: ``SILO_CASE_BYTES``, or half of what the process has.
+    """Bytes of memory that the arrays of one case may take: ``SILO_CASE_BYTES``, or half of the process's memory.
 
-    The other half is for copies: what a case held before a launch, and what is expected of it.
+    The other half is for copies: a case's arrays before a launch, and its expected arrays.
     """
     asked = settings().case_bytes
     return available_memory() // 2 if asked is None else asked

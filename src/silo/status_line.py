@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 __all__ = ["SLOW_S", "Task", "announce", "configure", "report_progress", "working"]
 
-# What takes longer shows its progress, rewritten so often.
+# Longer work shows its progress, rewritten so often.
 SLOW_S = 1.0
 _PERIOD_S = 0.2
 _LOGGED_S = 10.0  # between records about one task
 
-# What the settings say: the least severe log message that is shown, None where nobody said; whether all is hidden.
+# The settings: the least severe log message that is shown, None by default; whether all is hidden.
 _level: str | None = None
 _quiet = False
 
 
 class Task:
-    """Something that takes time: what it is, and how far it got."""
+    """Work that takes time: its name, and its progress."""
 
     __slots__ = ("logged", "note", "start", "text")
 
@@ -42,7 +42,7 @@ class Task:
         self.text = text
         self.note = ""
         self.start = time.monotonic()
-        self.logged = -math.inf  # when a record last said how far it is
+        self.logged = -math.inf  # time of the last log record about its progress
 
     @property
     def seconds(self) -> float:
@@ -50,7 +50,7 @@ class Task:
         return time.monotonic() - self.start
 
     def line(self) -> str:
-        """What is shown of it."""
+        """The shown text."""
         note = f": {self.note}" if self.note else ""
         return one_line(f"silo: {self.text}{note}, {self.seconds:.0f} s")
 
@@ -68,7 +68,7 @@ def announce(message: str) -> None:
 
 @contextmanager
 def working(text: str) -> Generator[Task]:
-    """Show on a terminal that the block is at work, from :data:`SLOW_S` on; ``note`` of the task says how far it is."""
+    """Show on a terminal that the block is at work, from :data:`SLOW_S` on; ``note`` of the task is its progress."""
     task = Task(text)
     try:
         if _is_wanted():
@@ -97,14 +97,14 @@ def report_progress(task: Task) -> None:
 def configure(level: str | None, *, quiet: bool) -> None:
     """Show log messages from ``level`` on, in a program that does not say itself where its log goes; ``settings`` asks.
 
-    What a program sets on the logger ``silo`` stays.
+    A program's settings of the logger ``silo`` stay.
     """
     global _level, _quiet  # settings are one for the process
     import logging  # noqa: PLC0415  # see the module's docstring
 
     log = logging.getLogger("silo")
     known = logging.NOTSET if _level is None else logging.getLevelNamesMapping()[_level.upper()]
-    if log.level == known:  # nobody else set it
+    if log.level == known:  # no other code set it
         log.setLevel(logging.NOTSET if level is None else level.upper())
     _level, _quiet = level, quiet
     handler = next((one for one in log.handlers if _is_own(one)), None)
@@ -122,7 +122,7 @@ def _own_handler() -> Handler:
     import logging  # noqa: PLC0415  # see the module's docstring
 
     class Shown(logging.Handler):
-        """Prints records while nobody else takes them: the program may configure its logging at any time."""
+        """Prints records while no other handler takes them: the program may configure its logging at any time."""
 
         silo_own = True
 
@@ -201,7 +201,7 @@ class _Line:
             self._put(printable(text) + "\n")
 
     def forget(self) -> None:
-        """In a child made by fork: its parent shows what it was doing."""
+        """In a child made by fork: the parent shows its own work."""
         self._tasks.clear()
         self._thread = None
         self._shown = 0
@@ -219,7 +219,7 @@ class _Line:
                     self._write(slow[0].line() + more)
 
     def _write(self, text: str) -> None:
-        """Put ``text`` in the place of what is shown. Blanks, not control codes: notebooks show those."""
+        """Replace the shown text by ``text``. Blanks, not control codes: notebooks show those."""
         if not text and not self._shown:
             return
         text = text[: _width()]
@@ -231,7 +231,7 @@ class _Line:
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
-        except (OSError, ValueError, AttributeError):  # it is gone or closed: there is nobody to tell
+        except (OSError, ValueError, AttributeError):  # it is gone or closed: nothing to write to
             return
 
 

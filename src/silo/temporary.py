@@ -27,7 +27,7 @@ _swept = False
 
 @contextmanager
 def own_folder(prefix: str) -> Generator[str]:
-    """A temporary folder, which its maker alone removes; what killed processes left is removed before the first.
+    """A temporary folder, which its maker alone removes; leftovers of killed processes are removed before the first.
 
     A signal handler may fork while a compiler writes there, and its child leave through here before the maker does:
     ``tempfile.TemporaryDirectory`` would remove the folder in either, at the latest when the child ends.
@@ -88,7 +88,7 @@ def _sweep(parent: Path) -> None:
 
 
 def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[tuple[str, float]]:
-    """This user's entries with such a name, as far as is looked: their paths, and when they were changed."""
+    """This user's entries with a name of this form, up to a limit: their paths, and when they were changed."""
     try:
         with os.scandir(parent) as entries:
             for count, entry in enumerate(entries):
@@ -104,7 +104,7 @@ def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[
                 if is_kind and status.st_uid == os.geteuid():
                     yield entry.path, status.st_mtime
     except OSError:
-        return  # a folder that cannot be read is swept by nobody
+        return  # a folder that cannot be read is never swept
 
 
 def _lock(folder: str) -> int | None:

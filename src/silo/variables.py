@@ -33,7 +33,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @frozen
 class Variable:
-    """One variable: its name, the form of its value, the default in words, what it means."""
+    """One variable: its name, the form of its value, the default in words, its meaning."""
 
     name: str
     form: str

@@ -337,7 +337,7 @@ def _default(
 
 
 def _with_c_names(functions: Sequence[ExportedFunction]) -> tuple[ExportedFunction, ...]:
-    """Adds C names. C has no overloads, so the names of a kernel with several signatures contain the types."""
+    """Adds C names. C lacks overloads, so the names of a kernel with several signatures contain the types."""
     by_name: dict[str, list[ExportedFunction]] = {}
     for one in functions:
         by_name.setdefault(one.name, []).append(one)

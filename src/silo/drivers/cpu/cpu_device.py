@@ -99,7 +99,7 @@ class CpuDevice:
 
     @property
     def driver(self) -> str:
-        """Always empty: a CPU has no driver."""
+        """Always empty: CPUs need no driver."""
         return ""
 
     @property
@@ -165,7 +165,7 @@ def devices() -> Sequence[CpuDevice]:
 
 
 def _missing_level() -> Target:
-    """Raises ``TargetError`` with what the system says of the CPU, unless that names a level."""
+    """Raises ``TargetError``, with the system's description of the CPU, unless that names a level."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # few machines are below every level
 
     return host_target()

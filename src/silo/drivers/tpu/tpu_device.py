@@ -1,4 +1,4 @@
-"""TPUs as devices. jax drives them; Silo has no driver of its own. This was never run on a TPU."""
+"""TPUs as devices. jax drives them; Silo itself lacks a driver. This was never run on a TPU."""
 
 from __future__ import annotations
 

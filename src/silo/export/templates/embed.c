@@ -1,4 +1,4 @@
-/* Writes the bytes of a file as the text of an array, for compilers whose assembler has no .incbin:
+/* Writes the bytes of a file as the text of an array, for compilers whose assembler lacks .incbin:
  * embed NAME.silo > NAME_bundle.inc */
 #include <stdio.h>
 
