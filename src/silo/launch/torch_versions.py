@@ -22,6 +22,10 @@ __all__ = [
 # The oldest has register_vmap, register_fake and Library.impl with a keyset in the forms that are used.
 _TORCH = Releases("torch", ("2.13",), (2, 8), "whose operators Silo can define")
 
+# Of Inductor's kernels for the CPU: the tested releases, and by release why one with all hook points does not work.
+_INDUCTOR_TESTED = ("2.13",)
+_INDUCTOR_BAD: dict[str, str] = {}
+
 
 def tested_versions() -> tuple[str, ...]:
     """Releases of torch that Silo's tests run with."""
@@ -38,26 +42,31 @@ def judge_version(version: str) -> Decision:
 
 
 def inductor_versions() -> tuple[str, ...]:
-    """Releases of torch whose Inductor Silo serves on the CPU."""
-    return _TORCH.tested
+    """Releases of torch with which Silo's tests of Inductor's kernels for the CPU pass."""
+    return _INDUCTOR_TESTED
 
 
 def judge_inductor(version: str) -> Decision:
-    """Whether Inductor's kernels for the CPU can go through Silo with a version of torch.
+    """Whether Inductor's kernels for the CPU may go through Silo with a version of torch.
 
-    Inductor's internals differ between releases, so untested releases are left alone.
+    The hook points of the installed torch decide (:mod:`silo.integrations.inductor.hook_points`): here only releases
+    that have them and are known not to work are rejected.
 
-    >>> bool(judge_inductor("2.13.1+cpu")), bool(judge_inductor("2.14.0"))
-    (True, False)
+    >>> judge_inductor("2.13.1+cpu").reason
+    'torch 2.13.1+cpu, tested'
+    >>> judge_inductor("2.99.0").reason
+    'torch 2.99.0 is newer than 2.13, which is tested'
     """
     major, minor = release_of(version)
-    if f"{major}.{minor}" in _TORCH.tested:
+    if why := _INDUCTOR_BAD.get(f"{major}.{minor}"):
+        return Rejected(
+            f"torch {version}: {why}; install torch {_INDUCTOR_TESTED[-1]}, or try this one with "
+            "silo.integrations.inductor.enable(force=True)"
+        )
+    if f"{major}.{minor}" in _INDUCTOR_TESTED:
         return Accepted(f"torch {version}, tested")
-    age = "newer" if (major, minor) > max(map(release_of, _TORCH.tested)) else "older"
-    return Rejected(
-        f"torch {version} is {age} than {', '.join(_TORCH.tested)}, whose Inductor Silo is tested with: install that, "
-        "or try this one with silo.integrations.inductor.enable(force=True)"
-    )
+    age = "newer" if (major, minor) > max(map(release_of, _INDUCTOR_TESTED)) else "older"
+    return Accepted(f"torch {version} is {age} than {', '.join(_INDUCTOR_TESTED)}, which is tested")
 
 
 def load_torch() -> Any:  # noqa: ANN401  # the module, whose stubs are partial

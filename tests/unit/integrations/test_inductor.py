@@ -12,6 +12,7 @@ import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 from triton.backends import Backend, backends  # noqa: E402
 
+from inductor_cpu import finds_triton  # noqa: E402
 from silo.core.decisions import Rejected  # noqa: E402
 from silo.core.notices import Notices  # noqa: E402
 from silo.integrations import inductor  # noqa: E402
@@ -20,7 +21,7 @@ from silo.integrations.inductor import hook_points as seams  # noqa: E402
 from silo.integrations.inductor import inductor_patching as switch  # noqa: E402
 from silo.kinds.triton.programs.backend.named_cpu.compiler import NamedCpuBackend  # noqa: E402
 from silo.kinds.triton.programs.backend.named_cpu.driver import NamedCpuDriver  # noqa: E402
-from silo.launch.torch_versions import judge_inductor  # noqa: E402
+from silo.launch import torch_versions  # noqa: E402
 
 config = importlib.import_module("torch._inductor.config")
 heuristics = importlib.import_module("torch._inductor.runtime.triton_heuristics")
@@ -51,7 +52,7 @@ def _afresh(monkeypatch, tmp_path):
     monkeypatch.setattr(switch._SWITCH, "_notices", Notices())
     monkeypatch.setattr(launchers, "_notices", Notices())
     _triton.has_triton.cache_clear()
-    if not _triton.has_triton():
+    if not finds_triton():
         pytest.skip("torch finds no Triton")
     torch._dynamo.reset()
     yield
@@ -176,29 +177,50 @@ def test_another_backend_may_be_chosen_meanwhile():
         torch.testing.assert_close(torch.compile(torch.sin)(torch.ones(3)), torch.sin(torch.ones(3)))
 
 
-@pytest.mark.parametrize(
-    ("version", "words"),
-    [("2.12.1", "older"), ("2.14.0a0+git123", "newer"), ("3.0.0", "newer"), ("2.2.0", "older")],
-)
-def test_a_version_that_is_not_tested_is_left_alone(version, words, monkeypatch, caplog):
-    monkeypatch.setattr(torch, "__version__", version)
-    monkeypatch.setattr(switch, "find_seams", lambda: pytest.fail("nothing of it is looked at"))
-    with caplog.at_level(logging.WARNING, "silo"):
+def test_a_version_that_is_known_not_to_work_is_left_alone(monkeypatch, caplog):
+    monkeypatch.setitem(torch_versions._INDUCTOR_BAD, "2.13", "it forgets results")
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "silo"):
+        patch.setattr(switch, "find_seams", lambda: pytest.fail("nothing of it is looked at"))
         assert not inductor.enable()
         with inductor.enable() as enabled:
             assert config.cpu_backend == "cpp"
-    assert words in enabled.decision.reason
+    assert "it forgets results" in enabled.decision.reason
     assert "force=True" in enabled.decision.reason
     assert len(caplog.records) == 1  # said once
     assert "C++ backend" in caplog.text
-
-
-def test_such_a_version_can_be_tried(monkeypatch):
-    monkeypatch.setattr(torch, "__version__", "2.14.0")
-    assert not judge_inductor("2.14.0")
     with inductor.enable(force=True) as enabled:
         assert enabled
-        assert "not tested" in enabled.decision.reason
+        assert "known not to work" in enabled.decision.reason
+
+
+@pytest.mark.parametrize(("version", "words"), [("2.12.1", "older"), ("2.99.0a0+git123", "newer"), ("3.0.0", "newer")])
+def test_the_hook_points_decide_about_versions_that_are_not_tested(version, words, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", version)
+    with inductor.enable() as enabled:
+        assert enabled
+        assert words in enabled.decision.reason
+
+
+def test_torch_sorts_on_the_cpu():
+    def model(x):
+        return torch.sort(x * 2, -1).values + 1
+
+    x = torch.randn(8, 257)
+    with inductor.enable():
+        made, kernels = _kernels_of(model, x)
+    torch.testing.assert_close(made, model(x))
+    assert kernels  # the product and the sum are Inductor's
+    assert not any("sort" in kernel.inductor_meta["kernel_name"] for kernel in kernels)
+
+
+def test_graphs_made_with_silo_have_keys_of_their_own():
+    keys = importlib.import_module("torch.compiler.config")
+    with keys.patch("cache_key_tag", "mine"):
+        with inductor.enable() as first, inductor.enable():
+            assert keys.cache_key_tag == f"mine {seams.GRAPH_TAG}"
+            first.stop()
+            assert keys.cache_key_tag == f"mine {seams.GRAPH_TAG}"
+        assert keys.cache_key_tag == "mine"
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -10,12 +10,14 @@ from typing import Any
 from silo.core.decisions import Rejected
 from silo.frozen import frozen
 
-__all__ = ["HookPoint", "InductorHookPoints", "find_seams"]
+__all__ = ["GRAPH_TAG", "HookPoint", "InductorHookPoints", "find_seams"]
 
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _COMPILING = "torch._inductor.async_compile"
 _CONFIG = "torch._inductor.config"
 _GRAPH = "torch._inductor.graph"
+_GENERATING = "torch._inductor.codegen.triton"
+_KEYS = "torch.compiler.config"
 
 
 @frozen
@@ -27,6 +29,10 @@ class HookPoint:
     parameters: tuple[str, ...]
 
 
+# Part of the key of each graph that torch keeps on disk: another number for each change of the code that Inductor
+# generates with these hook points.
+GRAPH_TAG = "silo-cpu/2"
+
 # The parameters in order; a torch with further parameters after these still fits.
 _PLACES = (
     HookPoint(
@@ -36,6 +42,7 @@ _PLACES = (
     HookPoint("CachingAutotuner", "_create_compile_options", ("self", "cfg", "compile_meta")),
     HookPoint("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str")),
     HookPoint("GraphLowering", "is_unspec_arg", ("self", "name")),
+    HookPoint("TritonScheduling", "get_backend_features", ("cls", "device")),
 )
 _USED = {
     "TritonCompileResult": ("_gen_launcher_code", "_get_arg_lists"),
@@ -47,10 +54,14 @@ _NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
 
 @frozen
 class InductorHookPoints:
-    """Inductor's modules, and its original functions by hook point."""
+    """Inductor's modules, and its original functions by hook point.
+
+    ``keys`` is the module whose ``cache_key_tag`` is part of the key of every kept graph.
+    """
 
     heuristics: Any
     config: Any
+    keys: Any
     found: Mapping[HookPoint, tuple[Any, Any]]  # the object that holds the function, the function
 
 
@@ -61,12 +72,16 @@ def find_seams() -> InductorHookPoints | Rejected:
     config: Any = import_module(_CONFIG)
     if getattr(config, "cpu_backend", None) is None:
         return Rejected("its Inductor has no setting cpu_backend")
+    keys: Any = import_module(_KEYS)
+    if not isinstance(getattr(keys, "cache_key_tag", None), str):
+        return Rejected("its Inductor has no cache_key_tag, so graphs made with and without Silo would be confused")
     holders: dict[str, Any] = {
         "": heuristics,
         "TritonCompileResult": getattr(heuristics, "TritonCompileResult", None),
         "CachingAutotuner": getattr(heuristics, "CachingAutotuner", None),
         "AsyncCompile": getattr(compiling, "AsyncCompile", None),
         "GraphLowering": getattr(import_module(_GRAPH), "GraphLowering", None),
+        "TritonScheduling": getattr(import_module(_GENERATING), "TritonScheduling", None),
     }
     missing = [name for name in _NAMES if not hasattr(heuristics, name)]
     missing += [f"{kind}.{name}" for kind, names in _USED.items() for name in names if not hasattr(holders[kind], name)]
@@ -80,11 +95,12 @@ def find_seams() -> InductorHookPoints | Rejected:
             found[place] = (holders[place.holder], function)
     if missing:
         return Rejected(f"its Inductor has no {', '.join(missing)} of the form that Silo knows")
-    return InductorHookPoints(heuristics, config, found)
+    return InductorHookPoints(heuristics, config, keys, found)
 
 
 def _fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401
     try:
-        return tuple(inspect.signature(function).parameters)[: len(wanted)] == tuple(wanted)
+        plain = getattr(function, "__func__", function)  # of a class method
+        return tuple(inspect.signature(plain).parameters)[: len(wanted)] == tuple(wanted)
     except (TypeError, ValueError):
         return False

@@ -19,8 +19,9 @@ from silo.integrations.inductor.generated_kernels import (
     never_unwrapped,
     own_promises,
     served_launcher,
+    without_sorting,
 )
-from silo.integrations.inductor.hook_points import InductorHookPoints, find_seams
+from silo.integrations.inductor.hook_points import GRAPH_TAG, InductorHookPoints, find_seams
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
 from silo.machine.switched_on import SwitchedOn
@@ -47,9 +48,9 @@ def enable(*, force: bool = False) -> Enabled:
     """Let ``torch.compile`` generate Triton kernels for CPU tensors, which Silo compiles and launches.
 
     Sets ``torch._inductor.config.cpu_backend`` to ``"triton"``, which like all of torch's settings holds for this
-    thread. May be called more than once; each call is undone separately. If Silo does not support this version of
-    torch, torch keeps its C++ backend, and the log has the reason once. ``force`` tries a version of torch that is not
-    tested.
+    thread, and adds a tag to the key of the graphs that torch keeps. May be called more than once; each call is undone
+    separately. If this torch lacks one of the functions that Silo replaces, torch keeps its C++ backend, and the log
+    has the reason once. ``force`` tries a version of torch that is known not to work.
 
     Raises:
         PackageError: torch is not installed.
@@ -89,11 +90,12 @@ def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Deci
     seams = find_seams()
     if isinstance(seams, Rejected):
         return None, Rejected(f"torch {version} changed: {seams.reason}")
-    return seams, decision or Accepted(f"torch {version}, which is not tested")
+    return seams, decision or Accepted(f"torch {version}, which is known not to work")
 
 
-# How many callers enabled it in this context, and the backend before the first: torch's settings are per context, too.
-_here: ContextVar[tuple[int, str]] = ContextVar("silo_inductor", default=(0, ""))
+# How many callers enabled it in this context, and the backend and the tag of graphs before the first: torch's settings
+# are per context, too.
+_here: ContextVar[tuple[int, str, str]] = ContextVar("silo_inductor", default=(0, "", ""))
 
 
 class _Switch:
@@ -123,17 +125,22 @@ class _Switch:
             if self._wanted == 1:
                 self._put(seams)
                 self.decision = decision
-        count, before = _here.get()
-        _here.set((count + 1, before if count else str(seams.config.cpu_backend)))
+        count, backend, tag = _here.get()
+        if not count:
+            backend, tag = str(seams.config.cpu_backend), str(seams.keys.cache_key_tag)
+            seams.keys.cache_key_tag = f"{tag} {GRAPH_TAG}".strip()
+        _here.set((count + 1, backend, tag))
         seams.config.cpu_backend = "triton"
         return partial(self._undo, seams)
 
     def _undo(self, seams: InductorHookPoints) -> None:
-        count, before = _here.get()
+        count, backend, tag = _here.get()
         if count:  # else it is undone in another thread, which has its own setting
-            _here.set((count - 1, before))
+            _here.set((count - 1, backend, tag))
             if count == 1 and seams.config.cpu_backend == "triton":
-                seams.config.cpu_backend = before
+                seams.config.cpu_backend = backend
+            if count == 1 and seams.keys.cache_key_tag == f"{tag} {GRAPH_TAG}".strip():
+                seams.keys.cache_key_tag = tag
         self._less()
 
     def _less(self) -> None:
@@ -141,7 +148,7 @@ class _Switch:
             self._wanted -= 1
             if self._wanted == 0:
                 for holder, name, before, ours in reversed(self._before):
-                    if getattr(holder, name, None) is ours:  # else somebody else replaced ours, and calls it
+                    if vars(holder).get(name) is ours:  # else another function replaced ours, and calls it
                         setattr(holder, name, before)
                 self._before.clear()
                 self.decision = Rejected("it was switched off")
@@ -153,6 +160,7 @@ class _Switch:
             "_create_compile_options": own_promises,
             "triton": in_process,
             "is_unspec_arg": never_unwrapped,
+            "get_backend_features": without_sorting,
         }
         for place, (holder, plain) in seams.found.items():
             ours = made[place.name](plain)
