@@ -20,10 +20,10 @@ __all__ = [
 ]
 
 # The oldest has register_vmap, register_fake and Library.impl with a keyset in the forms that are used.
-_TORCH = Releases("torch", ("2.13",), (2, 8), "whose operators Silo can define")
+_TORCH = Releases("torch", ("2.13", "2.15"), (2, 8), "whose operators Silo can define")
 
 # Of Inductor's kernels for the CPU: the tested releases, and by release why one with all hook points does not work.
-_INDUCTOR_TESTED = ("2.13",)
+_INDUCTOR_TESTED = ("2.13", "2.15")
 _INDUCTOR_BAD: dict[str, str] = {}
 
 
@@ -55,7 +55,7 @@ def judge_inductor(version: str) -> Decision:
     >>> judge_inductor("2.13.1+cpu").reason
     'torch 2.13.1+cpu, tested'
     >>> judge_inductor("2.99.0").reason
-    'torch 2.99.0 is newer than 2.13, which is tested'
+    'torch 2.99.0 is newer than 2.13, 2.15, which is tested'
     """
     major, minor = release_of(version)
     if why := _INDUCTOR_BAD.get(f"{major}.{minor}"):
