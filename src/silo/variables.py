@@ -67,10 +67,9 @@ VARIABLES: Final = (
         "SILO_TUNE",
         "`auto`, `cached`, `frozen`, `leader` or `off`",
         "`auto`",
-        "The action of a first call. `auto`: measure within the budget if no config is known. `cached`: never"
-        " measure; use the best known config. `frozen`: never measure, and raise an error instead of guessing."
-        " `leader`: one process measures and writes the lock file, and the others wait for it. `off`: use the first"
-        " config.",
+        "The action of a first call: `auto` measures within the budget if no config is known; `cached` uses the best"
+        " known config and never measures; `frozen` does the same, and raises an error instead of guessing; `leader`"
+        " lets one process measure and write the lock file while the others wait; `off` uses the first config.",
     ),
     Variable(
         "SILO_LEADER_WAIT",
@@ -265,7 +264,8 @@ VARIABLES: Final = (
         "SILO_FROZEN",
         "0 or 1",
         "0",
-        "With `SILO_BUNDLE`: a kernel or decision that the recording lacks is an error, never compiled and never measured.",
+        "With `SILO_BUNDLE`: a kernel or decision that the recording lacks is an error, never compiled and never"
+        " measured.",
     ),
     Variable(
         "SILO_TRITON_CACHE",
