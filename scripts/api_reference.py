@@ -73,7 +73,7 @@ def row(*cells: str) -> str:
     return "| " + " | ".join(markdown(" ".join(cell.split())).replace("|", "\\|") for cell in cells) + " |\n"
 
 
-def annotations(value: object) -> Mapping[str, str]:
+def written_types(value: object) -> Mapping[str, str]:
     """The types of an object's parameters or fields as they are written, and of its result as ``return``."""
     found: dict[str, str] = {}
     if inspect.isclass(value):
@@ -107,7 +107,7 @@ def documented(value: object) -> str:
     parsed = docstring_parser.parse(inspect.getdoc(value) or "", style=docstring_parser.DocstringStyle.GOOGLE)
     parts = [markdown(text) for text in (parsed.short_description, parsed.long_description) if text]
     arguments = [one for one in parsed.params if one.args and one.args[0] in ("param", "attribute")]
-    types = annotations(value)
+    types = written_types(value)
     if arguments:
         rows = [
             row(f"`{one.arg_name}`", f"`{types[one.arg_name]}`" if one.arg_name in types else "", one.description or "")
