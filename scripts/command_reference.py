@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from silo.cli.main import app
+from silo.cli import main as entry
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "commands.md"
 HEAD = """# Commands
@@ -55,16 +53,26 @@ def shown(parameter: Any) -> str:  # noqa: ANN401  # the parser's own class
 def rows(command: Any, sort: str) -> Iterator[str]:  # noqa: ANN401  # the parser's own class
     """A row for each parameter of one sort, ``argument`` or ``option``."""
     for parameter in command.params:
-        if parameter.param_type_name == sort and not getattr(parameter, "hidden", False):
+        help_text = getattr(parameter, "help", None) or ""
+        if parameter.param_type_name == sort and help_text and not getattr(parameter, "hidden", False):
             default = parameter.default
             stated = isinstance(default, str | int | float) and not isinstance(default, bool) and default != ""
             note = f" By default `{default}`." if stated and getattr(parameter, "show_default", False) else ""
             yield f"| {shown(parameter)} | {cell((parameter.help or '') + note)} |\n"
 
 
+def children(command: Any) -> dict[str, Any]:  # noqa: ANN401  # the parser's own class
+    """The commands of a group by their names, without hidden ones; none of a command without commands."""
+    if not hasattr(command, "list_commands"):
+        return {}
+    context = command.context_class(command)
+    found = {name: command.get_command(context, name) for name in command.list_commands(context)}
+    return {name: one for name, one in found.items() if not one.hidden}
+
+
 def sections(command: Any, words: tuple[str, ...]) -> Iterator[str]:  # noqa: ANN401  # the parser's own class
     """The section of one command, then those of its commands."""
-    commands = getattr(command, "commands", {})
+    commands = children(command)
     name = " ".join(words)
     if len(words) > 1:
         named = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
@@ -78,14 +86,22 @@ def sections(command: Any, words: tuple[str, ...]) -> Iterator[str]:  # noqa: AN
     for sort in ("argument", "option"):
         if table := "".join(rows(command, sort)):
             yield f"| {sort} | |\n| --- | --- |\n{table}"
-    for one in commands.values():
-        if not one.hidden:
-            yield from sections(one, (*words, one.name))
+    for child, one in commands.items():
+        yield from sections(one, (*words, child))
+
+
+def root() -> Any:  # noqa: ANN401  # the parser's own class
+    """The command ``silo`` with its commands: the application itself, or the one that typer makes of it."""
+    if hasattr(entry.app, "list_commands"):
+        return entry.app
+    import typer
+
+    return typer.main.get_command(entry.app)
 
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *sections(typer.main.get_command(app), ("silo",))])
+    return "\n".join([HEAD, *sections(root(), ("silo",))])
 
 
 def main() -> int:
