@@ -41,10 +41,12 @@ html_last_updated_fmt = None  # equal pages give equal bytes
 html_theme_options: dict[str, Any] = {
     "footer_icons": [],
     "navigation_with_keys": True,
-    "top_of_page_buttons": [],
+    "top_of_page_buttons": ["view"],  # the page's source: a copy, or with an address of the project the file there
     "light_css_variables": {"color-brand-primary": "#0a7d5a", "color-brand-content": "#0a6e50"},
     "dark_css_variables": {"color-brand-primary": "#3fb68b", "color-brand-content": "#5cc9a1"},
 }
+if address := os.environ.get("SILO_PROJECT_URL"):
+    html_theme_options["source_view_link"] = f"{address}/blob/v{release}/docs/{{filename}}"
 templates_path = ["templates"]
 html_context = {"commit": commit}
 

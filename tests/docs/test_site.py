@@ -78,4 +78,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert list(check_site.site_faults(tmp_path / "site")) == []
     assert "tutorial-kernel.html" in (tmp_path / "site" / "README.html").read_text()
+    page = (tmp_path / "site" / "quickstart.html").read_text()
+    assert 'rel="next"' in page
+    assert 'href="_sources/quickstart.md.txt"' in page
     assert (tmp_path / "site" / "searchindex.js").stat().st_size > 100_000
