@@ -71,7 +71,7 @@ def children(command: Any) -> dict[str, Any]:  # noqa: ANN401  # the parser's ow
 
 
 def sections(command: Any, words: tuple[str, ...]) -> Iterator[str]:  # noqa: ANN401  # the parser's own class
-    """The section of one command, then those of its commands."""
+    """The section of one command, then the sections of its commands."""
     commands = children(command)
     name = " ".join(words)
     if len(words) > 1:

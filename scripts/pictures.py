@@ -1,6 +1,6 @@
 """The pictures of the pages, drawn from bench/results: ``python scripts/pictures.py [--check]``.
 
-SVG with colours for light and dark pages. ``--check`` writes nothing and exits with 1 if a picture is not that of its
+SVG with colours for light and dark pages. ``--check`` writes nothing and exits with 1 if a picture does not match its
 results.
 """
 
@@ -265,7 +265,7 @@ def search_picture() -> str:
 
 
 def call_picture() -> str:
-    """The way of a call, which is no measurement: the steps of docs/concepts.md."""
+    """The way of a call, from the steps of docs/concepts.md."""
     boxes = (
         (0, 60, "kernel[grid](x, out, n)", "a call", "box"),
         (190, 60, "read arguments", "pointers, sizes, dtypes", "fast"),
