@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 import sys
@@ -72,22 +73,57 @@ def row(*cells: str) -> str:
     return "| " + " | ".join(markdown(" ".join(cell.split())).replace("|", "\\|") for cell in cells) + " |\n"
 
 
+def written_types(value: object) -> Mapping[str, str]:
+    """The types of an object's parameters or fields as they are written, and of its result as ``return``."""
+    found: dict[str, str] = {}
+    if inspect.isclass(value):
+        for kind in reversed(value.__mro__):
+            found |= {name: shown_type(one) for name, one in vars(kind).get("__annotations__", {}).items()}
+        value = value.__init__ if value.__init__ is not object.__init__ else value
+    with contextlib.suppress(TypeError, ValueError):
+        plain = inspect.signature(value)  # pyright: ignore[reportArgumentType]
+        for one in plain.parameters.values():
+            if one.annotation is not inspect.Parameter.empty:
+                found[one.name] = shown_type(one.annotation)
+        if plain.return_annotation is not inspect.Signature.empty:
+            found["return"] = shown_type(plain.return_annotation)
+    return found
+
+
+def shown_type(annotation: object) -> str:
+    """A type as a reader writes it: without quotes, and without the modules of Silo and of typing.
+
+    >>> shown_type("Sequence[silo.core.config.Config] | None")
+    'Sequence[Config] | None'
+    >>> shown_type(int)
+    'int'
+    """
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:silo|typing|collections|numpy)(?:\.\w+)*\.(?=\w)", "", text.strip("'\""))
+
+
 def documented(value: object) -> str:
-    """What an object says of itself: text, arguments, errors."""
+    """The documentation of an object: text, arguments with their types, the type of the result, errors."""
     parsed = docstring_parser.parse(inspect.getdoc(value) or "", style=docstring_parser.DocstringStyle.GOOGLE)
     parts = [markdown(text) for text in (parsed.short_description, parsed.long_description) if text]
     arguments = [one for one in parsed.params if one.args and one.args[0] in ("param", "attribute")]
+    types = written_types(value)
     if arguments:
-        rows = [row(f"`{one.arg_name}`", one.description or "") for one in arguments]
-        parts.append("| argument | |\n| --- | --- |\n" + "".join(rows))
+        rows = [
+            row(f"`{one.arg_name}`", f"`{types[one.arg_name]}`" if one.arg_name in types else "", one.description or "")
+            for one in arguments
+        ]
+        parts.append("| argument | type | |\n| --- | --- | --- |\n" + "".join(rows))
+    if not inspect.isclass(value) and types.get("return", "None") not in ("None", "Any"):
+        parts.append(f"Returns `{types['return']}`.")
     if parsed.raises:
         errors = [(f"`{one.type_name}`" if one.type_name else "", one.description or "") for one in parsed.raises]
-        parts.append("| raises | where |\n| --- | --- |\n" + "".join(row(*error) for error in errors))
+        parts.append("| raises | if |\n| --- | --- |\n" + "".join(row(*error) for error in errors))
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 
 def signature(name: str, value: object) -> str:
-    """How a function is called; defaults are given, annotations are left to the text."""
+    """The call of a function with its defaults; the types are in the table of arguments."""
     try:
         found = inspect.signature(value)  # pyright: ignore[reportArgumentType]
     except (TypeError, ValueError):

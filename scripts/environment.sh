@@ -13,6 +13,7 @@ JAX=0.10.2
 MLX=0.32.4
 LIBTPU=0.0.42.1
 ZIG=ziglang==0.17.0
+SPHINX=(sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19)
 OLD_TRITON=3.6.0
 BETWEEN_TRITONS="3.7.1 3.8.0"
 KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
@@ -144,6 +145,14 @@ ensure_mlx() {
 PALLAS_VENV="$ROOT/.venv-pallas"
 ensure_pallas() {
   ensure_beside "$PALLAS_VENV" "$VENV" "jax==$JAX" "jaxlib==$JAX" "flatbuffers>=24.3" "opt_einsum>=3.4,<4" "scipy>=1.14,<2" "absl-py>=2,<3" "libtpu==$LIBTPU"
+}
+
+# Sphinx with MyST and the theme, and the packages that they import.
+DOCS_VENV="$ROOT/.venv-docs"
+ensure_docs() {
+  ensure_beside "$DOCS_VENV" "$VENV" "${SPHINX[@]}" accessible-pygments==0.0.5 alabaster==1.0.0 babel==2.19.0 beautifulsoup4==4.15.0 \
+    certifi charset-normalizer docutils==0.22.4 idna imagesize==2.0.1 mdit-py-plugins==0.7.0 requests roman-numerals==4.1.0 snowballstemmer==3.1.1 \
+    soupsieve sphinx-basic-ng==1.0.0b2 sphinxcontrib-{applehelp,devhelp,htmlhelp,jsmath,qthelp,serializinghtml} urllib3
 }
 
 # Clang for Metal kernels on the CPU. Only a run of CI as root has it installed, where apt knows one: people are told.

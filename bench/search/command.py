@@ -1,6 +1,6 @@
 """Searches on recorded spaces: Silo's against Kernel Tuner's.
 
-    python -m bench.search FOLDER [--json bench/results/search.json] [--page docs/search.md]
+    python -m bench.search FOLDER [--json bench/results/search.json] [--page docs/searchers.md]
 
 FOLDER (or SEARCH_SPACES) holds Kernel Tuner cache files, one ``*.json.gz`` a space; without it nothing is run. Runs of
 Kernel Tuner come from ``bench/results/search-rivals.json``, which ``bench.search.rivals`` makes. The time of a config

@@ -47,8 +47,8 @@ VARIABLES: Final = (
         "SILO_REMOTE",
         "`file:`, `https://`, `s3://`, `gs://`, `az://`, `redis://` or `rediss://`, and the place",
         "none",
-        "A store that several machines share: what the own store lacks is looked for there, and new results are sent"
-        " there.",
+        "A store that several machines share: data missing from the own store is requested from it, and new results"
+        " are sent there.",
     ),
     Variable(
         "SILO_REMOTE_MODE",
@@ -60,16 +60,16 @@ VARIABLES: Final = (
         "SILO_REMOTE_KEY",
         "path",
         "none",
-        "A secret key without a password (`silo keygen --no-password`): what this machine compiles is signed with it in"
+        "A secret key without a password (`silo keygen --no-password`) that signs this machine's compiled code in"
         " the remote store.",
     ),
     Variable(
         "SILO_TUNE",
         "`auto`, `cached`, `frozen`, `leader` or `off`",
         "`auto`",
-        "On a first call: measure within the budget when nothing is known; use the best known and never measure;"
-        " the same, and refuse to guess where nothing was measured; let one process measure and write the lock file,"
-        " and the others wait for it; take the first config.",
+        "The action of a first call: `auto` measures within the budget if no config is known; `cached` uses the best"
+        " known config and never measures; `frozen` does the same, and raises an error instead of guessing; `leader`"
+        " lets one process measure and write the lock file while the others wait; `off` uses the first config.",
     ),
     Variable(
         "SILO_LEADER_WAIT",
@@ -81,7 +81,7 @@ VARIABLES: Final = (
         "SILO_LOCK",
         "path",
         "none",
-        "The lock file (`silo tune --lock`) that says which config each kernel uses, before what the store says.",
+        "The lock file (`silo tune --lock`) with the config of each kernel. It precedes the store.",
     ),
     Variable(
         "SILO_LOCK_WAIT",
@@ -115,8 +115,8 @@ VARIABLES: Final = (
         "SILO_L2",
         "`cold` or `warm`",
         "`cold`",
-        "The state of a GPU's L2 cache when a kernel is measured: other data in it, or what the launch before left."
-        " Measurements of both are kept apart.",
+        "The state of a GPU's L2 cache when a kernel is measured: filled with other data, or as the previous launch"
+        " left it. Measurements of both are kept apart.",
     ),
     Variable(
         "SILO_THREADS",
@@ -128,21 +128,21 @@ VARIABLES: Final = (
         "SILO_SPIN",
         "microseconds",
         "50",
-        "How long an idle thread of the CPU's looks for the next launch before it sleeps; never where there are more"
-        " threads than CPUs.",
+        "How long an idle thread of the CPU pool waits awake for the next launch before it sleeps; 0 if the process"
+        " has more threads than CPUs.",
     ),
     Variable(
         "SILO_POOL",
         "`auto`, `own` or `openmp`",
         "`auto`",
-        "Whose threads run CPU launches: Silo's own, or the threads of the OpenMP runtime that the process has loaded"
-        " (torch's), where it has one; `auto` is described in [the CPU target](cpu.md).",
+        "The threads that run CPU launches: Silo's own, or the threads of the OpenMP runtime that the process has"
+        " loaded (torch's), if there is one; `auto` is described in [the CPU target](cpu.md#threads).",
     ),
     Variable(
         "SILO_PROGRAMS_AT_ONCE",
         "count",
         "1024",
-        "The most programs of a CPU launch that run at once, a thread each, where they wait for each other.",
+        "The most programs of a CPU launch that run at once, one for each thread, if they wait for each other.",
     ),
     Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
     Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
@@ -182,15 +182,15 @@ VARIABLES: Final = (
         "SILO_PROFILE",
         "path",
         "none",
-        "Time every launch and write there at exit, kernel by kernel, what it took and how fast memory was (JSON where"
+        "Time every launch, and at exit write the time and the memory throughput of each kernel there (as JSON if"
         " the name ends in `.json`). Slows the program.",
     ),
     Variable("SILO_FORCE_TRITON", "0 or 1", "0", "Accept a Triton version Silo was not tested with."),
     Variable(
         "SILO_TRITON",
         "`auto`, `cpu` or `off`",
-        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`, or `SILO_ON` is `cpu`",
-        "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
+        "`auto`; `cpu` if `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`, or `SILO_ON` is `cpu`",
+        "Whether Triton's own calls run on the CPU through Silo: without a GPU; always; never.",
     ),
     Variable(
         "SILO_ON",
@@ -201,7 +201,7 @@ VARIABLES: Final = (
     ),
     Variable(
         "SILO_PRETEND",
-        "a device's name, such as `h100`",
+        "the name of a device: `h100`",
         "a plain device of compute capability 8.0",
         "With `SILO_ON=cpu`: the device whose name, capability and sizes `torch.cuda` reports.",
     ),
@@ -229,8 +229,8 @@ VARIABLES: Final = (
         "SILO_KEEP_DECISIONS",
         "0 or 1",
         "1",
-        "In an accelerated program: keep what Triton's tuners decide in the store, so that later processes measure"
-        " nothing.",
+        "In an accelerated program: keep the decisions of Triton's tuners in the store, so that later processes"
+        " measure nothing.",
     ),
     Variable(
         "SILO_SHORT_MEASUREMENTS",
@@ -243,8 +243,8 @@ VARIABLES: Final = (
         "SILO_RECORD",
         "path",
         "none",
-        "Record there what the Triton kernels of this program, and of those it starts, compile to and decide on;"
-        " `silo exec --record` sets it.",
+        "Record there the compiled code and the tuners' decisions of the Triton kernels of this program, and of the"
+        " programs it starts; `silo exec --record` sets it.",
     ),
     Variable(
         "SILO_COVER",
@@ -264,13 +264,14 @@ VARIABLES: Final = (
         "SILO_FROZEN",
         "0 or 1",
         "0",
-        "With `SILO_BUNDLE`: what the recording does not hold is an error, never compiled and never measured.",
+        "With `SILO_BUNDLE`: a kernel or decision that the recording lacks is an error, never compiled and never"
+        " measured.",
     ),
     Variable(
         "SILO_TRITON_CACHE",
         "path",
         "none",
-        "The bundle behind Triton's remote cache, where that is `silo.kinds.triton.programs.triton_cache:Backend`.",
+        "The bundle behind Triton's remote cache, if its backend is `silo.kinds.triton.programs.triton_cache:Backend`.",
     ),
     Variable(
         "SILO_LOG",

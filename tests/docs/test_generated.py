@@ -27,6 +27,11 @@ def test_the_module_index_is_current():
     assert done.returncode == 0, "run python scripts/module_index.py"
 
 
+def test_the_reference_of_commands_is_current():
+    done = subprocess.run([sys.executable, str(ROOT / "scripts" / "command_reference.py"), "--check"], check=False)
+    assert done.returncode == 0, "run python scripts/command_reference.py"
+
+
 def test_the_page_of_errors_and_the_tree_list_every_class():
     classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")

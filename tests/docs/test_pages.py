@@ -22,8 +22,9 @@ def blocks(page, language):
     return [text for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
-# Their kernels need the CuTe DSL, and jax: test_cute_page.py, test_pallas_page.py, test_jax_page.py.
-ELSEWHERE = ("cute.md", "pallas.md", "jax.md")
+# Their kernels need the CuTe DSL, and jax: test_cute_page.py, test_pallas_page.py, test_jax_page.py. Tutorials'
+# blocks are files: test_tutorials.py.
+ELSEWHERE = ("cute.md", "pallas.md", "jax.md", *(page.name for page in (ROOT / "docs").glob("tutorial-*.md")))
 # Pages that build the same kernels and only add to a store: whichever comes second compiles next to nothing.
 ONE_STORE = ("README.md", "quickstart.md")
 
@@ -84,14 +85,3 @@ def test_silo_commands_run(page, tmp_path, tmp_path_factory):
 def test_the_operations_table_is_current():
     page = (ROOT / "docs" / "cpu.md").read_text(encoding="utf-8")
     assert updated(page) == page, "run python -m silo.kinds.triton.cpu.operations_page"
-
-
-def test_links_between_pages_lead_somewhere():
-    link, code = re.compile(r"\]\(((?!https?:)[^)#]+)"), re.compile(r"`[^`\n]*`")
-    broken = [
-        f"{page.relative_to(ROOT)}: {target}"
-        for page in [*PAGES, ROOT / "CONTRIBUTING.md"]
-        for target in link.findall(code.sub("", BLOCK.sub("", page.read_text(encoding="utf-8"))))
-        if not (page.parent / target).exists()
-    ]
-    assert not broken
