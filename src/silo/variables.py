@@ -20,7 +20,7 @@ __all__ = [
     "Variable",
 ]
 
-TUNE_MODES = ("auto", "cached", "frozen", "leader", "off")
+TUNE_MODES = ("auto", "background", "cached", "frozen", "leader", "off")
 MIB = 1 << 20
 L2_STATES = ("cold", "warm")
 POOLS = ("auto", "own", "openmp")
@@ -65,9 +65,10 @@ VARIABLES: Final = (
     ),
     Variable(
         "SILO_TUNE",
-        "`auto`, `cached`, `frozen`, `leader` or `off`",
+        "`auto`, `background`, `cached`, `frozen`, `leader` or `off`",
         "`auto`",
-        "On a first call: measure within the budget when nothing is known; use the best known and never measure;"
+        "On a first call: measure within the budget when nothing is known; the same beside the program, which uses the"
+        " best known meanwhile; use the best known and never measure;"
         " the same, and refuse to guess where nothing was measured; let one process measure and write the lock file,"
         " and the others wait for it; take the first config.",
     ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from silo.calls.deterministic_candidates import only_reason
 from silo.core.config import Config
-from silo.core.decisions import Decision
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
 from silo.errors import FrozenError
 from silo.measuring.lock_files import lock_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.measuring.study_key import StudyKey
 
-__all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of", "tuning_allowance_s", "unfinished"]
+__all__ = ["decide_call", "frozen_error", "lock_advice", "may_switch", "mode_of", "tuning_allowance_s", "unfinished"]
 
 _notices = Notices()  # reasons why a lock was not used, each logged once
 
@@ -55,6 +55,8 @@ def decide_call(
     # silo.calls.leader decides the calls themselves; this path serves explain() and other readers
     if mode is TuneMode.LEADER:
         mode = TuneMode.CACHED
+    if mode is TuneMode.BACKGROUND and not may_switch(situation):
+        mode = TuneMode.AUTO
     configs, only = situation.candidates, only_reason(situation)
     if mode is TuneMode.OFF or (len(configs) == 1 and not situation.reach.refinable):
         return decide(mode, configs, heuristic=configs[0] if situation.rule else None, only=only)
@@ -92,11 +94,24 @@ def decide_call(
         rule=rule,
         elsewhere=guess,
         heuristic=configs[0] if situation.rule else None,
-        unfinished=_to_go_on(problem, situation) if winner is not None and mode is TuneMode.AUTO else "",
+        unfinished=_to_go_on(problem, situation) if winner is not None and mode.measures else "",
     )
     decision = decided()
     # Only here, because measurable() may have to lower the kernel.
-    return decided(can_measure=can_measure()) if decision.action is Action.TUNE else decision
+    return decided(can_measure=can_measure()) if decision.action in (Action.TUNE, Action.BESIDE) else decision
+
+
+def may_switch(situation: CallContext) -> Decision:
+    """Decides whether a process may change the config of calls like this one between two calls.
+
+    Not in deterministic mode, and only on a CPU: a search on a GPU would share it with the launches, and a switch
+    could fall into the capture of a graph.
+    """
+    if situation.deterministic:
+        return Rejected("a process in deterministic mode keeps its configs")
+    if situation.device.target.kind != "cpu":
+        return Rejected(f"a search beside the program would share {situation.device.target.kind} with its launches")
+    return Accepted()
 
 
 def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:

@@ -82,7 +82,7 @@ def test_an_empty_value_is_absent_and_cc_comes_second():
         (
             "SILO_TUNE",
             "cache",
-            "SILO_TUNE is one of auto, cached, frozen, leader, off, not 'cache'; did you mean cached?",
+            "SILO_TUNE is one of auto, background, cached, frozen, leader, off, not 'cache'; did you mean cached?",
         ),
         ("SILO_TUNE_BUDGET", "ten", "SILO_TUNE_BUDGET is a number of seconds, 0 or more, not 'ten'"),
         ("SILO_TUNE_BUDGET", "-1", "0 or more"),
