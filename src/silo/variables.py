@@ -91,7 +91,12 @@ VARIABLES: Final = (
         "The longest that a process waits for another one to finish with a file that both write (a bundle, a recording,"
         " a lock file, the store). Then an error, or a line of the log, names the process that is waited for.",
     ),
-    Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
+    Variable(
+        "SILO_TUNE_BUDGET",
+        "seconds",
+        "10; on a CPU 4, or 1.5 with 8 or more workers",
+        "The longest a first call may spend on measuring. Later ones, in other processes, measure the rest.",
+    ),
     Variable(
         "SILO_TUNE_TOTAL",
         "seconds",

@@ -11,6 +11,7 @@ from silo.calls.deterministic_candidates import only_reason
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
+from silo.core.target import Target
 from silo.errors import FrozenError
 from silo.measuring.lock_files import lock_of
 from silo.settings import settings
@@ -25,7 +26,23 @@ if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.measuring.study_key import StudyKey
 
-__all__ = ["decide_call", "frozen_error", "lock_advice", "may_switch", "mode_of", "tuning_allowance_s", "unfinished"]
+__all__ = [
+    "call_budget_s",
+    "decide_call",
+    "frozen_error",
+    "lock_advice",
+    "may_switch",
+    "mode_of",
+    "tuning_allowance_s",
+    "unfinished",
+]
+
+# Seconds of one first call. A CPU's configs compile and run fast, and with many workers most promising ones are known
+# soon; the comparison of the finalists and the config at which the time ends come on top.
+_BUDGET_S = 10.0
+_CPU_BUDGET_S = 1.5
+_SMALL_CPU_BUDGET_S = 4.0
+_MANY_WORKERS = 8
 
 _notices = Notices()  # reasons why a lock was not used, each logged once
 
@@ -122,12 +139,24 @@ def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:
         return None
     trials = problem.trials(situation.specialization, bucket)
     tried = {trial.config.order_key for trial in trials if trial.config in situation.searched}
-    return Unfinished(len(tried), situation.searched.effort, effort.seconds, tuning_allowance_s())
+    return Unfinished(
+        len(tried), situation.searched.effort, effort.seconds, tuning_allowance_s(situation.device.target)
+    )
 
 
-def tuning_allowance_s() -> float:
+def call_budget_s(target: Target) -> float:
+    """Seconds that one first call may spend on measuring, by the setting, or by the kind of its device."""
+    asked = settings().tune_budget_s
+    if asked is not None:
+        return asked
+    if target.kind != "cpu":
+        return _BUDGET_S
+    return _CPU_BUDGET_S if settings().jobs >= _MANY_WORKERS else _SMALL_CPU_BUDGET_S
+
+
+def tuning_allowance_s(target: Target) -> float:
     """Seconds that all first calls together may spend on one study."""
-    return max(settings().tune_total_s, settings().tune_budget_s)
+    return max(settings().tune_total_s, call_budget_s(target))
 
 
 def _to_go_on(problem: StudyKey, situation: CallContext) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,12 +11,12 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from silo.building.compilation import Compilation, memory_is_shown
-from silo.calls.decision import tuning_allowance_s
+from silo.calls.decision import call_budget_s, tuning_allowance_s
 from silo.core.config import Config, ConfigSet
 from silo.core.decision_source import Origin
 from silo.core.decisions import Decision, Rejected
 from silo.core.host_arrays import has_numpy
-from silo.errors import ArgumentError, TuneError
+from silo.errors import ArgumentError, SiloError, TuneError
 from silo.launch.arguments import CallArgument, ValueKind
 from silo.launch.array_extents import extent_of
 from silo.launch.descriptor_arguments import with_base
@@ -30,6 +31,7 @@ from silo.settings import settings
 from silo.status_line import Task, announce, working
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import Progress, note_of
+from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.time_spent import BEGUN, note_effort, read_effort
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["LiveSearch", "call_arguments", "call_grid_of", "measurable", "tune_live", "tuned_live"]
 
 _log = logging.getLogger("silo")
+
+_PROMISING = 7  # configs that are tried after the first one, before a search learns from times
 
 
 def measurable(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> Decision:
@@ -110,8 +114,10 @@ def tuned_live(
     compilation = Compilation(session(), kernel.source, trials=True)
     live = LiveSearch(kernel, situation, problem, variant_of, bench, CompiledArtifacts(compilation, variant_of))
     spent_s = read_effort(live.study, problem.records).seconds
-    left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
-    return live.run(Budget(seconds=min(settings().tune_budget_s, left_s)), unmeasured)
+    target = situation.device.target
+    budget_s = call_budget_s(target)
+    left_s = max(tuning_allowance_s(target) - spent_s, budget_s / 10)
+    return live.run(Budget(seconds=min(budget_s, left_s)), unmeasured)
 
 
 @dataclass(frozen=True)
@@ -149,15 +155,12 @@ class LiveSearch:
                 BenchEvaluator(study, self.artifacts, self.bench, None, space.listed) as evaluator,
                 working(f"tuning {study}") as task,
             ):
-                locked = lock_of(self.kernel)
                 outcome = tune(
                     study,
                     space,
                     evaluator,
                     problem.records,
-                    SearchOptions(
-                        seeds=study_seeds(study, space, problem.records, locked[0] if locked else None), budget=budget
-                    ),
+                    SearchOptions(seeds=self._seeds(space), budget=budget),
                     replace(scope, timeouts_count=self.timeouts_count),
                     SessionWatch(partial(_show, task)),
                 )
@@ -170,6 +173,25 @@ class LiveSearch:
             _note(study, problem, ended, time.monotonic() - begin)
         announce(outcome.summary)
         return outcome
+
+    def _seeds(self, space: SearchSpace) -> tuple[Seed, ...]:
+        """The configs to try first: by earlier knowledge, or else by their grids on a CPU."""
+        locked, situation = lock_of(self.kernel), self.situation
+        found = study_seeds(self.study, space, self.problem.records, locked[0] if locked else None)
+        if found or situation.device.target.kind != "cpu" or situation.rule is not None or space.grouped is not None:
+            return found
+        from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
+
+        def programs_of(config: Config) -> int | None:
+            try:
+                return math.prod(call_grid_of(self.kernel, situation, self.variant_of(config)))
+            except SiloError:
+                return None  # a launch with this config fails with the reason
+
+        promising = promising_configs(space.listed, programs_of, settings().threads, _PROMISING)
+        # The first config comes first: the results of the others are compared with its result.
+        order = dict.fromkeys((space.listed[0], *promising)) if promising else ()
+        return tuple(Seed(config, reason="promising by its grid") for config in order)
 
 
 def _scope(
@@ -206,7 +228,7 @@ def _bench(kernel: DeclaredKernel, situation: CallContext, launcher: Any) -> Ben
         [situation.device],
         call_arguments(situation),
         lambda _, artifact: call_grid_of(kernel, situation, artifact.variant),
-        limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
+        limit_s=min(RUN_LIMIT_S, max(1.0, call_budget_s(situation.device.target) / 4)),
         in_library=kernel.in_library,
     )
     if confined:

@@ -31,7 +31,7 @@ def test_defaults():
     assert read.home is None
     assert read.store_folder.name == "silo"
     assert read.store_folder.is_absolute()
-    assert (read.tune, read.tune_budget_s, read.compile_timeout_s, read.cc) == ("auto", 10.0, 300.0, None)
+    assert (read.tune, read.tune_budget_s, read.compile_timeout_s, read.cc) == ("auto", None, 300.0, None)
     assert read.threads == read.jobs == available_cpus() >= 1
     assert (read.torch_shim, read.force_triton, read.log, read.quiet, read.debug) == (True, False, None, False, False)
 
