@@ -236,8 +236,7 @@ static uint64_t guess(uint64_t total, uint64_t known, int threads) {
     uint64_t work;
     if (known == 0)
         return USUAL_LAUNCH;
-    return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX
-                                                       : work / 16 / (uint64_t)threads;
+    return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX : work / 16 / (uint64_t)threads;
 }
 
 /* The facts about an OpenMP runtime, as far as the setting makes them count. Programs that may wait

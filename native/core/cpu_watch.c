@@ -198,8 +198,8 @@ static bool scan(int size) {
 static bool look(int size, uint64_t about, uint64_t gap, uint64_t now) {
     if (watch.size != 0) {
         const enum state second = state_of(watch.known[0], &watch.clock[0], watch.awake);
-        if (second == ON || (second == OFF && state_of(watch.known[1], &watch.clock[1],
-                                                       watch.awake) == ON)) {
+        if (second == ON ||
+            (second == OFF && state_of(watch.known[1], &watch.clock[1], watch.awake) == ON)) {
             if (watch.size != size) /* the setting changed: the last thread is another one */
                 call_roll(size);
             return true;

@@ -52,7 +52,7 @@ static struct {
     int helpers;
     uint32_t first; /* the number of the first helper at the job */
     /* Of the thread that has the pool: */
-    int running; /* workers that exist: the first ones */
+    int running;      /* workers that exist: the first ones */
     _Atomic int most; /* that ever existed */
     _Atomic bool pinned;
     _Atomic uint64_t spin, look; /* nanoseconds: see silo_cpu_workers_spin, _look */

@@ -117,7 +117,8 @@ static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
     const int quota = silo_cpu_quota("");
     PyObject *picks = PyDict_New();
     for (int reason = 0; picks != NULL && reason < SILO_CPU_REASONS; reason++) {
-        PyObject *count = PyLong_FromUnsignedLongLong(silo_cpu_picked((enum silo_cpu_reason)reason));
+        PyObject *count =
+            PyLong_FromUnsignedLongLong(silo_cpu_picked((enum silo_cpu_reason)reason));
         if (count == NULL || PyDict_SetItemString(picks, silo_cpu_reason_names[reason], count) != 0)
             Py_CLEAR(picks);
         Py_XDECREF(count);

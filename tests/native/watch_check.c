@@ -1,5 +1,5 @@
-/* Whether the threads of an OpenMP team are on CPUs, told from outside of the runtime: argv[1] names
- * the case, the environment how long the runtime's idle threads spin. */
+/* Whether the threads of an OpenMP team are on CPUs, told from outside of the runtime: argv[1]
+ * names the case, the environment how long the runtime's idle threads spin. */
 #include "cpu_clock.h"
 #include "cpu_pool.h"
 #include "cpu_team.h"
@@ -199,8 +199,7 @@ int main(int count, char **words) {
                  {"launches", launches},
                  {"launches_asleep", launches_asleep},
                  {"forked", forked}};
-    if (count != 2 || silo_cpu_pool_init() != 0 ||
-        silo_cpu_team_find() != SILO_CPU_ONE_RUNTIME)
+    if (count != 2 || silo_cpu_pool_init() != 0 || silo_cpu_team_find() != SILO_CPU_ONE_RUNTIME)
         return 2;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (strcmp(cases[i].name, words[1]) == 0) {

@@ -60,9 +60,9 @@ def explain(setting: str, state: Mapping[str, int | str | Mapping[str, int] | No
     )
 
 
-def _counted(picks: object) -> str:
+def _counted(picks: int | str | Mapping[str, int] | None) -> str:
     """The launches of several threads until now, by reason; empty without any."""
-    counts = {name: count for name, count in dict(picks).items() if count} if isinstance(picks, Mapping) else {}
+    counts = {name: count for name, count in picks.items() if count} if isinstance(picks, Mapping) else {}
     if not counts:
         return ""
     most_first = sorted(counts, key=lambda name: -counts[name])
