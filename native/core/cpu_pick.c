@@ -8,8 +8,11 @@
 #define HOLD UINT64_C(1000000000)
 #define MOST_HOLD UINT64_C(64000000000)
 #define REST UINT64_C(25000000)
-/* A launch of so many nanoseconds is no reason to leave a team that is awake. */
-#define LONG_LAUNCH UINT64_C(1000000)
+/* Between two launches so close no other call can have used the team. Where all launches of a tenth
+ * of that time were as close, nothing is lost by a longer rest, which a busy machine needs. */
+#define CLOSE UINT64_C(10000)
+#define SURE 10
+#define SURE_REST UINT64_C(100000000)
 /* A team waits for all its threads. Where the system runs something else on the CPU of one, the
  * launch takes many times as long as its programs. */
 #define LATE_TIMES 3
@@ -53,7 +56,9 @@ bool silo_cpu_picks_team(enum silo_cpu_reason reason) {
     return reason >= SILO_CPU_TEAM_ASKED;
 }
 
-bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t about, uint64_t now) {
+bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, uint64_t now) {
+    if (gap >= CLOSE)
+        stay->apart = now;
     if (!awake) {
         stay->since = stay->rests_from = stay->hold = 0;
         return false;
@@ -61,14 +66,16 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t about,
     if (stay->since == 0)
         stay->since = now;
     const uint64_t hold = stay->hold != 0 ? stay->hold : HOLD;
-    if (stay->rests_from == 0 && now - stay->since > hold && about < LONG_LAUNCH)
+    const uint64_t alone_since = stay->apart > stay->since ? stay->apart : stay->since;
+    const bool sure = now - alone_since > hold / SURE;
+    if (stay->rests_from == 0 && (sure || now - stay->since > hold))
         stay->rests_from = now;
-    if (stay->rests_from != 0 && now - stay->rests_from > REST) { /* others keep it awake */
-        stay->rests_from = 0;
+    if (stay->rests_from != 0 && now - stay->rests_from > (sure ? SURE_REST : REST)) {
+        stay->rests_from = 0; /* others keep it awake */
         stay->since = now;
         stay->hold = 2 * hold < MOST_HOLD ? 2 * hold : MOST_HOLD;
     }
-    return stay->rests_from != 0 && about < LONG_LAUNCH;
+    return stay->rests_from != 0;
 }
 
 bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now) {

@@ -56,17 +56,18 @@ bool silo_cpu_picks_team(enum silo_cpu_reason reason);
 /* The launches of one thread on its team, for the facts `late` and `rests`. Begins as 0. Times are
  * those of silo_cpu_now. */
 struct silo_cpu_stay {
-    uint64_t since;      /* when they began; 0: the last launch was not on the team */
-    uint64_t hold;       /* how long they last until the team is left for a while; 0: as usual */
+    uint64_t since; /* when they began; 0: the last launch was not on the team */
+    uint64_t apart; /* when one last came so long after another that others had time for a call */
+    uint64_t hold;  /* how long they last until the team is left for a while; 0: as usual */
     uint64_t rests_from; /* 0: it is not left */
     uint64_t away_until; /* 0: its threads did not come late */
     uint64_t away;       /* how long it was left for that; 0: never */
     int late;            /* launches in a row that its threads were late for */
 };
 
-/* For a launch at `now` that is thought to take `about` nanoseconds: whether the team rests, which
- * is `awake` or not. A launch of a millisecond or more never rests: it loses nothing on a team. */
-bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t about, uint64_t now);
+/* For a launch at `now`, `gap` nanoseconds after the one before: whether the team rests, which is
+ * `awake` or not. */
+bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, uint64_t now);
 
 /* Whether the team's threads came late, so that it is left. */
 bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now);

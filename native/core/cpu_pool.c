@@ -261,7 +261,7 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
         facts.cpus = cpus_at(plan->now);
         facts.awake = facts.team <= facts.cpus &&
                       silo_cpu_watch_awake(facts.team, about, plan->gap, plan->now);
-        facts.rests = silo_cpu_stay_rests(&stay, facts.awake, about, plan->now);
+        facts.rests = silo_cpu_stay_rests(&stay, facts.awake, plan->gap, plan->now);
         facts.late = silo_cpu_stay_late(&stay, plan->now);
     }
     return facts;

@@ -35,7 +35,7 @@ class Facts(ctypes.Structure):
 
 
 class Stay(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("since", "hold", "rests_from", "away_until", "away")] + [
+    _fields_ = [(name, ctypes.c_uint64) for name in ("since", "apart", "hold", "rests_from", "away_until", "away")] + [
         ("late", ctypes.c_int)
     ]
 
@@ -91,12 +91,12 @@ def test_the_choice_follows_from_the_facts(library, setting, facts, reason):
     assert picked(library, setting, **facts) == (reason, reason.startswith("team"))
 
 
-def rests(library, stay, until, *, awake=True, about=MS // 10, begin=MS, step=MS):
+def rests(library, stay, until, *, awake=True, gap=MS // 2, begin=MS, step=MS):
     """When the team rests, of launches that come every ``step`` nanoseconds; ``awake`` may be a function."""
     said = []
     for now in range(begin, until, step):
         is_awake = awake(now, said) if callable(awake) else awake
-        if library.silo_cpu_stay_rests(ctypes.byref(stay), is_awake, about, now):
+        if library.silo_cpu_stay_rests(ctypes.byref(stay), is_awake, gap, now):
             said.append(now)
     return said
 
@@ -118,8 +118,17 @@ def test_a_team_that_others_keep_awake_is_left_ever_more_seldom(library):
     assert len(said) < 0.01 * 20 * S / MS
 
 
-def test_launches_of_a_millisecond_never_leave_a_team_that_is_awake(library):
-    assert not rests(library, Stay(), 10 * S, about=MS)
+def test_launches_without_time_between_them_leave_a_team_soon(library):
+    """No other call of this thread can have kept it awake."""
+    asleep = lambda now, said: not said or now - said[0] < 40 * MS  # noqa: E731  # slow to sleep: a busy machine
+    said = rests(library, Stay(), 10 * S, awake=asleep, gap=1000)
+    assert len(said) == 40
+    assert 100 * MS < said[0] <= 102 * MS
+
+
+def test_a_team_that_never_sleeps_is_used_after_all(library):
+    said = rests(library, Stay(), 60 * S, gap=1000)
+    assert len(said) < 0.03 * 60 * S / MS
 
 
 def tell(library, stay, took, worked, now):
