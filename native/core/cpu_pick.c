@@ -1,158 +1,96 @@
 #include "cpu_pick.h"
 
-#include <stdatomic.h>
 #include <stddef.h>
-#include <string.h>
 
-/* Launches on each side that are compared; one more is not, in which threads may have been made. */
-#define SAMPLES 6
-/* Launches from the first comparison to the next; doubled each time. */
-#define HOLD 512
-#define MOST_HOLD 1048576U
-/* Launches that took longer than usual, at first; four times as many after each round. */
-#define PATIENCE 8
-/* Of the usual time, in percent: what is longer than that. One launch says little, but where most
- * of them are, other threads came. */
-#define LONGER 150
-#define SLOW_TEAMS 3
-/* Of the pool's time, in percent, that the runtime's may take and be picked. Its threads are on
- * CPUs for milliseconds after a launch, which no launch shows. */
-#define CLEARLY_LESS 90
-/* An OpenMP runtime's threads look for work for about so many nanoseconds after their last: for
- * that long after they may have had some, launches on the pool's threads tell nothing, for they
- * would share their CPUs with them. Where another library keeps the runtime's busy, they look all
- * the time, and the launches after that show it. */
-#define SETTLES UINT64_C(20000000)
-/* From one round to the next there are at least so many launches for each of a round. */
-#define MOST_OF_ROUNDS 16
-/* The runtime's are given up before a round ends where each launch takes so many times as long. A
- * team waits for all its threads, so on a busy machine one launch may take many milliseconds. */
-#define FAR_MORE 3
+/* A team whose threads never sleep may be kept awake by launches alone. After so long it is left,
+ * for as long as a runtime's threads spin; if they are awake even then, other calls keep them so,
+ * and the next time is twice as far away. */
+#define HOLD UINT64_C(1000000000)
+#define MOST_HOLD UINT64_C(64000000000)
+#define REST UINT64_C(25000000)
+/* Between two launches so close no other call can have used the team. Where all launches of a tenth
+ * of that time were as close, nothing is lost by a longer rest, which a busy machine needs. */
+#define CLOSE UINT64_C(10000)
+#define SURE 10
+#define SURE_REST UINT64_C(100000000)
+/* A team waits for all its threads. Where the system runs something else on the CPU of one, the
+ * launch takes many times as long as its programs. */
+#define LATE_TIMES 3
+#define LATE_NANOSECONDS UINT64_C(200000)
+#define LATE_LAUNCHES 3
+#define AWAY UINT64_C(250000000)
+#define MOST_AWAY UINT64_C(8000000000)
 
-#define PLACES 256
+const char *const silo_cpu_reason_names[SILO_CPU_REASONS] = {
+    [SILO_CPU_OWN_ASKED] = "own_asked",     [SILO_CPU_OWN_NEEDED] = "own_needed",
+    [SILO_CPU_OWN_ALONE] = "own_alone",     [SILO_CPU_OWN_NO_TEAM] = "own_no_team",
+    [SILO_CPU_OWN_CROWDED] = "own_crowded", [SILO_CPU_OWN_TAKEN] = "own_taken",
+    [SILO_CPU_OWN_ASLEEP] = "own_asleep",   [SILO_CPU_OWN_LATE] = "own_late",
+    [SILO_CPU_OWN_RESTS] = "own_rests",     [SILO_CPU_TEAM_ASKED] = "team_asked",
+    [SILO_CPU_TEAM_AWAKE] = "team_awake",   [SILO_CPU_TEAM_AND_OWN] = "team_and_own",
+};
 
-static struct {
-    const void *kernel;
-    int size, own, team;
-    struct silo_cpu_pick known;
-} places[PLACES];
+enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts) {
+    if (facts->kind == SILO_CPU_OWN)
+        return SILO_CPU_OWN_ASKED;
+    if (facts->team == 0)
+        return SILO_CPU_OWN_ALONE;
+    if (facts->needs_own)
+        return SILO_CPU_OWN_NEEDED;
+    if (facts->kind == SILO_CPU_OPENMP)
+        return facts->taken ? SILO_CPU_OWN_TAKEN : SILO_CPU_TEAM_ASKED;
+    if (facts->team == 1)
+        return SILO_CPU_OWN_NO_TEAM;
+    if (facts->team > facts->cpus)
+        return SILO_CPU_OWN_CROWDED;
+    if (!facts->awake)
+        return SILO_CPU_OWN_ASLEEP;
+    if (facts->late)
+        return SILO_CPU_OWN_LATE;
+    if (facts->rests)
+        return SILO_CPU_OWN_RESTS;
+    return facts->team < facts->threads ? SILO_CPU_TEAM_AND_OWN : SILO_CPU_TEAM_AWAKE;
+}
 
-static _Atomic int
-    better[2]; /* kernels that the pool's threads, and the runtime's, are faster for */
+bool silo_cpu_picks_team(enum silo_cpu_reason reason) {
+    return reason >= SILO_CPU_TEAM_ASKED;
+}
 
-struct silo_cpu_pick *silo_cpu_pick_of(const void *kernel, uint64_t programs, int own, int team) {
-    int size = 0;
-    for (; programs > 1; programs >>= 1)
-        size++;
-    const uint64_t mixed =
-        ((uint64_t)(uintptr_t)kernel / 16 + (uint64_t)size) * 0x9e3779b97f4a7c15U;
-    const size_t place = (size_t)(mixed >> 56) % PLACES;
-    if (places[place].kernel != kernel || places[place].size != size || places[place].own != own ||
-        places[place].team != team) {
-        if (places[place].known.hold != 0)
-            atomic_fetch_sub(&better[places[place].known.team], 1);
-        memset(&places[place], 0, sizeof places[place]);
-        places[place].kernel = kernel;
-        places[place].size = size;
-        places[place].own = own;
-        places[place].team = team;
+bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, uint64_t now) {
+    if (gap >= CLOSE)
+        stay->apart = now;
+    if (!awake) {
+        stay->since = stay->rests_from = stay->hold = 0;
+        return false;
     }
-    return &places[place].known;
-}
-
-void silo_cpu_pick_count(int *own, int *team) {
-    *own = atomic_load(&better[0]);
-    *team = atomic_load(&better[1]);
-}
-
-void silo_cpu_pick_forget(void) {
-    memset(places, 0, sizeof places);
-    atomic_store(&better[0], 0);
-    atomic_store(&better[1], 0);
-}
-
-static uint64_t mean(const struct silo_cpu_pick *known, bool team) {
-    return (known->taken[team] - known->longest[team]) / (known->samples[team] - 2);
-}
-
-static bool settles(const struct silo_cpu_pick *known, uint64_t ended) {
-    return ended - known->since < SETTLES;
-}
-
-static uint32_t next_hold(const struct silo_cpu_pick *known) {
-    /* Ever more seldom: a round may cost many milliseconds on a busy machine. */
-    const uint32_t doubled = known->hold == 0 ? HOLD : 2 * known->hold;
-    const uint32_t least =
-        known->launches < MOST_HOLD ? MOST_OF_ROUNDS * known->launches : MOST_HOLD;
-    const uint32_t hold = doubled > least ? doubled : least;
-    return hold < MOST_HOLD ? hold : MOST_HOLD;
-}
-
-static void end_round(struct silo_cpu_pick *known, bool team, uint64_t ended) {
-    const struct silo_cpu_pick before = *known;
-    if (before.hold != 0)
-        atomic_fetch_sub(&better[before.team], 1);
-    atomic_fetch_add(&better[team], 1);
-    *known = (struct silo_cpu_pick){.team = team, .usual = mean(&before, team), .since = ended};
-    known->hold = known->left = next_hold(&before);
-    known->patience = before.patience == 0          ? PATIENCE
-                      : before.patience < MOST_HOLD ? 4 * before.patience
-                                                    : MOST_HOLD;
-}
-
-/* While the faster ones of the last round are used. */
-static void hold(struct silo_cpu_pick *known, uint64_t took, uint64_t ended) {
-    known->left--;
-    const uint64_t most =
-        known->team ? known->usual * FAR_MORE : known->usual + known->usual / 100 * (LONGER - 100);
-    if (!known->team && settles(known, ended))
-        ;
-    else if (took > most)
-        known->slow++;
-    else if (known->slow > 0)
-        known->slow--;
-    if (known->team && known->slow >= SLOW_TEAMS) { /* the machine is busy now */
-        atomic_fetch_sub(&better[1], 1);
-        atomic_fetch_add(&better[0], 1);
-        known->team = false;
-        known->slow = 0;
-        known->usual = took;
-        known->left = known->hold;
-        known->since = ended;
-    } else if (known->slow >= known->patience) { /* other threads came, maybe the runtime's */
-        known->left = 0;
+    if (stay->since == 0)
+        stay->since = now;
+    const uint64_t hold = stay->hold != 0 ? stay->hold : HOLD;
+    const uint64_t alone_since = stay->apart > stay->since ? stay->apart : stay->since;
+    const bool sure = now - alone_since > hold / SURE;
+    if (stay->rests_from == 0 && (sure || now - stay->since > hold))
+        stay->rests_from = now;
+    if (stay->rests_from != 0 && now - stay->rests_from > (sure ? SURE_REST : REST)) {
+        stay->rests_from = 0; /* others keep it awake */
+        stay->since = now;
+        stay->hold = 2 * hold < MOST_HOLD ? 2 * hold : MOST_HOLD;
     }
-    if (known->left == 0)
-        known->since = ended;
+    return stay->rests_from != 0;
 }
 
-bool silo_cpu_pick_team(const struct silo_cpu_pick *known) {
-    if (known->left > 0)
-        return known->team;
-    return known->samples[0] > SAMPLES; /* the pool's first: the runtime's spin for long */
+bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now) {
+    return now < stay->away_until;
 }
 
-void silo_cpu_pick_tell(struct silo_cpu_pick *known, bool team, uint64_t took, uint64_t ended) {
-    if (known->left > 0) {
-        hold(known, took, ended);
-        return;
+void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
+    if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
+        stay->late = 0;
+        stay->away = 0;
+    } else if (++stay->late >= LATE_LAUNCHES) {
+        stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
+        stay->away = stay->away == 0              ? AWAY
+                     : 2 * stay->away < MOST_AWAY ? 2 * stay->away
+                                                  : MOST_AWAY;
+        stay->away_until = now + stay->away;
     }
-    if (known->since == 0)
-        known->since = ended;
-    known->launches++;
-    if (!team && settles(known, ended))
-        return;
-    if (known->samples[team]++ == 0)
-        return; /* threads may have been made */
-    known->taken[team] += took;
-    if (took > known->longest[team])
-        known->longest[team] = took;
-    if (known->least[team] == 0 || took < known->least[team])
-        known->least[team] = took;
-    if (known->samples[0] <= SAMPLES || !team)
-        return;
-    if (known->samples[1] == 3 && known->least[1] / FAR_MORE > known->longest[0])
-        end_round(known, false, ended);
-    else if (known->samples[1] > SAMPLES)
-        end_round(known, mean(known, true) < mean(known, false) / 100 * CLEARLY_LESS, ended);
 }

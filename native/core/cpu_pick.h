@@ -1,45 +1,79 @@
-/* Whose threads run a launch, where both the pool's and an OpenMP runtime's may: those that were
- * faster with launches of the kernel over about as many programs, lately and in this process. For
- * the thread that has the pool for a launch: there is no lock. */
+/* Whose threads run a launch of several threads: the pool's own, or the team of a loaded OpenMP
+ * runtime. The choice is a function of facts; nothing is tried and no times are compared.
+ *
+ * An OpenMP runtime's threads spin on their CPUs for milliseconds after their last region. While
+ * they do, the pool's threads would share those CPUs with them, so the launch runs on the threads
+ * that spin. While they sleep, the pool's threads are the cheaper ones: they alone sleep between
+ * launches. */
 #ifndef SILO_CPU_PICK_H
 #define SILO_CPU_PICK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is known of such launches. Begins as 0. */
-struct silo_cpu_pick {
-    /* Nanoseconds for 1024 programs: of a round's samples on the pool's threads, and on the
-     * runtime's: summed, and the shortest and the longest of them. */
-    uint64_t taken[2], least[2], longest[2];
-    uint32_t samples[2];
-    uint32_t launches; /* in this round, samples or not */
-    uint64_t since;    /* when the round began, or the launches between two: nanoseconds */
-    uint32_t left;     /* launches until the next round */
-    uint32_t hold;     /* launches between rounds */
-    uint64_t usual;    /* a launch on the faster ones, at the last round */
-    uint32_t slow;     /* launches since then that took longer, less those that did not */
-    uint32_t patience; /* so many of them on the pool's threads lead to another round */
-    bool team;         /* the runtime's are faster */
+/* The setting. */
+enum silo_cpu_pool_kind {
+    SILO_CPU_AUTO,   /* as here is best; see docs/cpu.md */
+    SILO_CPU_OWN,    /* the pool's */
+    SILO_CPU_OPENMP, /* the threads of a loaded OpenMP runtime, where there is one */
 };
 
-/* That of a kernel, whichever pointer stands for it, and a number of programs, where the pool may
- * have `own` threads and the runtime `team`. Others may have had the same place before, and are
- * forgotten: so is what was found with other numbers of threads. */
-struct silo_cpu_pick *silo_cpu_pick_of(const void *kernel, uint64_t programs, int own, int team);
+/* The reason of a choice. */
+enum silo_cpu_reason {
+    SILO_CPU_OWN_ASKED,    /* SILO_POOL=own */
+    SILO_CPU_OWN_NEEDED,   /* programs wait for each other, or the thread holds Python's lock */
+    SILO_CPU_OWN_ALONE,    /* no OpenMP runtime is loaded, or several, or this is a forked child */
+    SILO_CPU_OWN_NO_TEAM,  /* the runtime's team has one thread */
+    SILO_CPU_OWN_CROWDED,  /* the team has more threads than the process has CPUs */
+    SILO_CPU_OWN_TAKEN,    /* SILO_POOL=openmp, and another thread's launches use the runtime */
+    SILO_CPU_OWN_ASLEEP,   /* no thread of the calling thread's team is on a CPU */
+    SILO_CPU_OWN_LATE,     /* the team's threads came late to launches: the machine is busy */
+    SILO_CPU_OWN_RESTS,    /* launches alone may have kept the team awake: it is left for a while */
+    SILO_CPU_TEAM_ASKED,   /* SILO_POOL=openmp */
+    SILO_CPU_TEAM_AWAKE,   /* the team's threads are on CPUs */
+    SILO_CPU_TEAM_AND_OWN, /* likewise; the pool's threads have the CPUs that the team leaves */
+    SILO_CPU_REASONS,      /* how many there are */
+};
 
-/* Whether the next launch is to run on the runtime's threads. */
-bool silo_cpu_pick_team(const struct silo_cpu_pick *known);
+/* A word for each, as `silo doctor` reads them. */
+extern const char *const silo_cpu_reason_names[SILO_CPU_REASONS];
 
-/* It ran there, or on the pool's, took so many nanoseconds for 1024 programs, and `ended` at that
- * time of silo_cpu_now. */
-void silo_cpu_pick_tell(struct silo_cpu_pick *known, bool team, uint64_t took, uint64_t ended);
+struct silo_cpu_facts {
+    enum silo_cpu_pool_kind kind; /* the setting */
+    bool needs_own;               /* the launch cannot run on a team */
+    int team;                     /* threads of a team of the calling thread; 0: there is none */
+    int threads;                  /* threads that the launch is worth */
+    int cpus;                     /* CPUs that the process may use */
+    bool taken;                   /* the runtime's threads are another thread's; openmp alone */
+    bool awake, late, rests;      /* of the calling thread's team; auto alone */
+};
 
-/* How many kernels the pool's threads are better for, and how many the runtime's, of those compared
- * so far. From any thread; about right. */
-void silo_cpu_pick_count(int *own, int *team);
+enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);
 
-/* In a child made by fork: nothing is known. */
-void silo_cpu_pick_forget(void);
+/* Whether a team runs the launch, alone or beside the pool's threads. */
+bool silo_cpu_picks_team(enum silo_cpu_reason reason);
+
+/* The launches of one thread on its team, for the facts `late` and `rests`. Begins as 0. Times are
+ * those of silo_cpu_now. */
+struct silo_cpu_stay {
+    uint64_t since; /* when they began; 0: the last launch was not on the team */
+    uint64_t apart; /* when one last came so long after another that others had time for a call */
+    uint64_t hold;  /* how long they last until the team is left for a while; 0: as usual */
+    uint64_t rests_from; /* 0: it is not left */
+    uint64_t away_until; /* 0: its threads did not come late */
+    uint64_t away;       /* how long it was left for that; 0: never */
+    int late;            /* launches in a row that its threads were late for */
+};
+
+/* For a launch at `now`, `gap` nanoseconds after the one before: whether the team rests, which is
+ * `awake` or not. */
+bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, uint64_t now);
+
+/* Whether the team's threads came late, so that it is left. */
+bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now);
+
+/* A launch ran on the team and took `took` nanoseconds, in which each thread that came was at its
+ * programs for `worked`. */
+void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
 
 #endif

@@ -13,6 +13,7 @@
 #include "cpu_thread.h"
 #include "cpu_turns.h"
 #include "cpu_waiting.h"
+#include "cpu_watch.h"
 #include "cpu_work.h"
 #include "cpu_workers.h"
 #include "loader_lock.h"
@@ -40,15 +41,20 @@
 /* Of the time that a thread is at the programs of a launch, so many nanoseconds may be none of
  * theirs: it finds the launch, its code and its arrays in other CPUs' caches. */
 #define MOST_JOINING 4000
+/* So many nanoseconds after a launch its threads still look for the next region, where launches run
+ * on an OpenMP team because the setting says so: libgomp's do for some milliseconds, libomp's for
+ * 200. */
+#define TEAM_LOOKS 1000000
+/* What a launch is thought to take of which nothing is known. */
+#define USUAL_LAUNCH 1000000
+/* How long the number of CPUs that the process may use is remembered: to ask is a system call. */
+#define CPUS_REMEMBERED 1000000000
 /* What a thread takes at first is worth this many nanoseconds, and so many programs at most: the
  * launches that told what they take may have been of others. */
 #define CLAIM_NANOSECONDS 1000
 #define MOST_AT_FIRST 32
 /* What a program is thought to take grows by so much from a launch to the next. */
 #define MOST_GROWTH 4
-/* So many nanoseconds after a launch on an OpenMP team its threads still look for the next region:
- * libgomp's for some milliseconds, libomp's for 200. */
-#define TEAM_LOOKS 1000000
 /* Where so many launches in a row came later than threads look for them, threads look for so many
  * nanoseconds only: to look would be in vain, and others, whose work fills the time between, would
  * share the CPUs with them. */
@@ -68,8 +74,8 @@ static struct {
     _Atomic int kind;    /* enum silo_cpu_pool_kind */
     /* Nanoseconds: the end of the last launch that was large enough for several threads. */
     _Atomic uint64_t ended;
-    _Atomic bool ended_on_team; /* the last one of several threads */
     _Atomic uint64_t short_handed;
+    _Atomic uint64_t picks[SILO_CPU_REASONS]; /* launches of several threads, by reason */
 } pool = {
     .asked_spin = 1000 * SILO_CPU_SPIN,
     .launch = PTHREAD_MUTEX_INITIALIZER,
@@ -79,6 +85,9 @@ static struct {
 /* Launches of this thread that other threads may be in, the innermost first. One of them may hold
  * pool.launch. */
 static _Thread_local struct silo_cpu_job *shared;
+
+/* This thread's launches on its OpenMP team. */
+static _Thread_local struct silo_cpu_stay stay;
 
 /* Nobody looks long where there are more threads than processors: the one that would bring it may
  * wait for this one. Caller holds pool.mutex. */
@@ -155,6 +164,10 @@ uint64_t silo_cpu_short_handed(void) {
     return atomic_load_explicit(&pool.short_handed, memory_order_relaxed);
 }
 
+uint64_t silo_cpu_picked(enum silo_cpu_reason reason) {
+    return atomic_load_explicit(&pool.picks[reason], memory_order_relaxed);
+}
+
 int silo_cpu_set_spin(int microseconds) {
     if (microseconds < 0 || microseconds > MOST_SPIN)
         return EINVAL;
@@ -198,32 +211,86 @@ static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
 
-/* Nanoseconds since the last launch that might have had several threads ended. It is asked for
- * before the clock: another thread's may end meanwhile. */
-static uint64_t since_last(void) {
-    const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_acquire);
-    return silo_cpu_now() - ended;
+/* How a launch of several threads runs. */
+struct plan {
+    int threads; /* this one included */
+    int team;    /* of an OpenMP runtime's team that runs it, alone or beside the pool's; 0: none */
+    enum silo_cpu_reason reason;
+    uint64_t gap; /* nanoseconds since the last launch that might have had several threads ended */
+    uint64_t now;
+};
+
+static int cpus_at(uint64_t now) {
+    static _Atomic int cpus; /* 0: not asked yet */
+    static _Atomic uint64_t asked;
+    if (atomic_load_explicit(&cpus, memory_order_relaxed) == 0 ||
+        now - atomic_load_explicit(&asked, memory_order_relaxed) > CPUS_REMEMBERED) {
+        atomic_store_explicit(&cpus, silo_cpu_available(), memory_order_relaxed);
+        atomic_store_explicit(&asked, now, memory_order_relaxed);
+    }
+    return atomic_load_explicit(&cpus, memory_order_relaxed);
 }
 
-/* Whether that one ended so lately that its threads look for the next one. */
-static bool follows_closely(uint64_t gap) {
-    const bool team = atomic_load_explicit(&pool.ended_on_team, memory_order_relaxed);
-    return gap < (team ? TEAM_LOOKS : silo_cpu_workers_looking());
+/* Nanoseconds that a launch is thought to take on so many threads. */
+static uint64_t guess(uint64_t total, uint64_t known, int threads) {
+    uint64_t work;
+    if (known == 0)
+        return USUAL_LAUNCH;
+    return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX : work / 16 / (uint64_t)threads;
 }
 
-/* How many threads a launch gets, this one included. */
-static int threads_for(const struct silo_cpu_job *job, uint64_t known, int threads, uint64_t gap) {
+/* The facts about an OpenMP runtime, as far as the setting makes them count. Programs that may wait
+ * for each other, and a thread that holds Python's lock, which another may need, cannot run on a
+ * team: to the end of a parallel region this thread cannot be asked to let go of anything. */
+static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct plan *plan,
+                                    uint64_t about) {
+    struct silo_cpu_facts facts = {
+        .kind = (enum silo_cpu_pool_kind)atomic_load(&pool.kind),
+        .needs_own = job->wait != NULL || job->launch->holds_lock,
+        .threads = plan->threads,
+    };
+    if (facts.kind == SILO_CPU_OWN)
+        return facts;
+    facts.team = silo_cpu_team_size();
+    if (facts.team == 0 || facts.needs_own)
+        return facts;
+    if (facts.kind == SILO_CPU_OPENMP) {
+        const struct silo_cpu_thread *own = silo_cpu_make_thread();
+        facts.taken = own == NULL || !silo_cpu_team_take(own);
+    } else if (facts.team > 1) {
+        facts.cpus = cpus_at(plan->now);
+        facts.awake = facts.team <= facts.cpus &&
+                      silo_cpu_watch_awake(facts.team, about, plan->gap, plan->now);
+        facts.rests = silo_cpu_stay_rests(&stay, facts.awake, plan->gap, plan->now);
+        facts.late = silo_cpu_stay_late(&stay, plan->now);
+    }
+    return facts;
+}
+
+/* Of a launch that may have several threads; `known` is what a program is known to take. */
+static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
     const uint64_t total = job->launch->total;
-    threads = worth(total, known, GRAIN_AWAKE, threads);
-    if (threads > 1 && !follows_closely(gap))
-        threads = worth(total, known, GRAIN_ASLEEP, threads);
-    if (threads > 1 && atomic_load_explicit(&pool.kind, memory_order_relaxed) != SILO_CPU_OWN) {
+    /* Read before the clock: another thread's launch may end meanwhile. */
+    const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_acquire);
+    struct plan plan = {.threads = threads, .reason = SILO_CPU_OWN_ASKED, .now = silo_cpu_now()};
+    plan.gap = plan.now - ended;
+    if (atomic_load_explicit(&pool.kind, memory_order_relaxed) != SILO_CPU_OWN) {
         silo_cpu_team_find();
         /* Each thread of a parallel region may come here: with more of them none gains. */
-        if (silo_cpu_team_inside())
-            threads = 1;
+        if (silo_cpu_team_inside()) {
+            plan.threads = 1;
+            return plan;
+        }
+        const struct silo_cpu_facts facts = gather(job, &plan, guess(total, known, threads));
+        plan.reason = silo_cpu_pick(&facts);
+        if (silo_cpu_picks_team(plan.reason))
+            plan.team = facts.team;
     }
-    return threads;
+    const bool awake = plan.team != 0 ? plan.reason != SILO_CPU_TEAM_ASKED || plan.gap < TEAM_LOOKS
+                                      : plan.gap < silo_cpu_workers_looking();
+    if (!awake)
+        plan.threads = worth(total, known, GRAIN_ASLEEP, threads);
+    return plan;
 }
 
 /* Of the launch that has the pool, on a team: back out of the parallel region. */
@@ -238,25 +305,15 @@ static void work_in_team(void *argument) {
         longjmp(out_of_region, 1);
 }
 
-/* How many threads the team of a loaded OpenMP runtime has that a launch may run on; 0: it may not.
- * Not where this thread holds Python's lock, which another may need, nor where programs may wait
- * for each other: to the end of a parallel region this thread cannot be asked to let go of
- * anything. */
-static int team_for(const struct silo_cpu_job *job) {
-    if (atomic_load(&pool.kind) == SILO_CPU_OWN || job->wait != NULL || job->launch->holds_lock)
-        return 0;
-    const int size = silo_cpu_team_size();
-    const struct silo_cpu_thread *own = size > 0 ? silo_cpu_make_thread() : NULL;
-    return own != NULL && silo_cpu_team_take(own) ? size : 0;
-}
-
-static void run_on_team(struct silo_cpu_job *job, int size, int threads) {
-    job->team = threads;
-    if (size == 1)
+static void run_on_team(struct silo_cpu_job *job) {
+    if (job->team == 1)
         silo_cpu_work_on(job, 0);
     else if (setjmp(out_of_region) == 0)
         silo_cpu_team_run(work_in_team, job);
-    job->team = 0;
+}
+
+static void run_here(struct silo_cpu_job *job) {
+    silo_cpu_work_on(job, 0);
 }
 
 /* How long threads look for the next launch. Caller holds pool.launch. */
@@ -269,29 +326,31 @@ static void choose_look(uint64_t gap) {
     silo_cpu_workers_look(pool.late < LATE_LAUNCHES || spin < SHORT_LOOK ? spin : SHORT_LOOK);
 }
 
-/* On several threads. `cost` stands for the kernel. Caller holds pool.launch. */
-static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *cost, uint64_t gap) {
-    choose_look(gap);
-    const int size = team_for(job);
-    struct silo_cpu_pick *known = NULL;
-    bool team = size > 0;
-    if (team && atomic_load(&pool.kind) == SILO_CPU_AUTO) {
-        team = size >= threads;
-        if (team) {
-            known = silo_cpu_pick_of(cost, job->launch->total, silo_cpu_threads(), size);
-            team = silo_cpu_pick_team(known);
-        }
+/* What each thread that came was at its programs for, on the whole. */
+static uint64_t worked(const struct silo_cpu_job *job) {
+    const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
+    const uint64_t came = spent >> SILO_CPU_AT_WORK;
+    return came != 0 ? (spent & ((UINT64_C(1) << SILO_CPU_AT_WORK) - 1)) / came : 0;
+}
+
+/* On several threads. Caller holds pool.launch. */
+static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
+    choose_look(plan->gap);
+    atomic_fetch_add_explicit(&pool.picks[plan->reason], 1, memory_order_relaxed);
+    if (plan->team == 0) {
+        silo_cpu_workers_run(job, plan->threads - 1, 1, run_here);
+        return;
     }
-    const uint64_t begun = known != NULL ? silo_cpu_now() : 0;
-    if (team)
-        run_on_team(job, size, threads);
+    job->team = plan->threads < plan->team ? plan->threads : plan->team;
+    if (plan->reason == SILO_CPU_TEAM_AND_OWN && plan->threads > plan->team)
+        silo_cpu_workers_run(job, plan->threads - plan->team, (uint32_t)plan->team, run_on_team);
     else
-        silo_cpu_workers_run(job, threads - 1);
-    if (known != NULL) {
+        run_on_team(job);
+    if (plan->reason != SILO_CPU_TEAM_ASKED) {
         const uint64_t ended = silo_cpu_now();
-        silo_cpu_pick_tell(known, team, (ended - begun) * 1024 / job->launch->total, ended);
+        silo_cpu_stay_tell(&stay, ended - plan->now, worked(job), ended);
     }
-    atomic_store_explicit(&pool.ended_on_team, team && size > 1, memory_order_relaxed);
+    job->team = 0;
 }
 
 /* Of the launch that has the pool. */
@@ -361,14 +420,16 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const uint64_t total = job->launch->total;
     const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
     const bool small = worth(total, known, GRAIN_AWAKE, threads) == 1;
-    const uint64_t gap = small ? 0 : since_last();
-    threads = small ? 1 : threads_for(job, known, threads, gap);
+    struct plan plan = {.threads = 1};
+    if (!small)
+        plan = plan_for(job, known, worth(total, known, GRAIN_AWAKE, threads));
+    threads = plan.threads;
     if (threads > 1 && pthread_mutex_trylock(&pool.launch) == 0) {
         divide(job, known, threads);
         job->pooled = true;
         if (job->wait == NULL)
             enter_shared(job);
-        run_shared(job, threads, cost, gap);
+        run_shared(job, &plan);
         if (job->wait == NULL)
             leave_shared(job);
         count_begun(job);
@@ -487,8 +548,8 @@ static void after_fork_in_child(void) {
     silo_cpu_workers_after_fork(true);
     silo_loader_after_fork(true);
     silo_cpu_team_lost();
-    silo_cpu_pick_forget();
-    atomic_store(&pool.ended_on_team, false);
+    silo_cpu_watch_forget();
+    stay = (struct silo_cpu_stay){0};
     silo_cpu_waiting_renew();
     silo_cpu_turns_renew();
     silo_cpu_threads_renew();

@@ -3,6 +3,7 @@
 #define SILO_CPU_POOL_H
 
 #include "cpu_launch.h"
+#include "cpu_pick.h"
 
 /* Run every program. Returns 0, the first positive code of the kernel, or one of the codes of
  * cpu_launch.h. `cost` is the hint of struct silo_function. Safe from any thread: a launch that
@@ -24,6 +25,9 @@ bool silo_cpu_pin_threads(void);
 /* How many launches so far had fewer threads at work than they called. */
 uint64_t silo_cpu_short_handed(void);
 
+/* How many launches of several threads ran where they did for that reason. */
+uint64_t silo_cpu_picked(enum silo_cpu_reason reason);
+
 /* How long a thread of the pool looks for work, and a launch for its end, before it sleeps; not at
  * all where there are more threads than processors. EINVAL: not 0 to 100000. */
 int silo_cpu_set_spin(int microseconds);
@@ -34,13 +38,7 @@ int silo_cpu_set_spin(int microseconds);
 uint64_t silo_cpu_spinning(void);
 uint64_t silo_cpu_looking(void);
 
-/* Whose threads run launches. */
-enum silo_cpu_pool_kind {
-    SILO_CPU_AUTO,   /* as here is best; see docs/cpu.md */
-    SILO_CPU_OWN,    /* the pool's */
-    SILO_CPU_OPENMP, /* the threads of a loaded OpenMP runtime, where there is one */
-};
-
+/* Whose threads run launches from now on. */
 void silo_cpu_use_pool(enum silo_cpu_pool_kind kind);
 
 /* Register the fork handlers; once. 0, or an errno. */

@@ -14,6 +14,11 @@
 #include <pthread.h>
 #include <signal.h>
 
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 /* Pauses between two looks at the clock by a thread that spins. */
 #define PAUSES 32
 /* Written to every few microseconds, each by others: none shares a cache line, nor the next one,
@@ -33,6 +38,7 @@ struct worker {
     APART _Atomic uint64_t called;
     _Atomic bool asleep; /* or about to be; written under `mutex` */
     int number;
+    _Atomic int system_number; /* of its thread; 0: it has not begun */
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -44,8 +50,10 @@ static struct {
     APART struct silo_cpu_job *job; /* owned by the launching thread's stack */
     uint64_t number;
     int helpers;
+    uint32_t first; /* the number of the first helper at the job */
     /* Of the thread that has the pool: */
-    int running; /* workers that exist: the first ones */
+    int running;      /* workers that exist: the first ones */
+    _Atomic int most; /* that ever existed */
     _Atomic bool pinned;
     _Atomic uint64_t spin, look; /* nanoseconds: see silo_cpu_workers_spin, _look */
     /* The launching thread sleeps, or is about to, until no worker is inside. */
@@ -131,6 +139,9 @@ static bool enter(uint64_t number) {
 static void *work(void *argument) {
     struct worker *own = argument;
     uint64_t seen = NOTHING;
+#ifdef __linux__
+    atomic_store(&own->system_number, (int)syscall(SYS_gettid));
+#endif
     if (atomic_load(&crew.pinned))
         silo_cpu_pin_this_thread(own->number + 1);
     while ((seen = await_call(own, seen)) != STOP) {
@@ -143,7 +154,7 @@ static void *work(void *argument) {
             if (child < crew.helpers)
                 wake(&workers[child]);
         if (silo_cpu_join(job)) {
-            silo_cpu_work_on(job, (uint32_t)own->number + 1);
+            silo_cpu_work_on(job, (uint32_t)own->number + crew.first);
             silo_cpu_leave(job);
         }
         leave();
@@ -165,6 +176,8 @@ static void start(int count) {
             break;
         crew.running++;
     }
+    if (crew.running > atomic_load(&crew.most))
+        atomic_store(&crew.most, crew.running);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
@@ -186,6 +199,7 @@ void silo_cpu_workers_keep(int count) {
     while (crew.running > count) {
         struct worker *one = &workers[--crew.running];
         pthread_join(one->thread, NULL);
+        atomic_store(&one->system_number, 0);
         pthread_mutex_destroy(&one->mutex);
         pthread_cond_destroy(&one->wake);
     }
@@ -203,7 +217,8 @@ static void await_empty(struct silo_cpu_job *job) {
     pthread_mutex_unlock(&crew.mutex);
 }
 
-void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers) {
+void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
+                          void (*lead)(struct silo_cpu_job *job)) {
     if (helpers > crew.running)
         start(helpers);
     if (helpers > crew.running)
@@ -212,6 +227,7 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers) {
     crew.number = number != NOTHING ? number : 1;
     crew.job = job;
     crew.helpers = helpers;
+    crew.first = first;
     /* Some may be looking in: they are counted. */
     uint64_t gate = atomic_load_explicit(&crew.gate, memory_order_relaxed);
     while (
@@ -226,7 +242,7 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers) {
     for (int i = 0; i < 2 && i < helpers; i++)
         wake(&workers[i]);
 
-    silo_cpu_work_on(job, 0);
+    lead(job);
 
     atomic_fetch_or(&crew.gate, CLOSED);
     await_empty(job);
@@ -249,6 +265,13 @@ uint64_t silo_cpu_workers_spinning(void) {
     return atomic_load_explicit(&crew.spin, memory_order_relaxed);
 }
 
+bool silo_cpu_workers_has(int thread) {
+    for (int i = atomic_load(&crew.most); i-- > 0;)
+        if (atomic_load(&workers[i].system_number) == thread)
+            return true;
+    return false;
+}
+
 bool silo_cpu_workers_inside(void) {
     return (atomic_load(&crew.gate) & INSIDE) != 0;
 }
@@ -268,4 +291,5 @@ void silo_cpu_workers_after_fork(bool in_child) {
     atomic_store(&crew.gate, (atomic_load(&crew.gate) & ~INSIDE) | CLOSED);
     atomic_store(&crew.awaited, false);
     crew.running = 0;
+    atomic_store(&crew.most, 0);
 }

@@ -9,9 +9,11 @@
 
 /* The first two are for the thread that has the pool for a launch or a change of size. */
 
-/* Have `helpers` threads join the job, and work on it; returns when all have left it. Fewer than
- * wanted is not an error: the launch goes on with the existing ones. */
-void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers);
+/* Have `helpers` threads join the job, and work on it while the calling thread is in `lead`, whose
+ * threads have the numbers below `first`; returns when all have left it. Fewer than wanted is not
+ * an error: the launch goes on with the existing ones. */
+void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
+                          void (*lead)(struct silo_cpu_job *job));
 
 /* Pin the calling thread to the first processor that it may use, and workers to one of the others
  * each; whether the system lets them. */
@@ -28,6 +30,9 @@ uint64_t silo_cpu_workers_spinning(void);
 /* How long a thread looks for a call after this launch and later ones, if it is less. */
 void silo_cpu_workers_look(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_looking(void);
+
+/* Whether the thread of that number of the system's is one of them. From any thread. */
+bool silo_cpu_workers_has(int thread);
 
 /* Whether one is inside a job. */
 bool silo_cpu_workers_inside(void);

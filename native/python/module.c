@@ -115,13 +115,21 @@ static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     const enum silo_cpu_runtime found = silo_cpu_team_find();
     const int quota = silo_cpu_quota("");
-    int own, team;
-    silo_cpu_pick_count(&own, &team);
-    return Py_BuildValue("{sisisisssssisisisisi}", "threads", silo_cpu_threads(), "affinity",
+    PyObject *picks = PyDict_New();
+    for (int reason = 0; picks != NULL && reason < SILO_CPU_REASONS; reason++) {
+        PyObject *count =
+            PyLong_FromUnsignedLongLong(silo_cpu_picked((enum silo_cpu_reason)reason));
+        if (count == NULL || PyDict_SetItemString(picks, silo_cpu_reason_names[reason], count) != 0)
+            Py_CLEAR(picks);
+        Py_XDECREF(count);
+    }
+    if (picks == NULL)
+        return NULL;
+    return Py_BuildValue("{sisisisssssisisisN}", "threads", silo_cpu_threads(), "affinity",
                          silo_cpu_affinity(), "quota", quota, "runtimes", runtimes[found],
                          "runtime", silo_cpu_team_path(), "team", silo_cpu_team_size(), "spin",
                          (int)(silo_cpu_spinning() / 1000), "look",
-                         (int)(silo_cpu_looking() / 1000), "own_faster", own, "team_faster", team);
+                         (int)(silo_cpu_looking() / 1000), "picks", picks);
 }
 
 static PyObject *py_set_type_hook(PyObject *module, PyObject *hook) {

@@ -150,7 +150,7 @@ class Settings:
     remote_key: str | None = None
     tune: str = "auto"
     lock: str | os.PathLike[str] | None = None
-    tune_budget_s: float = 10.0
+    tune_budget_s: float | None = None
     tune_total_s: float = 60.0
     leader_wait_s: float = 600.0
     lock_wait_s: float = 60.0
@@ -226,7 +226,7 @@ class Settings:
             remote_key=_path(given, "SILO_REMOTE_KEY"),
             tune=_choice(given, "SILO_TUNE", TUNE_MODES, "auto"),
             lock=_path(given, "SILO_LOCK"),
-            tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
+            tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 0.0) if "SILO_TUNE_BUDGET" in given else None,
             tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
             leader_wait_s=_seconds(given, "SILO_LEADER_WAIT", 600.0),
             lock_wait_s=_seconds(given, "SILO_LOCK_WAIT", 60.0),

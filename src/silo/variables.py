@@ -20,7 +20,7 @@ __all__ = [
     "Variable",
 ]
 
-TUNE_MODES = ("auto", "cached", "frozen", "leader", "off")
+TUNE_MODES = ("auto", "background", "cached", "frozen", "leader", "off")
 MIB = 1 << 20
 L2_STATES = ("cold", "warm")
 POOLS = ("auto", "own", "openmp")
@@ -65,11 +65,12 @@ VARIABLES: Final = (
     ),
     Variable(
         "SILO_TUNE",
-        "`auto`, `cached`, `frozen`, `leader` or `off`",
+        "`auto`, `background`, `cached`, `frozen`, `leader` or `off`",
         "`auto`",
-        "The action of a first call: `auto` measures within the budget if no config is known; `cached` uses the best"
-        " known config and never measures; `frozen` does the same, and raises an error instead of guessing; `leader`"
-        " lets one process measure and write the lock file while the others wait; `off` uses the first config.",
+        "The action of a first call: `auto` measures within the budget if no config is known; `background` uses the best"
+        " known config and measures beside the program; `cached` uses the best known config and never measures; `frozen`"
+        " does the same, and raises an error instead of guessing; `leader` lets one process measure and write the lock"
+        " file while the others wait; `off` uses the first config.",
     ),
     Variable(
         "SILO_LEADER_WAIT",
@@ -90,7 +91,12 @@ VARIABLES: Final = (
         "The longest that a process waits for another one to finish with a file that both write (a bundle, a recording,"
         " a lock file, the store). Then an error, or a line of the log, names the process that is waited for.",
     ),
-    Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
+    Variable(
+        "SILO_TUNE_BUDGET",
+        "seconds",
+        "10; on a CPU 4, or 1.5 with 8 or more workers",
+        "The longest a first call may spend on measuring. Later ones, in other processes, measure the rest.",
+    ),
     Variable(
         "SILO_TUNE_TOTAL",
         "seconds",

@@ -1,187 +1,197 @@
-"""Whose threads run launches: the comparison of the pool's with an OpenMP runtime's, over made-up times."""
+"""Whose threads run launches: the choice over made-up facts, and the look at real threads of OpenMP."""
 
 import ctypes
+import ctypes.util
+import itertools
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-NATIVE = Path(__file__).parents[2] / "native" / "core"
-FIRST = 15  # launches of the first round: the one that begins it, then seven on each side
-ROUND = 14  # and of a later one
-SETTLES = 20_000_000  # nanoseconds in which launches on the pool's threads tell nothing
+from core_native import NATIVE, compiler
+from native_builds import ADDRESS, archive
+from sanitized_program import build_sanitized, run_sanitized
+
+HERE = Path(__file__).parent
+KINDS = {"auto": 0, "own": 1, "openmp": 2}
+MS = 1_000_000
+S = 1000 * MS
+
+
+class Facts(ctypes.Structure):
+    _fields_ = [
+        ("kind", ctypes.c_int),
+        ("needs_own", ctypes.c_bool),
+        ("team", ctypes.c_int),
+        ("threads", ctypes.c_int),
+        ("cpus", ctypes.c_int),
+        ("taken", ctypes.c_bool),
+        ("awake", ctypes.c_bool),
+        ("late", ctypes.c_bool),
+        ("rests", ctypes.c_bool),
+    ]
+
+
+class Stay(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("since", "apart", "hold", "rests_from", "away_until", "away")] + [
+        ("late", ctypes.c_int)
+    ]
 
 
 @pytest.fixture(scope="module")
-def pick(tmp_path_factory):
-    compiler = shutil.which("cc") or pytest.skip("needs a C compiler")
-    library = tmp_path_factory.mktemp("pick") / "pick.so"
+def library(tmp_path_factory):
+    found = shutil.which("cc") or pytest.skip("needs a C compiler")
+    built = tmp_path_factory.mktemp("pick") / "pick.so"
     source = [f"-I{NATIVE}", str(NATIVE / "cpu_pick.c")]
-    subprocess.run([compiler, "-std=c11", "-shared", "-fPIC", *source, "-o", str(library)], check=True)
-    loaded = ctypes.CDLL(str(library))
-    loaded.silo_cpu_pick_of.restype = ctypes.c_void_p
-    loaded.silo_cpu_pick_of.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
-    loaded.silo_cpu_pick_team.restype = ctypes.c_bool
-    loaded.silo_cpu_pick_team.argtypes = [ctypes.c_void_p]
-    loaded.silo_cpu_pick_tell.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
-    loaded.silo_cpu_pick_forget()
+    subprocess.run([found, "-std=c11", "-shared", "-fPIC", *source, "-o", str(built)], check=True)
+    loaded = ctypes.CDLL(str(built))
+    loaded.silo_cpu_picks_team.restype = ctypes.c_bool
+    loaded.silo_cpu_stay_rests.restype = ctypes.c_bool
+    loaded.silo_cpu_stay_rests.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_uint64, ctypes.c_uint64]
+    loaded.silo_cpu_stay_late.restype = ctypes.c_bool
+    loaded.silo_cpu_stay_late.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    loaded.silo_cpu_stay_tell.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3]
     return loaded
 
 
-class Clock:
-    """A clock of nanoseconds that only launches and ``apart`` between them move."""
-
-    def __init__(self):
-        self.now = 1
-
-    def tick(self, nanoseconds):
-        self.now += nanoseconds
-        return self.now
+def picked(library, setting="auto", **facts):
+    """The reason's name, and whether a team runs the launch."""
+    usual = {"team": 16, "threads": 16, "cpus": 16}
+    reason = library.silo_cpu_pick(ctypes.byref(Facts(kind=KINDS[setting], **(usual | facts))))
+    count = len(names := (ctypes.c_char_p * 12).in_dll(library, "silo_cpu_reason_names"))
+    assert reason < count
+    return names[reason].decode(), library.silo_cpu_picks_team(reason)
 
 
-CLOCK = Clock()
+@pytest.mark.parametrize(
+    ("setting", "facts", "reason"),
+    [
+        ("own", {"awake": True}, "own_asked"),
+        ("auto", {"team": 0}, "own_alone"),
+        ("openmp", {"team": 0}, "own_alone"),
+        ("auto", {"needs_own": True, "awake": True}, "own_needed"),
+        ("openmp", {"needs_own": True}, "own_needed"),
+        ("openmp", {}, "team_asked"),
+        ("openmp", {"team": 4}, "team_asked"),
+        ("openmp", {"taken": True}, "own_taken"),
+        ("auto", {"team": 1}, "own_no_team"),
+        ("auto", {"cpus": 8, "awake": True}, "own_crowded"),
+        ("auto", {}, "own_asleep"),
+        ("auto", {"awake": True}, "team_awake"),
+        ("auto", {"awake": True, "threads": 3}, "team_awake"),
+        ("auto", {"awake": True, "team": 8}, "team_and_own"),
+        ("auto", {"awake": True, "late": True}, "own_late"),
+        ("auto", {"awake": True, "rests": True}, "own_rests"),
+        ("auto", {"late": True, "rests": True}, "own_asleep"),
+    ],
+)
+def test_the_choice_follows_from_the_facts(library, setting, facts, reason):
+    assert picked(library, setting, **facts) == (reason, reason.startswith("team"))
 
 
-def launches(pick, kernel, count, own, team, programs=100, threads=(16, 16), apart=SETTLES):
-    """Whether each of ``count`` launches ran on the runtime's threads; ``own`` and ``team``: times by turn.
-
-    ``threads`` are how many the pool and the runtime may have; ``apart`` is the time from one launch to the next. The
-    first launch of a round begins it, and is not one of its samples, however long the time since.
-    """
+def rests(library, stay, until, *, awake=True, gap=MS // 2, begin=MS, step=MS):
+    """When the team rests, of launches that come every ``step`` nanoseconds; ``awake`` may be a function."""
     said = []
-    for turn in range(count):
-        known = pick.silo_cpu_pick_of(kernel, programs, *threads)
-        there = pick.silo_cpu_pick_team(known)
-        pick.silo_cpu_pick_tell(known, there, (team if there else own)(turn), CLOCK.tick(apart))
-        said.append(there)
+    for now in range(begin, until, step):
+        is_awake = awake(now, said) if callable(awake) else awake
+        if library.silo_cpu_stay_rests(ctypes.byref(stay), is_awake, gap, now):
+            said.append(now)
     return said
 
 
-def always(time):
-    return lambda turn: time
+def test_a_team_that_launches_alone_keep_awake_is_left_after_a_second(library):
+    """Its threads sleep while it rests, and then it is not awake any more."""
+    asleep = lambda now, said: not said or now - said[0] < 5 * MS  # noqa: E731
+    said = rests(library, Stay(), 10 * S, awake=asleep)
+    assert len(said) == 5
+    assert S < said[0] <= S + 2 * MS
 
 
-def test_the_runtime_is_picked_where_it_is_clearly_faster(pick):
-    said = launches(pick, 0x1000, 100, always(1000), always(800))
-    assert said[:FIRST] == [False] * 8 + [True] * 7
-    assert all(said[FIRST:])
+def test_a_team_that_others_keep_awake_is_left_ever_more_seldom(library):
+    said = rests(library, Stay(), 20 * S)
+    begun = [now for before, now in zip([0, *said], said, strict=False) if now - before > 10 * MS]
+    gaps = [later - before for before, later in itertools.pairwise(begun)]
+    assert len(begun) == 4
+    assert gaps == sorted(gaps)
+    assert len(said) < 0.01 * 20 * S / MS
 
 
-@pytest.mark.parametrize("team", [950, 1000, 1500])
-def test_the_pool_stays_where_the_runtime_is_not_clearly_faster(pick, team):
-    said = launches(pick, 0x2000 + 16 * team, 100, always(1000), always(team))
-    assert not any(said[FIRST:])
+def test_launches_without_time_between_them_leave_a_team_soon(library):
+    """No other call of this thread can have kept it awake."""
+    asleep = lambda now, said: not said or now - said[0] < 40 * MS  # noqa: E731  # slow to sleep: a busy machine
+    said = rests(library, Stay(), 10 * S, awake=asleep, gap=1000)
+    assert len(said) == 40
+    assert 100 * MS < said[0] <= 102 * MS
 
 
-def test_a_team_that_waits_for_a_busy_machine_is_given_up_early(pick):
-    said = launches(pick, 0x3000, 100, always(1000), always(8_000_000))
-    assert sum(said) == 3
+def test_a_team_that_never_sleeps_is_used_after_all(library):
+    said = rests(library, Stay(), 60 * S, gap=1000)
+    assert len(said) < 0.03 * 60 * S / MS
 
 
-def test_one_slow_launch_decides_nothing(pick):
-    said = launches(pick, 0x4000, 100, always(1000), lambda turn: 4_000_000 if turn == 11 else 500)
-    assert all(said[FIRST:])
+def tell(library, stay, took, worked, now):
+    library.silo_cpu_stay_tell(ctypes.byref(stay), took, worked, now)
 
 
-def test_the_first_launch_of_each_side_does_not_count(pick):
-    said = launches(pick, 0x5000, 100, lambda turn: 9_000_000 if turn == 0 else 1000, always(980))
-    assert not any(said[FIRST:])
+def late(library, stay, now):
+    return library.silo_cpu_stay_late(ctypes.byref(stay), now)
 
 
-def test_they_are_compared_again_and_more_seldom_where_nothing_changed(pick):
-    said = launches(pick, 0x6000, 4000, always(1000), always(2000))
-    tried = [turn for turn, there in enumerate(said) if there and not said[turn - 1]]
-    assert tried == [8, 8 + ROUND + 512, 8 + 2 * ROUND + 512 + 1024, 8 + 3 * ROUND + 512 + 1024 + 2048][: len(tried)]
-    assert len(tried) >= 3
+def test_a_team_whose_threads_come_late_is_left_after_three_launches(library):
+    stay = Stay()
+    for turn in range(3):
+        assert not late(library, stay, MS * turn)
+        tell(library, stay, 20 * MS, MS // 5, MS * (turn + 1))
+    assert late(library, stay, 4 * MS)
+    assert late(library, stay, 250 * MS)
+    assert not late(library, stay, 254 * MS)
+    tell(library, stay, 20 * MS, MS // 5, 300 * MS)
+    assert late(library, stay, 700 * MS)
+    assert not late(library, stay, 900 * MS)
 
 
-def test_a_team_on_a_machine_that_becomes_busy_is_left_at_once(pick):
-    launches(pick, 0x7000, 100, always(1000), always(500))
-    later = launches(pick, 0x7000, 400, always(1000), always(8_000_000))
-    assert later[:4] == [True, True, True, False]
-    assert sum(later) == 3
+def test_a_long_launch_is_not_a_late_one(library):
+    stay = Stay()
+    for turn in range(100):
+        tell(library, stay, 20 * MS, 19 * MS, MS * turn)
+        tell(library, stay, MS // 5, MS // 100, MS * turn)
+    assert not late(library, stay, 100 * MS)
 
 
-def test_other_threads_that_come_lead_to_another_comparison(pick):
-    launches(pick, 0x7100, 100, always(1000), always(1000))
-    later = launches(pick, 0x7100, 100, always(5000), always(1000))
-    assert not any(later[:8])
-    assert all(later[40:])
+def test_single_late_launches_do_not_count(library):
+    stay = Stay()
+    for turn in range(100):
+        tell(library, stay, 20 * MS if turn % 2 else MS, MS, MS * turn)
+    assert not late(library, stay, 100 * MS)
 
 
-def test_launches_that_take_half_as_long_again_lead_to_another_comparison(pick):
-    launches(pick, 0x7500, 100, always(1000), always(1100))
-    later = launches(pick, 0x7500, 100, always(1800), always(1100))
-    assert not any(later[:8])
-    assert all(later[40:])
+# Each case of watch_check.c, and how long idle threads of the runtime spin in it.
+CASES = {
+    "spinning": "active",
+    "asleep": "passive",
+    "never_used": "active",
+    "another_thread": "active",
+    "fewer_threads": "active",
+    "launches": "active",
+    "launches_asleep": "passive",
+    "forked": "active",
+}
 
 
-@pytest.mark.parametrize("threads", [(8, 16), (16, 8), (8, 8)])
-def test_what_was_found_with_other_numbers_of_threads_is_forgotten(pick, threads):
-    assert not any(launches(pick, 0x7600, 100, always(1000), always(1000), threads=threads)[FIRST:])
-    later = launches(pick, 0x7600, 100, always(1000), always(500))
-    assert later[:FIRST] == [False] * 8 + [True] * 7
-    assert all(later[FIRST:])
+@pytest.fixture(scope="module")
+def watch_check(tmp_path_factory):
+    if ctypes.util.find_library("gomp") is None:
+        pytest.skip("needs libgomp")
+    words = (*ADDRESS, f"-I{NATIVE}", HERE / "watch_check.c", archive(ADDRESS), "-fopenmp", "-ldl", "-lm", "-pthread")
+    return build_sanitized(tmp_path_factory.mktemp("watch") / "check", compiler("gcc"), *words)
 
 
-def test_launches_that_are_slow_now_and_then_lead_to_none(pick):
-    launches(pick, 0x7200, 100, always(1000), always(1000))
-    assert not any(launches(pick, 0x7200, 400, lambda turn: 9000 if turn % 3 == 0 else 1000, always(1000)))
-
-
-def test_a_slower_team_is_left_at_the_next_round(pick):
-    launches(pick, 0x7300, 100, always(1000), always(500))
-    later = launches(pick, 0x7300, 1000, always(1000), always(1400))
-    assert later[0]
-    assert not later[-1]
-
-
-def test_the_pools_launches_count_when_the_runtimes_threads_are_off_the_cpus(pick):
-    """They look for work for milliseconds after their last, which may have been before the round began."""
-    own = lambda turn: 5000 if turn < 40 else 1000  # noqa: E731  # beside them, and alone
-    said = launches(pick, 0x7700, 60, own, always(2000), apart=SETTLES // 40)
-    assert said[:54] == [False] * 47 + [True] * 7
-    assert not any(said[54:])
-
-
-def test_launches_just_after_a_round_lead_to_no_other(pick):
-    """The runtime's threads, which the round gave work, still look for more."""
-    apart = SETTLES // 40
-    launches(pick, 0x7800, FIRST, always(1000), always(1000))
-    assert not any(launches(pick, 0x7800, 39, always(5000), always(1000), apart=apart))
-    assert not any(launches(pick, 0x7800, 300, always(1000), always(1000), apart=apart))
-
-
-def test_other_threads_that_stay_are_seen_after_a_while(pick):
-    apart = SETTLES // 40
-    launches(pick, 0x7900, FIRST, always(1000), always(1000))
-    later = launches(pick, 0x7900, 200, always(5000), always(1000), apart=apart)
-    assert not any(later[:88])  # 40 that tell nothing, eight slow ones, 40 that tell nothing
-    assert all(later[105:])
-
-
-def test_rounds_are_a_small_part_of_all_launches(pick):
-    apart = SETTLES // 400
-    said = launches(pick, 0x7A00, 8000, always(1000), always(500), apart=apart)
-    ends = [turn for turn, there in enumerate(said[:-1]) if there and not said[turn + 1]]
-    assert said[:400] == [False] * 400
-    assert ends[0] >= 16 * 400
-    assert sum(said) > 0.85 * len(said)
-
-
-def test_kernels_and_sizes_are_apart(pick):
-    launches(pick, 0x8000, 50, always(1000), always(500), programs=1000)
-    assert launches(pick, 0x8000, 1, always(1000), always(500), programs=1000) == [True]
-    assert launches(pick, 0x8000, 1, always(1000), always(500), programs=10) == [False]
-    assert launches(pick, 0x8010, 1, always(1000), always(500), programs=1000) == [False]
-
-
-def test_what_is_counted(pick):
-    pick.silo_cpu_pick_forget()
-    own, team = ctypes.c_int(), ctypes.c_int()
-    launches(pick, 0x9000, 50, always(1000), always(500))
-    launches(pick, 0x9100, 50, always(1000), always(2000))
-    launches(pick, 0x9200, 5, always(1000), always(2000))
-    pick.silo_cpu_pick_count(ctypes.byref(own), ctypes.byref(team))
-    assert (own.value, team.value) == (1, 1)
+@pytest.mark.parametrize("case", CASES)
+def test_whether_the_threads_of_a_team_are_awake(watch_check, case, monkeypatch):
+    if case != "asleep" and len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two CPUs")
+    monkeypatch.setenv("OMP_WAIT_POLICY", CASES[case])
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert run_sanitized(watch_check, case) == "done\n"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from silo.calls.deterministic_candidates import only_reason
 from silo.core.config import Config
-from silo.core.decisions import Decision
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
+from silo.core.target import Target
 from silo.errors import FrozenError
 from silo.measuring.lock_files import lock_of
 from silo.settings import settings
@@ -25,7 +26,23 @@ if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.measuring.study_key import StudyKey
 
-__all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of", "tuning_allowance_s", "unfinished"]
+__all__ = [
+    "call_budget_s",
+    "decide_call",
+    "frozen_error",
+    "lock_advice",
+    "may_switch",
+    "mode_of",
+    "tuning_allowance_s",
+    "unfinished",
+]
+
+# Seconds of one first call. A CPU's configs compile and run fast, and with many workers most promising ones are known
+# soon; the comparison of the finalists and the config at which the time ends come on top.
+_BUDGET_S = 10.0
+_CPU_BUDGET_S = 1.5
+_SMALL_CPU_BUDGET_S = 4.0
+_MANY_WORKERS = 8
 
 _notices = Notices()  # reasons why a lock was not used, each logged once
 
@@ -55,6 +72,8 @@ def decide_call(
     # silo.calls.leader decides the calls themselves; this path serves explain() and other readers
     if mode is TuneMode.LEADER:
         mode = TuneMode.CACHED
+    if mode is TuneMode.BACKGROUND and not may_switch(situation):
+        mode = TuneMode.AUTO
     configs, only = situation.candidates, only_reason(situation)
     if mode is TuneMode.OFF or (len(configs) == 1 and not situation.reach.refinable):
         return decide(mode, configs, heuristic=configs[0] if situation.rule else None, only=only)
@@ -92,11 +111,24 @@ def decide_call(
         rule=rule,
         elsewhere=guess,
         heuristic=configs[0] if situation.rule else None,
-        unfinished=_to_go_on(problem, situation) if winner is not None and mode is TuneMode.AUTO else "",
+        unfinished=_to_go_on(problem, situation) if winner is not None and mode.measures else "",
     )
     decision = decided()
     # Only here, because measurable() may have to lower the kernel.
-    return decided(can_measure=can_measure()) if decision.action is Action.TUNE else decision
+    return decided(can_measure=can_measure()) if decision.action in (Action.TUNE, Action.BESIDE) else decision
+
+
+def may_switch(situation: CallContext) -> Decision:
+    """Decides whether a process may change the config of calls like this one between two calls.
+
+    Not in deterministic mode, and only on a CPU: a search on a GPU would share it with the launches, and a switch
+    could fall into the capture of a graph.
+    """
+    if situation.deterministic:
+        return Rejected("a process in deterministic mode keeps its configs")
+    if situation.device.target.kind != "cpu":
+        return Rejected(f"a search beside the program would share {situation.device.target.kind} with its launches")
+    return Accepted()
 
 
 def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:
@@ -107,12 +139,24 @@ def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:
         return None
     trials = problem.trials(situation.specialization, bucket)
     tried = {trial.config.order_key for trial in trials if trial.config in situation.searched}
-    return Unfinished(len(tried), situation.searched.effort, effort.seconds, tuning_allowance_s())
+    return Unfinished(
+        len(tried), situation.searched.effort, effort.seconds, tuning_allowance_s(situation.device.target)
+    )
 
 
-def tuning_allowance_s() -> float:
+def call_budget_s(target: Target) -> float:
+    """Seconds that one first call may spend on measuring, by the setting, or by the kind of its device."""
+    asked = settings().tune_budget_s
+    if asked is not None:
+        return asked
+    if target.kind != "cpu":
+        return _BUDGET_S
+    return _CPU_BUDGET_S if settings().jobs >= _MANY_WORKERS else _SMALL_CPU_BUDGET_S
+
+
+def tuning_allowance_s(target: Target) -> float:
     """Seconds that all first calls together may spend on one study."""
-    return max(settings().tune_total_s, settings().tune_budget_s)
+    return max(settings().tune_total_s, call_budget_s(target))
 
 
 def _to_go_on(problem: StudyKey, situation: CallContext) -> str:

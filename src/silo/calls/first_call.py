@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from silo.building.compilation import Compilation, memory_is_shown
-from silo.calls.decision import tuning_allowance_s
+from silo.calls.decision import call_budget_s, tuning_allowance_s
 from silo.core.config import Config, ConfigSet
 from silo.core.decision_source import Origin
 from silo.core.decisions import Decision, Rejected
 from silo.core.host_arrays import has_numpy
-from silo.errors import ArgumentError, TuneError
+from silo.errors import ArgumentError, SiloError, TuneError
 from silo.launch.arguments import CallArgument, ValueKind
 from silo.launch.array_extents import extent_of
 from silo.launch.descriptor_arguments import with_base
@@ -29,6 +31,7 @@ from silo.settings import settings
 from silo.status_line import Task, announce, working
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import Progress, note_of
+from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.time_spent import BEGUN, note_effort, read_effort
@@ -42,9 +45,11 @@ if TYPE_CHECKING:
     from silo.tuner.outcome import TuneOutcome
     from silo.tuner.trial import Study
 
-__all__ = ["measurable", "tune_live", "tuned_live"]
+__all__ = ["LiveSearch", "call_arguments", "call_grid_of", "measurable", "tune_live", "tuned_live"]
 
 _log = logging.getLogger("silo")
+
+_PROMISING = 7  # configs that are tried after the first one, before a search learns from times
 
 
 def measurable(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> Decision:
@@ -73,7 +78,7 @@ def measurable(kernel: DeclaredKernel, situation: CallContext, variant: Variant)
                 if start < high and low < end and other is not array:
                     return Rejected(f"{argument.name} and {name} overlap in memory")
             ranges.append((start, end, array, argument.name))
-    shown = memory_is_shown(kernel.source, variant, _passed(situation))
+    shown = memory_is_shown(kernel.source, variant, call_arguments(situation))
     return shown or Rejected(f"{shown.reason}, and what lies there cannot be copied")
 
 
@@ -106,41 +111,87 @@ def tuned_live(
     bench = _bench(kernel, situation, launcher)
     if bench is None:
         return None
-    bucket = situation.bucket
-    study = problem.study(situation.specialization, bucket)
-    artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
-    space, scope = _scope(kernel, situation, problem, study, variant_of)  # before this call is recorded as begun
-    spent_s = read_effort(study, problem.records).seconds
-    left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
-    budget = Budget(seconds=min(settings().tune_budget_s, left_s))
-    begin, ended = time.monotonic(), "interrupted"
-    _note(study, problem, BEGUN)
-    try:
-        with (
-            BenchEvaluator(study, artifacts, bench, None, space.listed) as evaluator,
-            working(f"tuning {study}") as task,
-        ):
-            locked = lock_of(kernel)
-            outcome = tune(
-                study,
-                space,
-                evaluator,
-                problem.records,
-                SearchOptions(
-                    seeds=study_seeds(study, space, problem.records, locked[0] if locked else None), budget=budget
-                ),
-                scope,
-                SessionWatch(partial(_show, task)),
-            )
-        ended = outcome.stopped
-        outcome.require_winner()
-    except TuneError as error:
-        _log.warning("%s; %s is used", error, unmeasured.phrase)
-        return None
-    finally:
-        _note(study, problem, ended, time.monotonic() - begin)
-    announce(outcome.summary)
-    return outcome
+    compilation = Compilation(session(), kernel.source, trials=True)
+    live = LiveSearch(kernel, situation, problem, variant_of, bench, CompiledArtifacts(compilation, variant_of))
+    spent_s = read_effort(live.study, problem.records).seconds
+    target = situation.device.target
+    budget_s = call_budget_s(target)
+    left_s = max(tuning_allowance_s(target) - spent_s, budget_s / 10)
+    return live.run(Budget(seconds=min(budget_s, left_s)), unmeasured)
+
+
+@dataclass(frozen=True)
+class LiveSearch:
+    """The search of one call's study, on a bench with the call's arguments.
+
+    ``timeouts_count``: see :class:`silo.tuner.session_options.SessionScope`.
+    """
+
+    kernel: DeclaredKernel
+    situation: CallContext
+    problem: StudyKey
+    variant_of: Callable[[Config], Variant]
+    bench: Bench
+    artifacts: CompiledArtifacts
+    timeouts_count: bool = True
+
+    @cached_property
+    def study(self) -> Study:
+        """The study of the call."""
+        return self.problem.study(self.situation.specialization, self.situation.bucket)
+
+    def run(self, budget: Budget, unmeasured: Origin) -> TuneOutcome | None:
+        """Searches within ``budget``, and closes the bench.
+
+        Logs one line. Returns None, with a warning that ``unmeasured`` is used, if no config works.
+        """
+        study, problem = self.study, self.problem
+        # before this call is recorded as begun
+        space, scope = _scope(self.kernel, self.situation, problem, study, self.variant_of)
+        begin, ended = time.monotonic(), "interrupted"
+        _note(study, problem, BEGUN)
+        try:
+            with (
+                BenchEvaluator(study, self.artifacts, self.bench, None, space.listed) as evaluator,
+                working(f"tuning {study}") as task,
+            ):
+                outcome = tune(
+                    study,
+                    space,
+                    evaluator,
+                    problem.records,
+                    SearchOptions(seeds=self._seeds(space), budget=budget),
+                    replace(scope, timeouts_count=self.timeouts_count),
+                    SessionWatch(partial(_show, task)),
+                )
+            ended = outcome.stopped
+            outcome.require_winner()
+        except TuneError as error:
+            _log.warning("%s; %s is used", error, unmeasured.phrase)
+            return None
+        finally:
+            _note(study, problem, ended, time.monotonic() - begin)
+        announce(outcome.summary)
+        return outcome
+
+    def _seeds(self, space: SearchSpace) -> tuple[Seed, ...]:
+        """The configs to try first: by earlier knowledge, or else by their grids on a CPU."""
+        locked, situation = lock_of(self.kernel), self.situation
+        found = study_seeds(self.study, space, self.problem.records, locked[0] if locked else None)
+        if found or situation.device.target.kind != "cpu" or situation.rule is not None or space.grouped is not None:
+            return found
+        from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
+
+        def programs_of(config: Config) -> int | None:
+            try:
+                return math.prod(call_grid_of(self.kernel, situation, self.variant_of(config)))
+            except SiloError:
+                return None  # a launch with this config fails with the reason
+
+        promising = promising_configs(space.listed, programs_of, settings().threads, _PROMISING)
+        # The first config comes first: the results of the others are compared with its result.
+        order = dict.fromkeys((space.listed[0], *promising)) if promising else ()
+        return tuple(Seed(config, reason="promising by its grid") for config in order)
 
 
 def _scope(
@@ -156,7 +207,7 @@ def _scope(
     is_begun = read_effort(study, problem.records).is_cut_off
     if contenders and not (is_begun and all(config.order_key in tried for config in contenders)):
         return ConfigSet(contenders), SessionScope(finalists=len(contenders))
-    refiner = refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config)))
+    refiner = refiner_of(situation, lambda config: call_grid_of(kernel, situation, variant_of(config)))
     return situation.searched, SessionScope(refiner=refiner, most_spills=spill_limit_of(situation))
 
 
@@ -175,9 +226,9 @@ def _bench(kernel: DeclaredKernel, situation: CallContext, launcher: Any) -> Ben
     confined = benches_on(
         kernel.name,
         [situation.device],
-        _passed(situation),
-        lambda _, artifact: _grid(kernel, situation, artifact.variant),
-        limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
+        call_arguments(situation),
+        lambda _, artifact: call_grid_of(kernel, situation, artifact.variant),
+        limit_s=min(RUN_LIMIT_S, max(1.0, call_budget_s(situation.device.target) / 4)),
         in_library=kernel.in_library,
     )
     if confined:
@@ -194,12 +245,14 @@ def _bench(kernel: DeclaredKernel, situation: CallContext, launcher: Any) -> Ben
     return LocalBench(situation.device, arguments, launcher_of)
 
 
-def _grid(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> tuple[int, ...]:
+def call_grid_of(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> tuple[int, ...]:
+    """The grid of a call with one variant."""
     call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
     return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
 
 
-def _passed(situation: CallContext) -> dict[str, object]:
+def call_arguments(situation: CallContext) -> dict[str, object]:
+    """The arguments of a call by name, as candidates get them."""
     arguments = situation.call.arguments
     return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
 

@@ -480,6 +480,8 @@ class Resolver:
             config = decision.config
             if decision.action is Action.REFUSE:
                 raise frozen_error(self._kernel, self.problem(situation), situation)
+            if decision.action is Action.BESIDE:
+                decision = self._begin_search(situation, decision)
             if decision.action is Action.TUNE:
                 self._tuning_process = os.getpid()
                 try:
@@ -529,6 +531,27 @@ class Resolver:
             tuned,
         )
         return PolicyDecision(Action.USE, config, Origin.LOCK, "the lock's entry, which the leader wrote")
+
+    def _begin_search(self, situation: CallContext, decision: PolicyDecision) -> PolicyDecision:
+        """Loads the decision's config, so that its compile comes first, then begins a search beside the program.
+
+        Returns the decision for the call: to tune in it, if nothing can be measured beside the program.
+        """
+        from silo.calls.background_search import begin_search  # noqa: PLC0415  # few programs use this mode
+
+        self._compiled(self.variant(situation, decision.config))
+        begun = begin_search(
+            self._kernel,
+            situation,
+            self.problem(situation),
+            partial(self.variant, situation),
+            decision,
+            self.native,
+            self._lock,
+        )
+        if begun:
+            return replace(decision, action=Action.USE, reason=f"{decision.reason} ({begun.reason})")
+        return replace(decision, action=Action.TUNE)
 
     def _loaded(self, situation: CallContext, variant: Variant, decision: PolicyDecision) -> Binding:
         return self._bind(situation, self._compiled(variant), decision)

@@ -82,7 +82,7 @@ TuneMode = Annotated[
     typer.Option(
         "--tune",
         metavar="MODE",
-        callback=one_of(tuple(mode for mode in TUNE_MODES if mode != "leader")),  # "leader" is for calls
+        callback=one_of(tuple(mode for mode in TUNE_MODES if mode not in ("leader", "background"))),  # for calls
         help="auto: measure if unknown; cached: never measure; frozen: never measure or guess; off: first config.",
     ),
 ]

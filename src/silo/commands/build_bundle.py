@@ -294,7 +294,7 @@ def _plan(
             if len(study.situation.candidates) == 1:
                 chosen = _refined_form(kernel, study)
             else:
-                if mode == "auto" and not kernel.why_unmeasured(device.target):
+                if TuneMode(mode).measures and not kernel.why_unmeasured(device.target):
                     _tune(kernel, study, limits, report)
                 chosen = _decided(kernel, study, mode)
             if chosen is not None:

@@ -77,6 +77,7 @@ class WorkerPool:
         timeout_s: seconds one job may take; ``SILO_COMPILE_TIMEOUT`` by default.
         plugins: compilers (name to ``module:Class``) besides the installed ones.
         idle_s: seconds without a job after which a worker ends; None: a worker stays until the pool is closed.
+        yields: workers run only on CPUs that no other process wants.
     """
 
     def __init__(
@@ -85,7 +86,10 @@ class WorkerPool:
         timeout_s: float | None = None,
         plugins: Mapping[str, str] | None = None,
         idle_s: float | None = IDLE_S,
+        *,
+        yields: bool = False,
     ) -> None:
+        self._yields = yields
         self._most = max(1, settings().jobs if workers is None else workers)
         self._limit_s = settings().compile_timeout_s if timeout_s is None else timeout_s
         self._plugins = dict(plugins or {})
@@ -248,7 +252,8 @@ class WorkerPool:
 
     def _start_process(self, *options: str) -> WorkerProcess:
         plugins = [item for name, place in self._plugins.items() for item in ("--plugin", f"{name}={place}")]
-        process = WorkerProcess([*plugins, *options], environment=_ENVIRONMENT)
+        when = ("--when", "idle") if self._yields else ()
+        process = WorkerProcess([*plugins, *when, *options], environment=_ENVIRONMENT)
         with self._changed:
             self._processes.add(process)
             closed = self._closed

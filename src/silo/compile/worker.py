@@ -6,18 +6,15 @@ standard error. It never outlives the process that started it.
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from silo.compile.executor import failure_of
 from silo.compile.toolchain import Toolchain
 from silo.compile.wire import Message, encode, encode_cache_files, encode_compiled, encode_error
-from silo.compile.worker_serving import serve
+from silo.compile.worker_serving import give_way, run_when_idle, serve
 from silo.core.plugins import COMPILERS, installed_places
 from silo.core.protocols import WarmsUp
 from silo.core.variant import CompileJob
@@ -60,23 +57,13 @@ def _warm_up(toolchain: Toolchain, name: str) -> None:
     gc.freeze()  # loaded modules stay as long as the process: the garbage collector skips them from here on
 
 
-def _give_way() -> None:
-    """Let the process that lowers go first where CPUs are short. As far as the system allows; nothing depends on it."""
-    with contextlib.suppress(OSError, AttributeError):  # Windows lacks nice
-        os.nice(_NICE)
-    # A worker leads a session of its own, and Linux may share CPUs among sessions before it looks at niceness
-    # (CONFIG_SCHED_AUTOGROUP, sched(7)).
-    with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(_NICE), encoding="ascii")
-
-
 def main(arguments: Sequence[str]) -> None:
     """Serve until the parent is gone.
 
-    ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads a compiler with its
-    imports.
+    ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads a compiler with its imports;
+    ``--when idle`` runs only on idle CPUs.
     """
-    plugins, warm = dict(installed_places(COMPILERS)), ""
+    plugins, warm, idle = dict(installed_places(COMPILERS)), "", False
     for option, value in zip(arguments[::2], arguments[1::2], strict=True):
         match option:
             case "--plugin":
@@ -84,10 +71,15 @@ def main(arguments: Sequence[str]) -> None:
                 plugins[name] = place
             case "--warm":
                 warm = value
+            case "--when":
+                idle = value == "idle"
             case _:
                 raise SystemExit(f"unknown option {option}")
 
-    _give_way()
+    if idle:
+        run_when_idle()
+    else:
+        give_way(_NICE)
 
     def start() -> Callable[[Message], bytes]:
         toolchain = Toolchain(plugins)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import queue
@@ -9,14 +10,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import BinaryIO
 
 from silo.compile.compiler_process import end_group_with_this_process
 from silo.compile.wire import Message, encode, read_message
 
-__all__ = ["die_with_parent", "pass_on", "serve"]
+__all__ = ["die_with_parent", "give_way", "pass_on", "run_when_idle", "serve"]
 
 _PR_SET_PDEATHSIG = 1
+_LEAST_NICE = 19
 
 
 def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
@@ -41,6 +44,24 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
         outcomes.flush()
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def give_way(nice: int) -> None:
+    """Let other processes go first where CPUs are short. As far as the system allows; nothing depends on it."""
+    with contextlib.suppress(OSError, AttributeError):  # Windows has no nice
+        os.nice(nice)
+    # A worker leads a session of its own, and Linux may share CPUs among sessions before it looks at niceness
+    # (CONFIG_SCHED_AUTOGROUP, sched(7)).
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(nice), encoding="ascii")
+
+
+def run_when_idle() -> None:
+    """Run only on CPUs that no other process wants, as far as the system allows; so do children from now on."""
+    give_way(_LEAST_NICE)
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def die_with_parent() -> None:

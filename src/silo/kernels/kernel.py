@@ -273,8 +273,8 @@ def kernel(
         grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
             expressions; or a tuple; or a ``silo.core.grids.Grid``, whose requirements join the constraints.
         constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
-        tune: ``auto``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by
-            default.
+        tune: ``auto``, ``background``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting
+            ``SILO_TUNE`` by default.
         release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
             thread while the kernel runs (on a CPU, where a launch of more than some 50 ms lets go of it) or its queue
             is full (on a GPU).

@@ -8,7 +8,23 @@ from silo.launch import native
 from silo.launch.resources import apply_setting
 from silo.settings import settings
 
-__all__ = ["describe", "explain"]
+__all__ = ["REASONS", "describe", "explain"]
+
+# Of native/core/cpu_pick.h: why launches of several threads ran on Silo's own threads, or on a team.
+REASONS = {
+    "own_asked": "Silo's own by the setting",
+    "own_needed": "Silo's own, since their programs wait for each other or they hold Python's lock",
+    "own_alone": "Silo's own, without an OpenMP runtime to choose",
+    "own_no_team": "Silo's own, since the runtime's team had one thread",
+    "own_crowded": "Silo's own, since the runtime's team had more threads than there are CPUs",
+    "own_taken": "Silo's own, since another thread's launches use the runtime",
+    "own_asleep": "Silo's own, while the runtime's threads slept",
+    "own_late": "Silo's own, since the runtime's threads came late: the machine was busy",
+    "own_rests": "Silo's own, to see whether other calls keep the runtime's threads awake",
+    "team_asked": "the runtime's by the setting",
+    "team_awake": "the runtime's, whose threads were on the CPUs",
+    "team_and_own": "the runtime's, whose threads were on the CPUs, and Silo's own on the CPUs left",
+}
 
 
 def describe() -> str:
@@ -17,7 +33,7 @@ def describe() -> str:
     return explain(settings().pool, native.cpu_state())
 
 
-def explain(setting: str, state: Mapping[str, int | str | None]) -> str:
+def explain(setting: str, state: Mapping[str, int | str | Mapping[str, int] | None]) -> str:
     """Computed from a setting and the native module's findings.
 
     >>> explain("own", {"threads": 2, "affinity": 16, "quota": 2, "runtimes": "none", "team": 0, "spin": 50})
@@ -38,8 +54,16 @@ def explain(setting: str, state: Mapping[str, int | str | None]) -> str:
         return f"{own}: this process was forked from one that had loaded {state['runtime']}"
     if setting == "openmp":
         return f"{state['team']} of {state['runtime']} (SILO_POOL=openmp); where they cannot be used, {own}"
-    compared = f"{state['team_faster']} of {int(state['own_faster'] or 0) + int(state['team_faster'] or 0)}"
     return (
-        f"{own}, or {state['team']} of {state['runtime']}: for each kernel and number of programs those that are faster"
-        f" in this process; the latter for {compared} compared so far"
+        f"{own}, or {state['team']} of {state['runtime']} while its threads are on the CPUs, which other libraries'"
+        f" calls keep them{_counted(state['picks'])}"
     )
+
+
+def _counted(picks: int | str | Mapping[str, int] | None) -> str:
+    """The launches of several threads until now, by reason; empty without any."""
+    counts = {name: count for name, count in picks.items() if count} if isinstance(picks, Mapping) else {}
+    if not counts:
+        return ""
+    most_first = sorted(counts, key=lambda name: -counts[name])
+    return "; launches of several threads: " + ", ".join(f"{counts[name]} on {REASONS[name]}" for name in most_first)

@@ -24,6 +24,7 @@ class Session:
         self.store = store
         self._lock = Mutex()
         self._pool: WorkerPool | None = None
+        self._beside: Session | None = None
 
     @property
     def pool(self) -> WorkerPool:
@@ -32,6 +33,14 @@ class Session:
             if self._pool is None:
                 self._pool = self._started()
             return self._pool
+
+    @property
+    def beside(self) -> Session:
+        """The same store with other workers, one fewer, which run only on CPUs that no other process wants."""
+        with self._lock:
+            if self._beside is None:
+                self._beside = _SessionBeside(self.settings, self.store)
+            return self._beside
 
     def reach_remote(self) -> None:
         """Starts connecting to the remote store, if one is set, in the background."""
@@ -43,6 +52,15 @@ class Session:
         from silo.compile.pool import WorkerPool  # noqa: PLC0415  # a program that only launches compiles nothing
 
         pool = WorkerPool(self.settings.jobs, self.settings.compile_timeout_s)
+        atexit.register(pool.close)
+        return pool
+
+
+class _SessionBeside(Session):
+    def _started(self) -> WorkerPool:
+        from silo.compile.pool import WorkerPool  # noqa: PLC0415  # see above
+
+        pool = WorkerPool(max(1, self.settings.jobs - 1), self.settings.compile_timeout_s, yields=True)
         atexit.register(pool.close)
         return pool
 

@@ -174,6 +174,7 @@ class ConfinedBench:
         grid_of: the grid of a config, given its artifact.
         code_of: an artifact's code, with consent to load it if it needs consent.
         limit_s: seconds that a candidate may take to run once.
+        yields: the process runs only on CPUs that no other process wants.
     """
 
     def __init__(
@@ -183,9 +184,13 @@ class ConfinedBench:
         grid_of: Callable[[Config, Artifact], tuple[int, ...]],
         code_of: Callable[[Artifact], VouchedCode],
         limit_s: float = RUN_LIMIT_S,
+        *,
+        yields: bool = False,
     ) -> None:
         self._made: MeasuringProcess | None = None
-        self._make = lambda: MeasuringProcess(device, arguments, limit_s)
+        self._make = lambda: MeasuringProcess(device, arguments, limit_s, yields=yields)
+        self._copy = arguments
+        self._held = False
         self._names = arguments.arrays
         self._grid_of = grid_of
         self._code_of = code_of
@@ -195,6 +200,13 @@ class ConfinedBench:
         if self._made is None:
             self._made = self._make()
         return self._made
+
+    def hold(self) -> None:
+        """Copies the arguments now, so that the caller may change them; the copy is kept until this is closed."""
+        if not self._held:
+            copy = self._copy.take()
+            self._held = True
+            copy.fill()
 
     def start(self) -> None:
         """Copies the arguments and starts the process, which takes about as long as the first compilation."""
@@ -228,6 +240,9 @@ class ConfinedBench:
         """Ends the process."""
         if self._made is not None:
             self._made.close()
+        if self._held:
+            self._held = False
+            self._copy.give_back()
 
     def _candidate(self, config: Config, artifact: Artifact) -> MeasuredCandidate:
         return MeasuredCandidate(self._code_of(artifact), self._grid_of(config, artifact))
@@ -242,12 +257,14 @@ def benches_on(
     limit_s: float = RUN_LIMIT_S,
     *,
     in_library: bool = False,
-) -> list[Bench]:
+    yields: bool = False,
+) -> list[ConfinedBench]:
     """A bench on each device, in processes that share one copy of the arguments; empty if these cannot be shared.
 
     ``devices[0]`` holds the arrays; of the others only devices of the same model are used. If memory does not suffice
     for every device's results, fewer benches are returned. ``code_of`` reads the session's store by default.
     ``in_library``: a library runs the code on this process's own objects, so no other process can measure it.
+    ``yields``: the processes run only on CPUs that no other process wants.
 
     Raises:
         TuneError: the device cannot be measured on.
@@ -264,7 +281,7 @@ def benches_on(
             "%s is measured on %d of %d devices: memory has no room for the results of more", kernel, count, len(like)
         )
     copy = ArgumentCopy(first, arguments)
-    return [ConfinedBench(one, copy, grid_of, code_of or _stored, limit_s) for one in like[:count]]
+    return [ConfinedBench(one, copy, grid_of, code_of or _stored, limit_s, yields=yields) for one in like[:count]]
 
 
 def _stored(artifact: Artifact) -> VouchedCode:

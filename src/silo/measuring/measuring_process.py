@@ -106,9 +106,11 @@ class MeasuringProcess:
         device: the device to run on.
         arguments: the candidates' arguments; held until this object is closed.
         limit_s: seconds that a candidate may take to run once; measuring it may take ten times as long.
+        yields: the process runs only on CPUs that no other process wants.
     """
 
-    def __init__(self, device: Device, arguments: ArgumentCopy, limit_s: float) -> None:
+    def __init__(self, device: Device, arguments: ArgumentCopy, limit_s: float, *, yields: bool = False) -> None:
+        self._when = "idle" if yields else "now"
         self._device = f"{device.target.kind}:{device.index}"
         self._limit_s = limit_s
         with contextlib.ExitStack() as stack:
@@ -229,7 +231,7 @@ class MeasuringProcess:
                 environment[f"SILO_{name.upper()}"] = library
         try:
             return WorkerProcess(
-                [self._device, str(self._shared.file), str(self._results.file)],
+                [self._device, str(self._shared.file), str(self._results.file), self._when],
                 module="silo.measuring.measuring_worker",
                 environment=environment,
                 pass_fds=[self._shared.file, self._results.file],

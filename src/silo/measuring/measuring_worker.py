@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from silo.compile.wire import Message, encode, encode_error
-from silo.compile.worker_serving import serve
+from silo.compile.worker_serving import run_when_idle, serve
 from silo.core.decisions import Rejected
 from silo.core.descriptors import TensorDescriptor
 from silo.core.device import place_of
@@ -220,11 +220,14 @@ class _Bench:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Runs ``main([device, arguments, results])``: the device, and file descriptors that this process inherited.
+    """Runs ``main([device, arguments, results, when])``: the device, and file descriptors that this process inherited.
 
+    With ``when`` equal to ``idle`` it leaves the CPUs to every other process that wants them.
     Other processes map the same arguments, so they are mapped read-only.
     """
-    name, given, results = arguments
+    name, given, results, when = arguments
+    if when == "idle":
+        run_when_idle()
 
     def start() -> Callable[[Message], bytes]:
         gc.disable()  # a collection would fall into a sample; this process makes few cycles

@@ -17,10 +17,16 @@ class TuneMode(Enum):
     """The ``tune`` setting."""
 
     AUTO = "auto"  # tune within a small budget when nothing was measured here
+    BACKGROUND = "background"  # use the best known config at once, and tune beside the program
     CACHED = "cached"  # never measure, use the best known config
     FROZEN = "frozen"  # never measure or guess: use the lock or the measurements, or raise
     LEADER = "leader"  # one process measures and writes the lock file, the others wait for it (silo.calls.leader)
     OFF = "off"  # never measure, use the first config
+
+    @property
+    def measures(self) -> bool:
+        """Whether calls of a process measure by themselves, each process for itself."""
+        return self in (TuneMode.AUTO, TuneMode.BACKGROUND)
 
 
 class Action(Enum):
@@ -28,12 +34,13 @@ class Action(Enum):
 
     USE = "use"
     TUNE = "tune"
+    BESIDE = "tune beside the program"  # the call uses the config, and a later one the winner
     REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """The action, the config to use (for ``tune``: until a winner is found), its source, and the reason.
+    """The action, the config to use (for ``TUNE`` and ``BESIDE``: until a winner is found), its source, and the reason.
 
     ``refuse`` means that no config may be used; ``config`` is then just the space's first.
     """
@@ -77,6 +84,7 @@ def decide(
         unfinished: The progress of first calls that were cut off, if a later call is to continue; "" otherwise.
     """
     first = configs[0]
+    tune = Action.BESIDE if mode is TuneMode.BACKGROUND else Action.TUNE
     default = default_origin(len(configs), ruled=heuristic is not None)
     if mode is TuneMode.OFF:
         # A heuristic's space has its best guess first.
@@ -88,15 +96,15 @@ def decide(
         return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
     if bucket is not None:
         reason = "measured for this bucket"
-        if mode is not TuneMode.AUTO or not unfinished:
+        if not mode.measures or not unfinished:
             return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
         if not can_measure:
             reason += f"; {unfinished}, and this call does not go on: {can_measure.reason}"
             return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
-        return PolicyDecision(Action.TUNE, bucket, Origin.BUCKET, f"{unfinished}; until more are, the best of these")
+        return PolicyDecision(tune, bucket, Origin.BUCKET, f"{unfinished}; until more are, the best of these")
     if len(configs) == 1:
         return PolicyDecision(Action.USE, first, Origin.ONLY, only)
-    if lock_rule is not None and mode is not TuneMode.AUTO:
+    if lock_rule is not None and not mode.measures:
         return PolicyDecision(Action.USE, lock_rule, Origin.LOCK, "the lock's entry for the nearest bucket")
     if mode is TuneMode.FROZEN:
         if rule is not None:
@@ -108,7 +116,7 @@ def decide(
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
     if not can_measure:
         return PolicyDecision(Action.USE, config, origin, f"cannot measure now ({can_measure.reason}): {reason}")
-    return PolicyDecision(Action.TUNE, config, origin, f"never measured here; until then {reason}")
+    return PolicyDecision(tune, config, origin, f"never measured here; until then {reason}")
 
 
 def _best_known(first: Config, *known: Config | None) -> tuple[Config, Origin]:

@@ -154,6 +154,7 @@ class _Session:
         self._budget = searched.budget
         self._progress = watch.progress
         self._retry = scope.retry
+        self._timeouts_count = scope.timeouts_count
         self._ahead = max(searched.ahead, 2 * lanes.count) if lanes.count > 1 else searched.ahead
         self._clock = watch.clock
         self._start = watch.clock()
@@ -391,7 +392,7 @@ class _Session:
             raise
         except (CompileError, LaunchError) as error:
             if len(chosen) == 1:
-                if fault := fault_of(error):
+                if fault := self._fault_of(error):
                     self._faults[chosen[0].order_key] = chosen[0], f"{fault}: {error}"
                 return {}, False
             # One of them fails now and did not at first. Measured alone, each shows whether it fails; the others still
@@ -487,6 +488,11 @@ class _Session:
             return True
         return self._budget.seconds is not None and self._elapsed_s() >= self._budget.seconds * share
 
+    def _fault_of(self, error: SiloError) -> str:
+        if isinstance(error, CompileTimeoutError | LaunchTimeoutError) and not self._timeouts_count:
+            return "a time limit passed while CPUs were short"
+        return fault_of(error)
+
     def _trial(self, config: Config, result: Trial | SiloError) -> Trial | None:
         """The trial of a config's result; None for a fault of the machine, which must not be stored against the config.
 
@@ -494,7 +500,7 @@ class _Session:
         """
         compile_ns = self._clock() - self._begun.pop(config.order_key)
         failed = isinstance(result, CompileError | LaunchError) and not isinstance(result, CompilerMissingError)
-        if fault := fault_of(cast("SiloError", result)) if failed else "":
+        if fault := self._fault_of(cast("SiloError", result)) if failed else "":
             self._faults[config.order_key] = config, f"{fault}: {result}"
             self._faults_running += 1
             return None

@@ -50,6 +50,8 @@ class SessionScope:
         finalists: The number of the fastest configs to compare, and more if noise hides which they are; below 2,
             none are compared.
         remeasure: The trials known when the session begins are superseded, so every config is measured anew.
+        timeouts_count: A config that passes a time limit fails. Otherwise the machine is to blame, which may have given
+            its processes no CPU, and nothing is stored about the config.
     """
 
     refiner: Refiner | None = None
@@ -58,6 +60,7 @@ class SessionScope:
     retry: frozenset[Status] = frozenset()
     finalists: int = 4
     remeasure: bool = False
+    timeouts_count: bool = True
 
 
 @dataclass(frozen=True, slots=True)

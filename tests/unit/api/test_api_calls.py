@@ -230,7 +230,11 @@ DECORATIONS = {
     "a space of no parameter": (lambda: silo.kernel(space={"ZZ": [1]})(scale), SpaceError, "'ZZ'"),
     "a key of no parameter": (lambda: silo.kernel(key=["zz"])(scale), SourceError, "'zz'"),
     "no kernel": (lambda: silo.kernel(lambda x: x), SourceError, "@triton.jit"),
-    "an unknown mode": (lambda: silo.kernel(tune="x")(scale), silo.SiloError, "auto, cached, frozen, leader, off"),
+    "an unknown mode": (
+        lambda: silo.kernel(tune="x")(scale),
+        silo.SiloError,
+        "auto, background, cached, frozen, leader, off",
+    ),
 }
 
 

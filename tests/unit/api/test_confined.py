@@ -296,7 +296,7 @@ def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, c
     cpu = device_named("cpu")
     same, other, again = like(1, cpu.model), like(2, "b"), like(0, cpu.model)
     monkeypatch.setattr(
-        "silo.measuring.benches.ConfinedBench", lambda device, copy, *_: SimpleNamespace(device=device, copy=copy)
+        "silo.measuring.benches.ConfinedBench", lambda device, copy, *_, **__: SimpleNamespace(device=device, copy=copy)
     )
     assert made([cpu, same, other, again]) == [cpu, same]
     assert len({id(one.copy) for one in benches_on("k", [cpu, same], arguments, lambda *_: (1,))}) == 1

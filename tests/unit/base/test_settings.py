@@ -31,7 +31,7 @@ def test_defaults():
     assert read.home is None
     assert read.store_folder.name == "silo"
     assert read.store_folder.is_absolute()
-    assert (read.tune, read.tune_budget_s, read.compile_timeout_s, read.cc) == ("auto", 10.0, 300.0, None)
+    assert (read.tune, read.tune_budget_s, read.compile_timeout_s, read.cc) == ("auto", None, 300.0, None)
     assert read.threads == read.jobs == available_cpus() >= 1
     assert (read.torch_shim, read.force_triton, read.log, read.quiet, read.debug) == (True, False, None, False, False)
 
@@ -82,7 +82,7 @@ def test_an_empty_value_is_absent_and_cc_comes_second():
         (
             "SILO_TUNE",
             "cache",
-            "SILO_TUNE is one of auto, cached, frozen, leader, off, not 'cache'; did you mean cached?",
+            "SILO_TUNE is one of auto, background, cached, frozen, leader, off, not 'cache'; did you mean cached?",
         ),
         ("SILO_TUNE_BUDGET", "ten", "SILO_TUNE_BUDGET is a number of seconds, 0 or more, not 'ten'"),
         ("SILO_TUNE_BUDGET", "-1", "0 or more"),

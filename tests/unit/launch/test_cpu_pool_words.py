@@ -2,7 +2,8 @@
 
 import pytest
 
-from silo.launch.cpu_pool import describe, explain
+from silo.launch import native
+from silo.launch.cpu_pool import REASONS, describe, explain
 
 STATE = {
     "threads": 16,
@@ -12,8 +13,7 @@ STATE = {
     "runtime": "/usr/lib/libgomp.so.1",
     "team": 16,
     "spin": 50,
-    "own_faster": 3,
-    "team_faster": 2,
+    "picks": {"own_asleep": 3, "team_awake": 5, "own_late": 0},
 }
 
 
@@ -21,7 +21,7 @@ STATE = {
     ("setting", "state", "words"),
     [
         ("own", {}, "Silo's own, 16 at most"),
-        ("auto", {}, "2 of 5 compared so far"),
+        ("auto", {}, "5 on the runtime's, whose threads were on the CPUs, 3 on Silo's own, while"),
         ("openmp", {}, "16 of /usr/lib/libgomp.so.1 (SILO_POOL=openmp)"),
         ("auto", {"runtimes": "none"}, "no OpenMP runtime is loaded"),
         ("auto", {"runtimes": "several"}, "several OpenMP runtimes are loaded"),
@@ -31,6 +31,10 @@ STATE = {
 )
 def test_whose_threads_and_why(setting, state, words):
     assert words in explain(setting, STATE | state)
+
+
+def test_each_reason_of_the_native_module_has_words():
+    assert list(native.cpu_state()["picks"]) == list(REASONS)
 
 
 def test_of_this_process():

@@ -138,3 +138,18 @@ def test_tuning_at_leisure_settles_it(tmp_path, messages):
         settle(study, records)
         process()
         assert len(messages()) == 1
+
+
+def test_on_a_cpu_configs_with_about_four_programs_for_each_thread_come_after_the_first(tmp_path, messages):
+    def process():
+        space = {"BLOCK": [16, 64, 1024, 65536]}
+        kernel = silo.kernel(space=space, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))(plus)
+        x, out = np.arange(500_000, dtype=np.float32), np.zeros(500_000, dtype=np.float32)
+        kernel(x, out, x.size)
+        unmeasured = kernel.explain(x, out, x.size).splitlines()
+        return {line.split("BLOCK=")[1].split(":")[0] for line in unmeasured if line.endswith("not measured")}
+
+    with override(home=tmp_path, tune="auto", tune_budget_s=0.001, tune_total_s=1000.0, threads=2):
+        assert process() == {"64", "1024", "65536"}
+        assert process() == {"64", "1024"}
+        assert process() == {"64"}

@@ -9,7 +9,15 @@ import pytest
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.values import canonical_json, parse_json
-from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, StoreError, TuneError
+from silo.errors import (
+    CompileError,
+    CompilerMissingError,
+    CompileTimeoutError,
+    LaunchError,
+    LaunchTimeoutError,
+    StoreError,
+    TuneError,
+)
 from silo.tuner.ledger import read_trials
 from silo.tuner.outcome import Budget, TuneInterrupted
 from silo.tuner.search.search_state import Seed
@@ -172,6 +180,21 @@ def test_errors_of_a_config_become_trials(error, status):
     outcome, _ = run(Records(), evaluator=Raising(STUDY, LANDSCAPE))
     (failed,) = [trial for trial in outcome.trials if trial.status is not Status.OK]
     assert (failed.config, failed.status, failed.message) == (SPACE[1], status, str(error))
+
+
+@pytest.mark.parametrize("error", [CompileTimeoutError("60 s"), LaunchTimeoutError("10 s")])
+def test_where_cpus_may_be_short_a_time_limit_says_nothing_about_a_config(error):
+    class Raising(FakeEvaluator):
+        def evaluate(self, config):
+            if config == SPACE[1]:
+                raise error
+            return super().evaluate(config)
+
+    records = Records()
+    outcome, _ = run(records, evaluator=Raising(STUDY, LANDSCAPE), timeouts_count=False)
+    assert not outcome.failures
+    assert [(config, "CPUs were short" in fault) for config, fault in outcome.faults] == [(SPACE[1], True)]
+    assert SPACE[1] not in {trial.config for trial in read_trials(STUDY, records)}
 
 
 def test_what_is_no_configs_fault_ends_the_session():

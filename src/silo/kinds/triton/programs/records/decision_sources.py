@@ -31,7 +31,7 @@ _log = logging.getLogger("silo")
 def stored_decisions() -> TunerDecisions | None:
     """The store's decisions, which an accelerated program uses; None if the settings leave them out."""
     current = settings()
-    if current.frozen or not (current.keep_decisions or current.tune not in ("auto", "leader")):
+    if current.frozen or not (current.keep_decisions or current.tune not in ("auto", "background", "leader")):
         return None
     return _LaterStored(refuses=current.lock is None)
 

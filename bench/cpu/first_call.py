@@ -1,0 +1,192 @@
+"""Seconds to the first result on a CPU: first calls of a matrix product of 36 configs, in cold processes.
+
+    python -m bench.cpu.first_call [--sizes 300 1500 700] [--dtype bf16] [--repeats 3] [--modes off background auto]
+
+Each sample is a process of its own with an empty store. The clock starts when torch, Triton and Silo are imported and
+the arrays are there, and stops when the call has left a right result. ``off`` compiles one config and measures
+nothing: it is what the others are compared with, and ``compile`` is the compile of another config in the same process,
+with its worker running. In ``background`` the process then launches the first config again and again until the search
+has ended (``search``), and as often after that: ``beside`` is the ratio of the median launches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe, save
+
+ROOT = Path(__file__).resolve().parents[2]
+MODES = ("off", "background", "auto")
+DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+LIMIT_S = 900
+FEW_BARS = {"background": 1.2, "beside": 1.05}  # of the first call of ``off``; of the launches after the search
+AUTO_BARS_S = ((8, 2.0), (1, 5.0))  # from so many CPUs on
+
+
+def linear() -> Any:  # a kernel
+    """The kernel, with a declared space of 36 configs."""
+    import triton
+    import triton.language as tl
+
+    import silo
+
+    @silo.kernel(
+        space={"BM": [16, 32, 64, 128], "BN": [32, 64, 128], "BK": [32, 64, 128]},
+        key=["M", "N", "K"],
+        grid=lambda a: (silo.cdiv(a.M, a.BM) * silo.cdiv(a.N, a.BN),),
+    )
+    @triton.jit
+    def product(a, b, bias, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+        program, across = tl.program_id(0), tl.cdiv(N, BN)
+        rows = (program // across) * BM + tl.arange(0, BM)
+        columns = (program % across) * BN + tl.arange(0, BN)
+        depth = tl.arange(0, BK)
+        total = tl.zeros((BM, BN), tl.float32)
+        for step in range(tl.cdiv(K, BK)):
+            at = step * BK + depth
+            x = tl.load(a + rows[:, None] * K + at[None, :], mask=(rows[:, None] < M) & (at[None, :] < K), other=0.0)
+            y = tl.load(
+                b + at[:, None] + columns[None, :] * K, mask=(at[:, None] < K) & (columns[None, :] < N), other=0.0
+            )
+            total = tl.dot(x, y, total)
+        total += tl.load(bias + columns, mask=columns < N)[None, :].to(tl.float32)
+        place = c + rows[:, None] * N + columns[None, :]
+        tl.store(place, total.to(c.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+    return product
+
+
+def seconds(step: Callable[[], object]) -> float:
+    """The seconds that ``step`` takes."""
+    begin = time.perf_counter()
+    step()
+    return time.perf_counter() - begin
+
+
+def child(mode: str, sizes: tuple[int, int, int], dtype: str) -> dict[str, float]:
+    """The figures of one process."""
+    import torch
+
+    import silo  # noqa: F401  # before the clock starts
+
+    torch.manual_seed(0)
+    height, width, depth = sizes
+    kind = getattr(torch, DTYPES[dtype])
+    a, b = torch.randn(height, depth).to(kind), torch.randn(width, depth).to(kind)
+    bias, out = torch.randn(width).to(kind), torch.empty(height, width, dtype=kind)
+    kernel, arguments = linear(), (a, b, bias, out, *sizes)
+    found = {"first": seconds(lambda: kernel(*arguments))}
+    expected = torch.nn.functional.linear(a.float(), b.float(), bias.float())
+    if not torch.allclose(out.float(), expected, rtol=2e-2, atol=2e-2 * depth**0.5):
+        raise SystemExit("the first result is wrong")
+    if mode == "off":
+        found["compile"] = seconds(lambda: kernel(*arguments, BM=64, BN=64, BK=64))
+    if mode == "background":
+        from silo.calls.background_search import searches
+
+        bound, begin, beside = kernel.bind(*arguments), time.perf_counter(), []
+        while not searches.wait(0):
+            beside.append(seconds(lambda: bound(*arguments)))
+        found["search"] = time.perf_counter() - begin
+        after = [seconds(lambda: bound(*arguments)) for _ in beside or range(1)]
+        found["beside"] = statistics.median(beside or after) / statistics.median(after)
+    return found
+
+
+def sample(mode: str, options: argparse.Namespace) -> dict[str, float]:
+    """The figures of one process on an empty store."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {"SILO_HOME": f"{folder}/silo", "TRITON_CACHE_DIR": f"{folder}/triton", "SILO_TUNE": mode}
+        words = ["--child", mode, "--sizes", *map(str, options.sizes), "--dtype", options.dtype]
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "bench.cpu.first_call",
+                "--child",
+                mode,
+                "--sizes",
+                *words,
+                "--dtype",
+                options.dtype,
+            ],
+            env=os.environ | variables,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+    if done.returncode:
+        raise SystemExit(f"{mode}: exit {done.returncode}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def judged(found: dict[str, dict[str, float]], cpus: int) -> list[tuple[str, float, float]]:
+    """Each figure that has a limit: its name, itself and the limit. Pure.
+
+    >>> medians = {"off": {"first": 0.5}, "background": {"first": 0.55, "beside": 1.02}, "auto": {"first": 1.9}}
+    >>> [(name, round(figure, 2), limit) for name, figure, limit in judged(medians, 16)]
+    [('first of background / off', 1.1, 1.2), ('launches beside', 1.02, 1.05), ('seconds of auto', 1.9, 2.0)]
+    """
+    bars: list[tuple[str, float, float]] = []
+    if "background" in found and "off" in found:
+        ratio = found["background"]["first"] / found["off"]["first"]
+        bars.append(("first of background / off", ratio, FEW_BARS["background"]))
+    if "background" in found:
+        bars.append(("launches beside", found["background"]["beside"], FEW_BARS["beside"]))
+    if "auto" in found:
+        limit = next(limit for least, limit in AUTO_BARS_S if cpus >= least)
+        bars.append(("seconds of auto", found["auto"]["first"], limit))
+    return bars
+
+
+def main() -> None:
+    """Measure, print a table, keep JSON."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.cpu.first_call", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs=3, default=[500, 1500, 700], metavar="N", help="M, N and K")
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
+    parser.add_argument("--repeats", type=int, default=3, help="processes of each mode, whose medians count")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--json", type=Path, help="where to keep the results")
+    parser.add_argument("--child", choices=MODES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        logging.basicConfig(level=logging.INFO)  # to standard error
+        print(json.dumps(child(options.child, tuple(options.sizes), options.dtype)))
+        return
+    samples: dict[str, list[dict[str, float]]] = {mode: [] for mode in options.modes}
+    for _ in range(options.repeats):
+        for mode in options.modes:
+            samples[mode].append(sample(mode, options))
+            print(f"# {mode}: {samples[mode][-1]}", file=sys.stderr, flush=True)
+    found = {
+        mode: {name: statistics.median(one[name] for one in taken) for name in taken[0]}
+        for mode, taken in samples.items()
+    }
+    print("| mode | seconds to the first result | others |\n| --- | --- | --- |")
+    for mode, figures in found.items():
+        others = ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if name != "first")
+        print(f"| {mode} | {figures['first']:.3f} | {others} |")
+    bars = judged(found, len(os.sched_getaffinity(0)))
+    for name, figure, limit in bars:
+        print(f"  {'pass' if figure <= limit else 'FAIL'}  {name}: {figure:.3f} (at most {limit:.3f})")
+    if options.json:
+        save(options.json, describe(), {"samples": samples, "bars": bars})
+
+
+if __name__ == "__main__":
+    main()

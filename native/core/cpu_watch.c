@@ -1,0 +1,250 @@
+/* A thread's CPU clock moves while the thread is on a CPU and at no other time. Two reads of it, a
+ * fraction of a microsecond apart, tell whether it spins or works now; two reads that lie apart,
+ * whether it did between them. A read is one system call and touches no memory of the OpenMP
+ * runtime. Of a thread that ran lately and is not on a CPU now, the system is asked whether it
+ * sleeps or waits for a CPU, which takes some microseconds.
+ *
+ * The team of a thread is known by the system's numbers of two of its threads, which these learn in
+ * a region of their own. Until then the threads of the process are looked through, at most every
+ * few milliseconds: when about as many as a team has are awake, and the calling thread's team is
+ * found to be among them, it is known. Another thread's team, or another library's threads, which
+ * this thread's launches cannot run on, are told from it by that. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "cpu_watch.h"
+
+#include "cpu_team.h"
+#include "cpu_thread.h"
+#include "cpu_workers.h"
+
+#ifdef __linux__
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A launch of so many nanoseconds pays for a look; the result for shorter ones may be so old. */
+#define PAYS UINT64_C(100000)
+#define OLD UINT64_C(2000000)
+/* From one look through all threads to the next, which is doubled while nothing is found; and for
+ * a launch of LONG_LAUNCH nanoseconds. */
+#define LEAST_PAUSE UINT64_C(5000000)
+#define MOST_PAUSE UINT64_C(40000000)
+#define LONG_LAUNCH UINT64_C(1000000)
+/* Between two launches so close no other library's call can have had a team at work. */
+#define CLOSE UINT64_C(10000)
+#define MOST_THREADS 256
+/* Of threads that had no team, and got one by the roll call while another's was awake: more than so
+ * many are not made. */
+#define MOST_IN_VAIN 2
+
+static _Atomic int in_vain;
+
+/* Of the calling thread. */
+static _Thread_local struct {
+    int size;     /* of the team whose threads are known; 0: none is */
+    int known[2]; /* the system's numbers of its second and its last thread */
+    uint64_t clock[2];
+    bool awake;
+    uint64_t looked;  /* when; 0: never */
+    uint64_t scanned; /* when all threads were looked through */
+    uint64_t pause;
+} watch;
+
+/* Nanoseconds that a thread of this process was on CPUs; false: the thread does not exist. */
+static bool read_clock(int thread, uint64_t *nanoseconds) {
+    /* As the kernel has it: 4 for one thread's, 2 for the time that the scheduler counts. */
+    const clockid_t clock = (clockid_t)(~(unsigned)thread << 3 | 6);
+    struct timespec time;
+    if (clock_gettime(clock, &time) != 0)
+        return false;
+    *nanoseconds = (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+    return true;
+}
+
+/* Whether a thread runs or waits for a CPU, as the system has it; false: it sleeps, or is gone. */
+static bool is_runnable(int thread) {
+    char path[64], text[256];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    const ssize_t size = read(file, text, sizeof text - 1);
+    close(file);
+    text[size > 0 ? size : 0] = '\0';
+    const char *name_end = strrchr(text, ')'); /* "17 (any name) R ..." */
+    return name_end != NULL && strncmp(name_end, ") R", 3) == 0;
+}
+
+enum state { GONE, OFF, ON };
+
+/* Of a thread whose clock was at `*clock` when it was last looked at; `was`: it was awake then. */
+static enum state state_of(int thread, uint64_t *clock, bool was) {
+    const uint64_t before = *clock;
+    uint64_t again;
+    if (!read_clock(thread, clock))
+        return GONE;
+    if (*clock == before && !was)
+        return OFF;
+    if (read_clock(thread, &again) && again != *clock)
+        return ON;
+    return is_runnable(thread) ? ON : OFF;
+}
+
+struct roll {
+    int size;
+    _Atomic int second, last;
+};
+
+static void answer(void *argument) {
+    struct roll *roll = argument;
+    const int number = silo_cpu_team_number(), own = (int)syscall(SYS_gettid);
+    if (number == 1)
+        atomic_store(&roll->second, own);
+    if (number == roll->size - 1)
+        atomic_store(&roll->last, own);
+}
+
+/* Learn the numbers of the team's threads. */
+static void call_roll(int size) {
+    struct roll roll = {.size = size};
+    sigset_t before;
+    silo_cpu_block_signals(&before); /* a handler that forks would leave the child in the region */
+    silo_cpu_team_run(answer, &roll);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    watch.known[0] = atomic_load(&roll.second);
+    watch.known[1] = atomic_load(&roll.last);
+    if (watch.known[1] == 0)
+        watch.known[1] = watch.known[0]; /* the runtime gave it fewer */
+    watch.size = watch.known[0] != 0 ? size : 0;
+    watch.clock[0] = watch.clock[1] = 0;
+}
+
+/* The clocks of the process's threads when they were last looked through; for the thread that has
+ * `busy`. */
+static struct {
+    _Atomic bool busy;
+    int count;
+    int threads[MOST_THREADS];
+    uint64_t clocks[MOST_THREADS];
+} last;
+
+static uint64_t last_clock(int thread, int likely) {
+    if (likely < last.count && last.threads[likely] == thread)
+        return last.clocks[likely];
+    for (int i = 0; i < last.count; i++)
+        if (last.threads[i] == thread)
+            return last.clocks[i];
+    return 0;
+}
+
+/* The threads of this process that are awake, without the calling thread and the pool's; how many
+ * of them. `others`: how many threads were looked at. */
+static int look_through(int found[MOST_THREADS], int *others) {
+    int threads[MOST_THREADS], count = 0, seen = 0;
+    uint64_t clocks[MOST_THREADS];
+    DIR *folder = opendir("/proc/self/task");
+    if (folder == NULL)
+        return 0;
+    const int own = (int)syscall(SYS_gettid);
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL && seen < MOST_THREADS;) {
+        const int thread = atoi(entry->d_name); /* 0: "." and ".." */
+        if (thread == 0 || thread == own || silo_cpu_workers_has(thread))
+            continue;
+        threads[seen] = thread;
+        clocks[seen] = last_clock(thread, seen);
+        if (state_of(thread, &clocks[seen], false) == ON)
+            found[count++] = thread;
+        seen++;
+    }
+    closedir(folder);
+    memcpy(last.threads, threads, sizeof threads[0] * (size_t)seen);
+    memcpy(last.clocks, clocks, sizeof clocks[0] * (size_t)seen);
+    last.count = *others = seen;
+    return count;
+}
+
+static bool is_among(int thread, const int *found, int count) {
+    while (count > 0)
+        if (found[--count] == thread)
+            return true;
+    return false;
+}
+
+/* Whether the calling thread's team, whose threads are not known, is awake. */
+static bool scan(int size) {
+    int found[MOST_THREADS], others = 0;
+    if (atomic_exchange(&last.busy, true))
+        return false; /* another thread looks */
+    const int count = look_through(found, &others), few = (size - 1) / 2;
+    atomic_store(&last.busy, false);
+    if (others < size - 1 || count == 0 || count < few || atomic_load(&in_vain) >= MOST_IN_VAIN)
+        return false;
+    call_roll(size);
+    if (is_among(watch.known[0], found, count) || is_among(watch.known[1], found, count))
+        return true;
+    atomic_fetch_add(&in_vain, 1);
+    return false;
+}
+
+static bool look(int size, uint64_t about, uint64_t gap, uint64_t now) {
+    if (watch.size != 0) {
+        const enum state second = state_of(watch.known[0], &watch.clock[0], watch.awake);
+        if (second == ON ||
+            (second == OFF && state_of(watch.known[1], &watch.clock[1], watch.awake) == ON)) {
+            if (watch.size != size) /* the setting changed: the last thread is another one */
+                call_roll(size);
+            return true;
+        }
+        if (second == OFF)
+            return false;
+        watch.size = 0; /* the runtime ended them */
+    }
+    const uint64_t pause = about >= LONG_LAUNCH ? LEAST_PAUSE : watch.pause;
+    if (gap < CLOSE || (watch.scanned != 0 && now - watch.scanned < pause))
+        return false;
+    watch.scanned = now;
+    if (scan(size)) {
+        watch.pause = LEAST_PAUSE;
+        return true;
+    }
+    watch.pause = 2 * watch.pause < LEAST_PAUSE  ? LEAST_PAUSE
+                  : 2 * watch.pause > MOST_PAUSE ? MOST_PAUSE
+                                                 : 2 * watch.pause;
+    return false;
+}
+
+bool silo_cpu_watch_awake(int size, uint64_t about, uint64_t gap, uint64_t now) {
+    if (about < PAYS && watch.looked != 0 && now - watch.looked < OLD)
+        return watch.awake;
+    watch.looked = now;
+    return watch.awake = look(size, about, gap, now);
+}
+
+void silo_cpu_watch_forget(void) {
+    watch.size = 0;
+    watch.looked = watch.scanned = watch.pause = 0;
+    watch.awake = false;
+    atomic_store(&in_vain, 0);
+    atomic_store(&last.busy, false);
+    last.count = 0;
+}
+
+#else
+
+bool silo_cpu_watch_awake(int size, uint64_t about, uint64_t gap, uint64_t now) {
+    (void)size, (void)about, (void)gap, (void)now;
+    return false;
+}
+
+void silo_cpu_watch_forget(void) {}
+
+#endif

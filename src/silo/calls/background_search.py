@@ -1,0 +1,191 @@
+"""Searches beside the program: calls use the best known config until a search has found a better one.
+
+One thread runs them, one after the other. Compiling and measuring happen in processes that only run on CPUs that no
+other process wants; lowering happens in this process, and in a program that is busy it takes a twentieth of the time.
+A search keeps a copy of its call's arguments, and the arrays themselves, until it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from silo.building.compilation import Compilation
+from silo.calls.first_call import LiveSearch, call_arguments, call_grid_of
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.variant import Variant
+from silo.errors import SiloError
+from silo.forks import Mutex, in_child
+from silo.machine.process_session import session
+from silo.measuring.benches import benches_on
+from silo.measuring.evaluators import CompiledArtifacts
+from silo.status_line import announce
+from silo.tuner.outcome import Budget
+from silo.tuner.policy import PolicyDecision
+
+if TYPE_CHECKING:
+    from silo.building.call_context import CallContext
+    from silo.building.kernel_declaration import DeclaredKernel
+    from silo.launch.runtime import Launcher
+    from silo.measuring.study_key import StudyKey
+
+__all__ = ["BackgroundSearches", "begin_search", "pause_after", "searches"]
+
+_log = logging.getLogger("silo")
+
+# A search holds a copy of arrays while it waits for its turn: a process that calls more kernels than this at once
+# leaves the others to later processes.
+_MOST_WAITING = 8
+# Processes that get few CPUs take long for any config: the limits only end those that never would.
+_RUN_LIMIT_S = 120.0
+# The part of the time that lowering may take in a process whose other threads are on CPUs for this part of it or more.
+_SHARE = 0.05
+_BUSY_SHARE = 0.2
+
+
+def pause_after(lowering_s: float, elapsed_s: float, others_s: float) -> float:
+    """Seconds to wait after lowering a config, for other threads to have Python's lock. Pure.
+
+    Args:
+        lowering_s: The CPU time of the lowering.
+        elapsed_s: The wall time since the last config was lowered.
+        others_s: The CPU time of the process's other threads in it.
+
+    >>> pause_after(0.02, 0.04, 0.0), round(pause_after(0.02, 0.04, 0.02), 3)
+    (0.0, 0.38)
+    """
+    if others_s < _BUSY_SHARE * elapsed_s:
+        return 0.0
+    return lowering_s * (1 / _SHARE - 1)
+
+
+class BackgroundSearches:
+    """The searches of a process: a queue, and a thread that runs while the queue has entries."""
+
+    def __init__(self) -> None:
+        self._lock = Mutex()
+        self._queue: deque[Callable[[], None]] = deque()
+        self._begun: set[str] = set()
+        self._thread: threading.Thread | None = None
+        in_child(self._begin_anew)
+
+    def _begin_anew(self) -> None:
+        # The parent's thread does not exist here. What it has begun, it also finishes.
+        self._queue = deque()
+        self._thread = None
+
+    def claim(self, study: str) -> bool:
+        """Whether the caller is to submit the search of ``study``: no earlier call did, and there is room."""
+        with self._lock:
+            if study in self._begun or len(self._queue) >= _MOST_WAITING:
+                return False
+            self._begun.add(study)
+            return True
+
+    def release(self, study: str) -> None:
+        """Gives a claim back: a later call may search."""
+        with self._lock:
+            self._begun.discard(study)
+
+    def submit(self, search: Callable[[], None]) -> None:
+        """Has ``search`` run after those that were submitted before; returns at once."""
+        with self._lock:
+            self._queue.append(search)
+            if self._thread is None:
+                # A daemon: a program ends without waiting, and every trial so far is stored.
+                self._thread = threading.Thread(target=self._run, name="silo-search", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._thread = None
+                    return
+                search = self._queue.popleft()
+            try:
+                search()
+            except Exception:  # noqa: BLE001  # a search that fails leaves the program as it is
+                _log.exception("a search beside the program failed; its calls keep their config")
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Waits until no search runs or waits; returns whether that is so."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+        return self._thread is None
+
+
+searches = BackgroundSearches()
+
+
+@dataclass
+class _PacedArtifacts(CompiledArtifacts):
+    """Compiles beside the program. Lowering leaves Python's lock to the program's other threads most of the time."""
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Lowers each config, with pauses, and hands it to a worker at once."""
+        for config in configs:
+            begin, process, own = time.monotonic(), time.process_time(), time.thread_time()
+            super().prepare([config])
+            lowering = time.thread_time() - own
+            others = time.process_time() - process - lowering
+            time.sleep(pause_after(lowering, time.monotonic() - begin, others))
+
+
+def begin_search(
+    kernel: DeclaredKernel,
+    situation: CallContext,
+    problem: StudyKey,
+    variant_of: Callable[[Config], Variant],
+    decision: PolicyDecision,
+    launcher: Launcher,
+    lock: Mutex,
+) -> Decision:
+    """Begins the search of a call's study, once in a process. Rejected: it can only run in the call itself.
+
+    Copies the call's arguments before it returns. When the search ends with another config than ``decision``'s,
+    ``launcher`` forgets its bindings between two calls, so that the next call finds the winner. ``lock`` is held while
+    a config is lowered.
+    """
+    study = problem.study(situation.specialization, situation.bucket)
+    if not searches.claim(study.key):
+        return Accepted("its search was begun before, or others wait")
+    benches = benches_on(
+        kernel.name,
+        [situation.device],
+        call_arguments(situation),
+        lambda _, artifact: call_grid_of(kernel, situation, artifact.variant),
+        limit_s=_RUN_LIMIT_S,
+        in_library=kernel.in_library,
+        yields=True,
+    )
+    if not benches:
+        searches.release(study.key)
+        return Rejected("its candidates run in this process")
+    bench = benches[0]
+    try:
+        bench.hold()
+    except SiloError as error:
+        bench.close()
+        searches.release(study.key)
+        return Rejected(str(error))
+    compilation = Compilation(session().beside, kernel.source)  # no limit learned from other configs: CPUs are short
+    artifacts = _PacedArtifacts(compilation, variant_of, lock)
+    live = LiveSearch(kernel, situation, problem, variant_of, bench, artifacts, timeouts_count=False)
+
+    def search() -> None:
+        outcome = live.run(Budget(), decision.origin)  # seconds would count the waits for CPUs
+        if outcome is None or (winner := outcome.require_winner().config) == decision.config:
+            return
+        announce(f"{study}: calls switch from {decision.config} to {winner}, which was measured beside the program")
+        launcher.forget()
+
+    searches.submit(search)
+    return Accepted("measured beside the program")
