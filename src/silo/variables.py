@@ -67,10 +67,10 @@ VARIABLES: Final = (
         "SILO_TUNE",
         "`auto`, `background`, `cached`, `frozen`, `leader` or `off`",
         "`auto`",
-        "The action of a first call: `auto` measures within the budget if no config is known; `background` uses the best"
-        " known config and measures beside the program; `cached` uses the best known config and never measures; `frozen`"
-        " does the same, and raises an error instead of guessing; `leader` lets one process measure and write the lock"
-        " file while the others wait; `off` uses the first config.",
+        "The action of a first call: `auto` measures within the budget if no config is known; `background` uses the"
+        " best known config and measures beside the program; `cached` uses the best known config and never measures;"
+        " `frozen` does the same, and raises an error instead of guessing; `leader` lets one process measure and"
+        " write the lock file while the others wait; `off` uses the first config.",
     ),
     Variable(
         "SILO_LEADER_WAIT",

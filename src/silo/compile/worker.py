@@ -60,8 +60,8 @@ def _warm_up(toolchain: Toolchain, name: str) -> None:
 def main(arguments: Sequence[str]) -> None:
     """Serve until the parent is gone.
 
-    ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads a compiler with its imports;
-    ``--when idle`` runs only on idle CPUs.
+    ``--plugin name=module:attribute`` adds a compiler or replaces one; ``--warm name`` loads a compiler with its
+    imports; ``--when idle`` runs only on idle CPUs.
     """
     plugins, warm, idle = dict(installed_places(COMPILERS)), "", False
     for option, value in zip(arguments[::2], arguments[1::2], strict=True):
