@@ -127,6 +127,52 @@ def test_a_graph_is_an_updater_and_the_plans_edges():
     run(code)
 
 
+@pytest.mark.parametrize("way", ["DEVICE", "HOST"])
+def test_a_graph_among_the_kernels_runs_in_its_place_and_never_in_a_trial(way):
+    code = """
+    a, b, c = (kernel(name, (8, 4)) for name in "abc")
+    fixed = Call((5, 1, 1), (b"constant", b"four"))
+    captured = device.graph(b, fixed)
+    before = stub.graphs()
+    plan = device.plan([captured, a, captured, c], wanted=WAY)
+    device.library.plan_release(captured.handle)  # the plan has its own
+    assert plan.explain()[0] == {DEVICE: "device", HOST: "host"}[WAY], plan.explain()
+    assert not taken()  # the trial ran no kernel and no graph
+    lines = [line.split(" ", 1)[1] for line in stub.graph()][-4:]
+    first = int(WAY == DEVICE)
+    assert lines[0] == "graph nodes=1 after=" + ("0" if first else ""), lines
+    assert lines[2] == f"graph nodes=1 after={first + 1}", lines
+    assert lines[3].endswith(f"after={first + 2}"), lines
+    for replay in range(30):
+        calls = [Call((1 + replay, 1, 1), (bytes([replay]) * 8, b"abcd")) for _ in range(2)]
+        if replay % 3 == 1:
+            calls[1] = Call((0, 1, 1), calls[1].parameters)
+        plan.set(1, calls[0])
+        plan.set(3, calls[1])
+        plan.launch()
+        assert taken() == ran([fixed, calls[0], fixed, calls[1]], [b, a, b, c]), replay
+    plan.close()
+    device.plan([a], wanted=SINGLY).close()
+    assert stub.graphs() == before - 1 == 0
+    """
+    run(code.replace("WAY", way))
+
+
+def test_a_graph_among_the_kernels_needs_graphs():
+    code = """
+    a = kernel("a", (8,))
+    captured = device.graph(a, Call((1, 1, 1), (b"12345678",)))
+    with raises(45, "a plan with captured work (1 of its 2 nodes) needs a graph of the driver", "another way"):
+        device.plan([a, captured], wanted=SINGLY)
+    stub.fail("cuGraphAddChildGraphNode", 801, -1)
+    with raises(45, "needs a graph of the driver", "(801)"):
+        device.plan([a, captured])
+    stub.fail_no_more()
+    assert stub.graphs() == 1 and stub.count("streams") == 0
+    """
+    run(code)
+
+
 def test_only_what_changes_is_updated():
     code = """
     parts = [kernel(f"k{i}", (8, 4)) for i in range(5)]
