@@ -8,9 +8,7 @@ gives the plain value and notes that the result may depend on it in an unknown w
 # ruff: noqa: ANN401  # stand-ins take and give whatever Python objects do
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn, Self, cast
 
@@ -19,7 +17,7 @@ from silo.core.traced import Known, as_node
 from silo.errors import ArgumentError, ExpressionError, TraceError
 from silo.launch import native
 
-__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "stand_in_for", "torch_operations"]
+__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "stand_in_for"]
 
 
 class Trail:
@@ -472,16 +470,9 @@ class TracedArray(_TracedArgument):
         cls, function: Callable[..., Any], kinds: object, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         del kinds
-
-        def real(value: object) -> object:
-            if isinstance(value, TracedArray):
-                return value.as_is(getattr(function, "__name__", "torch"))
-            if isinstance(value, list | tuple):
-                items = [real(one) for one in cast("Sequence[object]", value)]
-                return items if isinstance(value, list) else tuple(items)
-            return value
-
-        return function(*(real(one) for one in args), **{name: real(one) for name, one in (kwargs or {}).items()})
+        where = getattr(function, "__name__", "torch")
+        named = {name: _real(one, where) for name, one in (kwargs or {}).items()}
+        return function(*(_real(one, where) for one in args), **named)
 
     def __array_ufunc__(self, function: object, *_: object, **__: object) -> NoReturn:
         raise _foreign(f"numpy.{getattr(function, '__name__', function)}", self._name)
@@ -491,6 +482,36 @@ class TracedArray(_TracedArgument):
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise _foreign("numpy", self._name)
+
+
+def _real(value: object, where: str) -> Any:
+    """The value itself for torch, in lists and tuples too; the use of stand-ins is noted."""
+    if isinstance(value, TracedArray | TracedInt | TracedFloat):
+        return value.as_is(where)
+    if isinstance(value, list | tuple):
+        items = [_real(one, where) for one in cast("Sequence[object]", value)]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _of_tensor(name: str) -> Callable[..., Any]:
+    """An operator of tensors; of other arrays it is none, for nobody would see what it does."""
+
+    def method(self: TracedArray, *others: object) -> Any:
+        tensor: Any = self.stands_for
+        if not is_of_torch(tensor) or not hasattr(tensor, name):
+            return NotImplemented
+        result = getattr(self.as_is(name.strip("_")), name)(*(_real(other, name.strip("_")) for other in others))
+        return self if result is tensor else result
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow", "and", "or", "xor"):
+    for _form in ("__{}__", "__r{}__", "__i{}__"):
+        setattr(TracedArray, _form.format(_name), _of_tensor(_form.format(_name)))
+for _name in ("__neg__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(TracedArray, _name, _of_tensor(_name))
 
 
 def _foreign(what: str, name: str) -> ArgumentError:
@@ -505,7 +526,7 @@ _VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "squeeze", "strides", "swa
 
 
 def is_of_torch(array: object) -> bool:
-    """Whether it is a tensor of torch, which says what it does to tensors (:func:`torch_operations`)."""
+    """Whether it is a tensor of torch, which says what it does to tensors (:mod:`silo.launch.plan_torch`)."""
     return type(array).__module__.partition(".")[0] == "torch"
 
 
@@ -533,33 +554,3 @@ def stand_in_for(name: str, value: object, trail: Trail) -> object:
     except (TypeError, ValueError, RuntimeError):  # no array
         return value
     return TracedArray(value, name, trail)
-
-
-_QUIET: Final = frozenset(
-    f"aten::{name}"
-    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
-)
-
-
-@contextmanager
-def torch_operations() -> Generator[list[str]]:
-    """The names of torch's operations on memory that run in this block, in order; nothing where torch is not loaded.
-
-    Views and new memory that nothing is written to are no such operations.
-    """
-    found: list[str] = []
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "utils"):
-        yield found
-        return
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = function._schema.name  # noqa: SLF001  # the one name that all versions have
-            if not function.is_view and name not in _QUIET:
-                found.append(name.replace("aten::", "torch."))
-            return function(*args, **(kwargs or {}))
-
-    with Watch():
-        yield found

@@ -291,6 +291,43 @@ def test_work_of_torch_and_numpy_between_launches_is_refused():
     ones = torch.ones(3)
     with pytest.raises(ArgumentError, match=r"torch\.mul_ runs between"), silo.planning():
         ones.mul_(2.0)
+    assert ones.tolist() == [1.0] * 3  # it was refused before it ran
+
+
+def test_work_of_torch_is_refused_whatever_the_program_makes_of_it():
+    torch = pytest.importorskip("torch")
+    runs = []
+
+    def catches(x, out):
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+        try:
+            out.add_(1.0)
+        except TypeError:
+            runs.append(1)
+
+    out = torch.zeros(N)
+    with pytest.raises(ArgumentError, match=r"catches: torch\.add_ runs between launches"):
+        silo.plan(catches, torch.ones(N), out)
+    assert runs == [1]
+    assert out.tolist() == [3.0] * N  # the first run is the function's own, and the only one in which torch works
+
+
+def test_operators_of_tensors_hold_the_tensor_alone():
+    torch = pytest.importorskip("torch")
+
+    def reads(x, y, out, n):
+        half = y.shape[0] // 2
+        scaled[(silo.cdiv(n, 128),)](x, out, n, 2.0, BLOCK=128)
+        return (x if half else y) is None
+
+    def computes(x, out):
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+        return 2 * x
+
+    plan = silo.plan(reads, torch.ones(N), torch.ones(4), torch.ones(N), N)
+    assert not plan.report().fixed
+    with pytest.raises(ArgumentError, match=r"torch\.mul runs between launches"):
+        silo.plan(computes, torch.ones(N), torch.ones(N))
 
 
 def test_elements_that_the_function_reads_or_writes_are_refused():
