@@ -113,6 +113,10 @@ API void *plan_graph(struct silo_gpu_device *device, const struct kernel *of,
     return NULL;
 }
 
+API void *plan_graph_handle(const struct kernel *kernel) {
+    return kernel->graph;
+}
+
 API void plan_release(struct kernel *kernel) {
     struct silo_gpu_scope scope;
     if (kernel->graph != NULL && silo_gpu_enter(kernel->device, &scope) == 0) {

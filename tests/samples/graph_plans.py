@@ -65,12 +65,13 @@ class PlanError(Exception):
 
 def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
     pointer, number = ctypes.c_void_p, ctypes.c_uint32
-    for name in ("plan_device", "plan_kernel", "plan_graph", "plan_open"):
+    for name in ("plan_device", "plan_kernel", "plan_graph", "plan_graph_handle", "plan_open"):
         getattr(library, name).restype = pointer
     for name in ("plan_error", "plan_explain"):
         getattr(library, name).restype = ctypes.c_char_p
     library.plan_kernel.argtypes = [pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, pointer]
     library.plan_graph.argtypes = [pointer, pointer, pointer, ctypes.c_char_p]
+    library.plan_graph_handle.argtypes = [pointer]
     library.plan_open.argtypes = [pointer, pointer, number, pointer, pointer, pointer]
     library.plan_set.argtypes = [pointer, number, pointer, number, ctypes.c_char_p, ctypes.c_size_t]
     library.plan_launch.argtypes = [pointer, pointer]
@@ -168,6 +169,10 @@ class Device:
         grid = (ctypes.c_uint32 * 3)(*call.grid)
         handle = self.library.plan_graph(self.handle, kernel.handle, grid, self.packed(kernel, call))
         return Kernel(self.check(handle), "captured", ())
+
+    def graph_handle(self, made: Kernel) -> int:
+        """The driver's handle of what :meth:`graph` made."""
+        return self.library.plan_graph_handle(made.handle)
 
     def packed(self, kernel: Kernel, call: Call) -> bytes:
         """The parameter buffer of a launch."""

@@ -271,6 +271,9 @@ def _follow(
         except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
             failure = error
             continue
+        if len(launches) != len(first) and follow_numbers:  # isinstance() and its like tell stand-ins apart
+            failure = TypeError("it makes other launches with them")
+            continue
         return seen_launches(launches), trail, work
     raise ArgumentError(
         f"{name}: the function failed when it ran the second time, as a plan has it do: {failure}"

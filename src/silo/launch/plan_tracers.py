@@ -44,10 +44,36 @@ def _plain(value: object) -> Any:
     return value.stands_for if isinstance(value, native.StandIn) else value
 
 
+def _real(value: object, where: str) -> Any:
+    """The value itself for torch, in lists and tuples too; the use of stand-ins is noted."""
+    if isinstance(value, TracedArray | TracedInt | TracedFloat):
+        return value.as_is(where)
+    if isinstance(value, list | tuple):
+        items = [_real(one, where) for one in cast("Sequence[object]", value)]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _to_torch(
+    cls: type[Any],
+    function: Callable[..., Any],
+    kinds: object,
+    args: Iterable[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """A stand-in's ``__torch_function__``."""
+    del cls, kinds
+    where = getattr(function, "__name__", "torch")
+    named = {name: _real(one, where) for name, one in (kwargs or {}).items()}
+    return function(*(_real(one, where) for one in args), **named)
+
+
 class TracedInt(native.StandIn, Known):
     """An integer and the expression that it was computed by."""
 
     __slots__ = ("_node", "_trail")
+
+    __torch_function__: Any = classmethod(_to_torch)
 
     def __new__(cls, value: int, node: Node, trail: Trail) -> TracedInt:  # noqa: PYI034
         """An integer of 64 bits."""
@@ -338,6 +364,8 @@ class _TracedArgument(native.StandIn):
 
     __slots__ = ("_name", "_trail")
 
+    __torch_function__: Any = classmethod(_to_torch)
+
     def __new__(cls, value: object, name: str, trail: Trail) -> Self:
         """The argument of that name."""
         made = super().__new__(cls, value)
@@ -465,15 +493,6 @@ class TracedArray(_TracedArgument):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.as_is("a loop over it"))
 
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], kinds: object, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        del kinds
-        where = getattr(function, "__name__", "torch")
-        named = {name: _real(one, where) for name, one in (kwargs or {}).items()}
-        return function(*(_real(one, where) for one in args), **named)
-
     def __array_ufunc__(self, function: object, *_: object, **__: object) -> NoReturn:
         raise _foreign(f"numpy.{getattr(function, '__name__', function)}", self._name)
 
@@ -482,16 +501,6 @@ class TracedArray(_TracedArgument):
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise _foreign("numpy", self._name)
-
-
-def _real(value: object, where: str) -> Any:
-    """The value itself for torch, in lists and tuples too; the use of stand-ins is noted."""
-    if isinstance(value, TracedArray | TracedInt | TracedFloat):
-        return value.as_is(where)
-    if isinstance(value, list | tuple):
-        items = [_real(one, where) for one in cast("Sequence[object]", value)]
-        return items if isinstance(value, list) else tuple(items)
-    return value
 
 
 def _of_tensor(name: str) -> Callable[..., Any]:

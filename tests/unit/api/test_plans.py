@@ -329,6 +329,19 @@ def test_operators_of_tensors_hold_the_tensor_alone():
     with pytest.raises(ArgumentError, match=r"torch\.mul runs between launches"):
         silo.plan(computes, torch.ones(N), torch.ones(N))
 
+    def sized(x, out, n, factor):
+        between = torch.empty(n)
+        if torch.is_tensor(x):
+            scaled[(silo.cdiv(n, 128),)](x, between, n, factor, BLOCK=128)
+            scaled[(silo.cdiv(n, 128),)](between, out, n, factor, BLOCK=128)
+
+    plan = silo.plan(sized, torch.ones(N), torch.ones(N), N, 2.0)
+    assert set(plan.report().fixed) == {"x", "out", "n"}
+    assert "it makes other launches with them" in str(plan.report())
+    plan(torch.ones(N), out := torch.zeros(N), N, 3.0)
+    assert torch.equal(out, torch.full((N,), 9.0))
+    assert plan.replays == 1
+
 
 def test_elements_that_the_function_reads_or_writes_are_refused():
     def read(x, out):
@@ -376,7 +389,7 @@ def test_what_depends_on_more_than_the_arguments_is_refused():
         silo.plan(other_value, x)
     with pytest.raises(ArgumentError, match=r"made another launch in this place|launches at first and"):
         silo.plan(other_launch, x)
-    with pytest.raises(ArgumentError, match=r"the grid of counted was \(\d, 1, 1\), and"):
+    with pytest.raises(ArgumentError, match=r"the grid of counted was \(\d+, 1, 1\), and"):
         silo.plan(other_grid, x)
     with pytest.raises(ArgumentError, match="nothing was launched"):
         silo.plan(lambda x: None, x)
