@@ -1,6 +1,8 @@
 """Plans as graphs of the driver (``native/core/graph_plan.c``) on the stub: parameters, edges, the ring, errors."""
 
 import ctypes
+import itertools
+import subprocess
 import textwrap
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from core_native import NATIVE, compiler
 from native_builds import ADDRESS, THREAD, archive
 from samples import gpu_stub
 from sanitized_program import build_sanitized, run_sanitized
+from silo.launch import plan_copies
 
 HERE = Path(__file__).parent
 
@@ -643,6 +646,100 @@ def raises(words, call, *arguments):
     else:
         raise AssertionError("nothing was raised")
 """
+
+
+COPIES = """
+import ctypes, random, struct
+import numpy as np
+import gpu_stub, plan_mix, silo
+from gpu_stub import stub
+from silo.errors import ArgumentError
+from silo.launch import plan_copies
+from silo.launch.plan_copies import BLOCK_BYTES
+
+text = plan_copies.kernel_ptx
+sizes = {"copy": "8,8,8", "fill": "8,4,8"}
+plan_copies.kernel_ptx = lambda what: f"// stub: params={sizes[what]}" + chr(10) + text(what)
+
+def copied(launch):
+    to, data, size = struct.unpack("<3Q", b"".join(launch.parameters))
+    assert launch.grid == (-(-size // BLOCK_BYTES), 1, 1) and launch.block == (256, 1, 1)
+    ctypes.memmove(to, data, size)
+
+def filled(launch):
+    to, byte, size = struct.unpack("<QiQ", b"".join(launch.parameters))
+    assert launch.grid == (-(-size // BLOCK_BYTES), 1, 1)
+    ctypes.memset(to, byte, size)
+
+stub.run("silo_buffer_copy", copied)
+stub.run("silo_buffer_fill", filled)
+for name in plan_mix.FACTORS:
+    stub.run(name, lambda launch, name=name: plan_mix.run_on_host(name, launch.grid, launch.parameters))
+mix, _ = plan_mix.declared()
+
+def step(x, kept, out, n):
+    kept.copy_from(x)
+    x.fill(3)
+    mix(x, kept, kept, kept, out, n, 2, 1)
+    out.copy_from(kept) if n > 5000 else None
+
+def buffers(n):
+    made = [silo.Buffer(n, "int32", device="cuda") for _ in range(3)]
+    for one in made:
+        one.copy_from(np.arange(n, dtype=np.int32))
+    return made
+
+plan = silo.plan(step, *buffers(1000), 1000)
+assert plan.report().kernels == ("Buffer.copy", "Buffer.fill", "mix3"), plan.report()
+for n in (1000, 33, 4096, 1, 6000):
+    mine, theirs = buffers(n), buffers(n)
+    plan(*mine, n)
+    step(*theirs, n)
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.numpy() == other.numpy()).all(), n
+assert plan.replays == 4 and plan.report().forms[0].way == "device", str(plan.report())
+assert mine[0].numpy()[0] == 0x03030303
+
+x, kept, out = buffers(64)
+host, short = silo.Buffer(64, "int32"), silo.Buffer(32, "int32", device="cuda")
+
+def refused(words, work):
+    try:
+        with silo.planning():
+            work()
+    except ArgumentError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+refused("copies of a whole Buffer", lambda: x.copy_from(bytes(256)))
+refused("copies of a whole Buffer", lambda: x.copy_from(kept, at=0))
+refused("not from one to the other", lambda: x.copy_from(host))
+refused("not from one to the other", lambda: host.copy_from(x))
+refused("give them no other", lambda: x.copy_from(kept, stream=64))
+refused("give them no other", lambda: x.fill(1, 64))
+refused("as many bytes", lambda: x.copy_from(short))
+refused("does not record copy_to() of a Buffer", lambda: x.numpy())
+with silo.planning(x=x) as block:
+    out.copy_from(x)
+block(x=kept)
+assert (out.numpy() == kept.numpy()).all()
+"""
+
+
+def test_copies_and_fills_of_buffers_are_nodes(tmp_path):
+    gpu_stub.run(COPIES, SILO_HOME=str(tmp_path))
+
+
+def test_the_kernels_that_copy_and_fill_are_code_for_every_gpu(tmp_path):
+    nvidia = pytest.importorskip("triton.backends.nvidia")
+    assembler = Path(nvidia.__path__[0], "bin", "ptxas")
+    if not assembler.exists():
+        pytest.skip("this Triton has no ptxas")
+    text = tmp_path / "code.ptx"
+    for what, arch in itertools.product(("copy", "fill"), ("sm_75", "sm_90", "sm_120")):
+        text.write_text(plan_copies.kernel_ptx(what))
+        subprocess.run([assembler, "--gpu-name", arch, text, "-o", tmp_path / "code"], check=True)
 
 
 def with_torch(code: str) -> None:

@@ -175,6 +175,8 @@ class TorchWork:
             self._refuse(shown, "it uses memory of several GPUs")
         if not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001  # as above
             self._refuse(shown, "it gives the program a value that the GPU has computed")
+        if torch.Tag.dynamic_output_shape in function.tags:
+            self._refuse(shown, "it makes tensors of sizes that the GPU has computed")
         if torch.Tag.nondeterministic_seeded in function.tags:
             self._refuse(shown, "it draws random numbers, which would be the same in each replay")
         if any(one.layout is not torch.strided for one in inputs):

@@ -468,7 +468,7 @@ class TracedArray(_TracedArgument):
             raise ArgumentError(
                 f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"
             )
-        if name in ("copy_from", "fill") and isinstance(self.stands_for, native.HostBuffer):
+        if name in ("copy_from", "fill") and isinstance(self.stands_for, native.HostBuffer | native.GpuBuffer):
             from silo.launch import plan_copies  # noqa: PLC0415  # few functions have copies
 
             return partial(plan_copies.copy if name == "copy_from" else plan_copies.fill, self)

@@ -519,7 +519,7 @@ def test_copies_and_fills_of_buffers():
     x, kept, out = buffers(160)
     with pytest.raises(ArgumentError, match="as many"):
         plan(x, silo.Buffer(80), out, 160)
-    with pytest.raises(ArgumentError, match="copies of a whole Buffer"), silo.planning():
+    with pytest.raises(ArgumentError, match="copies of a whole Buffer to another"), silo.planning():
         x.copy_from(bytes(640))
     with pytest.raises(ArgumentError, match="does not record copy_to"), silo.planning():
         x.copy_to(bytearray(640))
