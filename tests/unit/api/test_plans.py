@@ -1,9 +1,10 @@
 """Plans on the CPU: replays with other arguments equal separate launches, and what cannot be a plan says so."""
 
 import gc
+import json
 import math
+import os
 import random
-import resource
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,8 +17,11 @@ import triton
 import triton.language as tl
 
 import silo
+from grown import descriptors, resident
 from repetitions import repetitions
 from silo.errors import ArgumentError, GridError, LaunchError
+from silo.launch.log import LaunchLog
+from silo.launch.profile import LaunchProfile
 from silo.settings import override
 
 N = 1000
@@ -655,6 +659,62 @@ def test_hooks_see_a_replay_as_one_launch():
     np.testing.assert_array_equal(out, before)
 
 
+def test_hooks_see_the_kernels_of_the_form_that_runs_and_nothing_of_forms_that_do_not():
+    def either(x, out, n):
+        if n > 100:
+            scaled[(silo.cdiv(n, 64),)](x, out, n, 2.0, BLOCK=64)
+            counted[(1,)](out, 64, BLOCK=64)
+        else:
+            counted[(1,)](out, n, BLOCK=64)
+
+    x, out = arrays(640, 2)
+    plan = silo.plan(either, x, out, 640)
+    plan(x, out, 64)
+    seen = []
+    with silo.launch_hook(lambda event: seen.append((event.kernel, event.parts, event.grid))):
+        plan(x, out, 320)
+        plan(x, out, 32)
+        plan(x, out, 640)
+        assert seen == [
+            ("either", ("scaled", "counted"), (2, 1, 1)),
+            ("either", ("counted",), (1, 1, 1)),
+            ("either", ("scaled", "counted"), (2, 1, 1)),
+        ]
+        seen.clear()
+        plan(x, out, 17)  # a form of its own: its launches are made one by one
+        assert seen == [("counted", (), (1, 1, 1))]
+    assert [form.launches for form in plan.report().forms] == [2, 1, 1]
+
+
+def test_the_profile_and_the_log_have_a_replay_as_one_launch(tmp_path):
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    x, between, out = arrays(N)
+    profile = LaunchProfile()
+    with silo.launch_hook(profile), silo.launch_hook(LaunchLog(tmp_path / "log")):
+        for _ in range(3):
+            plan(x, between, out, N, 2.0)
+    (total,) = profile.totals()
+    assert (total.kernel, total.device, total.launches, total.untimed) == ("two", "cpu:0", 3, 0)
+    assert total.time_ns > 0
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line["kernel"] for line in lines] == ["two"] * 3
+    assert lines[0]["parts"] == ["scaled", "added"]
+    assert lines[0]["arguments"]["n"] == N
+
+
+def test_a_report_has_launches_updates_and_microseconds():
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    (form,) = plan.report().forms
+    assert (form.launches, form.updates, form.grids, form.replays, form.us) == (2, 8, 2, 0, None)
+    for _ in range(10):
+        plan(*arrays(N), N, 2.0)
+    (form,) = plan.report().forms
+    assert form.replays == 10
+    assert 0 < form.us < 1e6
+    assert form.way in str(plan.report())
+    assert plan.explain() == str(plan.report())
+
+
 def test_threads_use_one_plan_at_the_same_time():
     plan = silo.plan(two, *arrays(N), N, 2.0)
     wrong = []
@@ -701,12 +761,41 @@ def test_a_plan_keeps_only_so_many_forms(caplog):
     assert "keeps no more" in caplog.text
 
 
-def test_replays_do_not_grow():
+@pytest.mark.parametrize("replays", [50_000, pytest.param(1_000_000, marks=pytest.mark.all)])
+def test_replays_do_not_grow(replays):
     plan = silo.plan(two, *arrays(N), N, 2.0)
     x, between, out = arrays(N)
-    for _ in range(1000):
-        plan(x, between, out, N, 2.0)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for _ in range(100_000):
-        plan(x, between, out, N, 2.0)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
+
+    def run(count):
+        for turn in range(count):
+            plan(x, between, out, 16 * (turn % 60), 2.0)
+
+    run(2000)
+    before, opened = resident(), descriptors()
+    run(replays)
+    assert resident() - before < 2 << 20
+    assert descriptors() == opened
+    assert plan.replays > replays
+
+
+def test_a_forked_child_replays_a_plan():
+    def child():
+        x, between, out = arrays(N)
+        for n in (N, 320, 0, 17):
+            out[:] = 0
+            plan(x, between, out, n, 3.0)
+            assert np.array_equal(out[:n], (np.float32(3.0) * x + x)[:n]), n
+
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    plan(*arrays(N), N, 2.0)
+    child()
+    process = os.fork()
+    if process == 0:
+        failed = 1
+        try:
+            child()
+            failed = 0
+        finally:
+            os._exit(failed)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    child()
