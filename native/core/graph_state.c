@@ -53,7 +53,7 @@ static int check_places(const struct silo_plan_shape *shape, const struct silo_p
 static int check_node(const struct silo_plan_shape *shape, uint32_t number, silo_error *error) {
     const struct silo_plan_node *node = &shape->nodes[number];
     if (node->graph != NULL && (node->parameter_count > 0 || node->function != NULL))
-        return silo_graph_refuse_shape(error, "a graph has no parameters, and is no kernel");
+        return silo_graph_refuse_shape(error, "a graph has neither parameters nor a kernel");
     if (node->graph == NULL && node->function->device != shape->device)
         return silo_fail(error, SILO_ERROR_WRONG_DEVICE,
                          "a plan cannot be made: kernel %s is loaded on another device",

@@ -434,7 +434,7 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
     return 0;
 }
 
-/* After the kernels, whose device is that of the plan. */
+/* After the kernels, whose device is the plan's. */
 static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
         struct silo_plan_node *node = &served->form.nodes[i];

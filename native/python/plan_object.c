@@ -295,7 +295,7 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
     return result;
 }
 
-/* The names of what a replay launches, in order; a new reference. */
+/* The names of a replay's launches, in order; a new reference. */
 static PyObject *parts_of(const struct silo_plan_form *form) {
     PyObject *parts = PyTuple_New((Py_ssize_t)form->node_count);
     for (uint32_t i = 0; i < form->node_count && parts != NULL; i++) {

@@ -1,4 +1,4 @@
-"""What a process holds, for tests that repeat something a million times."""
+"""Memory and descriptors of this process, for tests that repeat something a million times."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class PlanReport:
 
     ``fixed`` has the arguments that a form was made for (an integer's value, an array's shape and strides), each with
     the use that nothing could be followed beyond. ``memory`` has the arguments that have to be the recorded arrays,
-    since captured work of torch uses their memory, each with the operation; ``tensors`` describes what else that work
-    uses: it stays, and the plan keeps it alive.
+    since captured work of torch uses their memory, each with the operation; ``tensors`` describes the other tensors of
+    that work: they stay, and the plan keeps them alive.
     """
 
     name: str

@@ -98,10 +98,10 @@ def address_of(value: object) -> int | None:
 
 @dataclass
 class FormMaker:
-    """Finds out what changes; :meth:`describe` gives it for ``native.LaunchPlan.add``.
+    """Makes a form of two recordings; :meth:`describe` gives it for ``native.LaunchPlan.add``.
 
     Then ``tied`` has the arguments whose memory captured work of torch uses, with an operation and the address;
-    ``tensors`` what else it uses; ``parts`` the names of launches and operations in order.
+    ``tensors`` its other tensors; ``parts`` the names of launches and operations in order.
     """
 
     name: str
@@ -141,7 +141,7 @@ class FormMaker:
 
     @property
     def tensors(self) -> dict[str, str]:
-        """What captured work uses besides arguments, with an operation each."""
+        """The tensors of captured work that are not arguments, with an operation each."""
         return self.work.tensors_outside([found.reach for found in self._arrays.values()])
 
     def describe(self) -> tuple[object, ...]:
@@ -215,8 +215,8 @@ class FormMaker:
         if len(streams) > 1:
             raise ArgumentError(
                 f"{self.name}: its work is on {len(streams)} streams, and a replay makes all of it on the stream that"
-                " is current then: what waits for the others would not wait for it. Make a plan for each stream, and"
-                " let events order these plans"
+                " is current then: work that waits for the other streams would not wait for it. Make a plan for each"
+                " stream, and let events order these plans"
             )
 
     # ---- one launch ----

@@ -1,8 +1,8 @@
 """Work of torch between the launches of a plan: captured on NVIDIA's GPUs, refused elsewhere.
 
 While a plan is recorded, each operation of torch on a GPU's memory is captured into a graph instead of being run. The
-graph becomes a node of the plan, which runs it between the same launches in each replay, on the same memory. What it
-allocates lies in a pool that the plan keeps, as with ``torch.cuda.graph``.
+graph becomes a node of the plan, which runs it between the same launches in each replay, on the same memory. Its
+allocations lie in a pool that the plan keeps, as with ``torch.cuda.graph``.
 """
 
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here
@@ -58,7 +58,7 @@ class CudaCapture:
         return int(self._torch.cuda.current_stream(device).cuda_stream)
 
     def take(self, call: Callable[[], Any], device: int) -> tuple[Any, Any, int]:
-        """What ``call`` returns, which is not computed; the object that owns the graph, and the graph."""
+        """The results of ``call``, which are not computed; the object that owns the graph, and the graph."""
         torch = self._torch
         made = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.device(device):
@@ -75,7 +75,7 @@ class CudaCapture:
         return result, made, made.raw_cuda_graph()
 
     def run(self, made: Any, device: int) -> None:
-        """Run what was captured on torch's current stream."""
+        """Run a captured graph on torch's current stream."""
         with self._torch.cuda.device(device):
             made.replay()
 
@@ -85,7 +85,7 @@ _capture: type[CudaCapture] = CudaCapture
 
 
 class TorchWork:
-    """What torch did during one recording of a plan.
+    """The work of torch during one recording of a plan.
 
     Attributes:
         nodes: captured operations in order.
@@ -109,7 +109,7 @@ class TorchWork:
         self.keeps: list[Any] = []
 
     def check(self) -> None:
-        """Raise again what an operation was refused with, whatever the program made of it."""
+        """Raise the refusal of an operation again: the program may have caught it."""
         if self._refused is not None:
             raise self._refused
 
@@ -152,7 +152,7 @@ class TorchWork:
         except RuntimeError as error:
             self._refuse(shown, f"it could not be captured: {str(error).partition(chr(10))[0]}", error)
         if len(self._launches) != count:
-            self._refuse(shown, "it launches kernels itself, and nothing tells what it does between them")
+            self._refuse(shown, "it launches kernels itself, and its work between them is not known")
         self._note(shown, inputs, _tensors(torch, result))
         self.keeps.append(owner)
         self.nodes.append(TorchNode(count, shown, graph, device, stream))
@@ -231,10 +231,10 @@ def _tensors(torch: Any, values: Any) -> list[Any]:
 
 @contextmanager
 def torch_work(plan: str, launches: Sequence[Any], *, run: bool = False) -> Generator[TorchWork]:
-    """What torch does to memory in this block, after which launches; nothing where torch is not loaded.
+    """The work of torch on memory in this block, and after which launches; nothing where torch is not loaded.
 
-    Operations on a GPU are captured, and with ``run`` also run. Views and new memory that nothing is written to are no
-    such operations.
+    Operations on a GPU are captured, and with ``run`` also run. Views, and new memory
+    that nothing is written to, are left out.
 
     Raises:
         ArgumentError: an operation cannot be captured. It has not run.
