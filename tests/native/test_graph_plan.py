@@ -11,6 +11,7 @@ import pytest
 import graph_plans
 from core_native import NATIVE, compiler
 from native_builds import ADDRESS, THREAD, archive
+from repetitions import repetitions
 from samples import gpu_stub
 from sanitized_program import build_sanitized, run_sanitized
 from silo.launch import plan_copies
@@ -262,15 +263,23 @@ def test_a_plan_that_is_closed_while_it_runs_keeps_what_it_reads():
     run(code)
 
 
-def test_a_million_replays_would_not_grow():
+@pytest.mark.parametrize("replays", [2000, pytest.param(1_000_000, marks=pytest.mark.all)])
+def test_replays_do_not_grow(replays):
     code = """
+    import grown
     parts = [kernel(f"k{i}", (8, 4)) for i in range(3)]
     counted = ("modules", "allocations", "bytes", "events", "streams")
     plan = device.plan(parts)
     before = [stub.count(what) for what in counted]
-    for replay in range(2000):
-        plan.launch([Call((1 + replay % 3, 1, 1), (replay.to_bytes(8, "little"), b"abcd"))] * 3)
+    def run(count):
+        for replay in range(count):
+            plan.launch([Call((1 + replay % 3, 1, 1), (replay.to_bytes(8, "little"), b"abcd"))] * 3)
+            log.clear()
+    run(1000)
+    memory, opened = grown.resident(), grown.descriptors()
+    run(REPLAYS)
     assert [stub.count(what) for what in counted] == before
+    assert grown.resident() - memory < 2 << 20 and grown.descriptors() == opened
     plan.close()
     for _ in range(20):
         plan = device.plan(parts)
@@ -279,7 +288,7 @@ def test_a_million_replays_would_not_grow():
     after = [stub.count(what) for what in counted]
     assert [a <= b for a, b in zip(after, before)] == [True] * 5, (before, after)
     """
-    run(code)
+    run(code.replace("REPLAYS", str(replays)), timeout=1200)
 
 
 # Every function of graphs, and the way that is left when it fails always; what an update refuses.
@@ -537,11 +546,12 @@ def test_random_replacements_compute_what_separate_launches_compute(options):
     import plan_mix
     for name in plan_mix.FACTORS:
         stub.run(name, lambda launch, name=name: plan_mix.run_on_host(name, launch.grid, launch.parameters))
-    wrong, plan = plan_mix.compare(device, 60, seed=3, nodes=7, elements=200, checks=8, OPTIONS)
-    assert wrong == 0 and plan.counts().replays == 60
+    wrong, plan = plan_mix.compare(device, REPLAYS, seed=3, nodes=7, elements=200, checks=8, OPTIONS)
+    assert wrong == 0 and plan.counts().replays == REPLAYS
     plan.close()
     """
-    run(code.replace("OPTIONS", options))
+    replays = str(repetitions("SILO_TEST_REPLACEMENTS", 60, 10_000))
+    run(code.replace("OPTIONS", options).replace("REPLAYS", replays), timeout=1200)
 
 
 PYTHON = """
@@ -567,7 +577,7 @@ for one, other in zip(planned, single, strict=True):
 plan = silo.plan(step, *planned, 2000, 3)  # which launches as ever
 step(*single, 2000, 3)
 dice = random.Random(3)
-for replay in range(60):
+for replay in range(REPLAYS):
     n, rows = dice.choice((0, 1, 640, dice.randrange(2000))), dice.sample(range(4), 4)
     plan(*(planned[row] for row in rows), n, replay)
     step(*(single[row] for row in rows), n, replay)
@@ -577,7 +587,8 @@ assert [form.way for form in plan.report().forms] == ["device"], str(plan.report
 
 
 def test_a_plan_from_python_computes_what_its_calls_compute(tmp_path):
-    gpu_stub.run(PYTHON, SILO_HOME=str(tmp_path))
+    replays = str(repetitions("SILO_TEST_REPLACEMENTS", 60, 10_000))
+    gpu_stub.run(PYTHON.replace("REPLAYS", replays), SILO_HOME=str(tmp_path), timeout=1200)
 
 
 TORCH = """
