@@ -1,7 +1,7 @@
 """A decoder that makes one token at a time: 60 kernels a step, over a cache that is longer by one in each, as one plan.
 
 ``python examples/decoder_plan.py`` runs it on a GPU if torch has one, else on the CPU, and compares the steps with the
-kernels launched one by one. Nothing is padded: grids and sizes are those of the true length.
+kernels launched one by one. Nothing is padded: grids and sizes are of the true length.
 """
 
 from __future__ import annotations

@@ -464,11 +464,11 @@ static const struct silo_gpu_graphs graphs = {
 };
 
 static bool has_graphs(void) {
-    return cu.graph_create != NULL && cu.graph_add != NULL &&
-           cu.graph_add_graph != NULL && cu.graph_attribute != NULL &&
-           cu.graph_attribute_of != NULL && cu.graph_instantiate != NULL &&
-           cu.graph_upload != NULL && cu.graph_launch != NULL && cu.graph_set != NULL &&
-           cu.graph_enable != NULL && cu.graph_free != NULL && cu.graph_destroy != NULL;
+    return cu.graph_create != NULL && cu.graph_add != NULL && cu.graph_add_graph != NULL &&
+           cu.graph_attribute != NULL && cu.graph_attribute_of != NULL &&
+           cu.graph_instantiate != NULL && cu.graph_upload != NULL && cu.graph_launch != NULL &&
+           cu.graph_set != NULL && cu.graph_enable != NULL && cu.graph_free != NULL &&
+           cu.graph_destroy != NULL;
 }
 
 /* ---- opening ---- */

@@ -30,8 +30,7 @@ static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *no
                       void *const *after, size_t edges, bool updated) {
     static const uint32_t one[3] = {1, 1, 1};
     const struct silo_launch launch = silo_graph_launch_of(state, node, state->block, one);
-    const int code =
-        silo_graphs_of(state)->add(state->graph, &launch, after, edges, &node->handle);
+    const int code = silo_graphs_of(state)->add(state->graph, &launch, after, edges, &node->handle);
     return code == 0 && updated
                ? silo_graphs_of(state)->let_update(node->handle, &node->device_handle)
                : code;
@@ -56,10 +55,9 @@ static int add_nodes(struct silo_graph_state *state, const struct silo_plan_shap
                 after[edges++] = state->nodes[from->after[k]].handle;
         if (edges == 0 && first != NULL)
             after[edges++] = first;
-        const int code =
-            node->graph == NULL
-                ? add_kernel(state, node, after, edges, first != NULL)
-                : graphs->add_graph(state->graph, node->graph, after, edges, &node->handle);
+        const int code = node->graph == NULL ? add_kernel(state, node, after, edges, first != NULL)
+                                             : graphs->add_graph(state->graph, node->graph, after,
+                                                                 edges, &node->handle);
         if (code != 0)
             result = silo_graph_fail_node(error, state, node, "cannot make a graph's node", code);
     }

@@ -76,13 +76,13 @@ PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
     PyObject *config = PyDict_New(), *call = NULL, *token = NULL;
     Py_INCREF(hook);
     if (config != NULL)
-        call = Py_BuildValue("(OOO(nii)K(si)OOO)", name, arguments, config, PyTuple_Size(parts), 1,
-                             1, (unsigned long long)(uintptr_t)stream,
-                             function == NULL                            ? "cpu"
-                             : function->memory_type == SILO_DEVICE_ROCM ? "hip"
-                                                                         : "cuda",
-                             function == NULL ? 0 : (int)function->device_index, Py_None, tag,
-                             parts);
+        call =
+            Py_BuildValue("(OOO(nii)K(si)OOO)", name, arguments, config, PyTuple_Size(parts), 1, 1,
+                          (unsigned long long)(uintptr_t)stream,
+                          function == NULL                            ? "cpu"
+                          : function->memory_type == SILO_DEVICE_ROCM ? "hip"
+                                                                      : "cuda",
+                          function == NULL ? 0 : (int)function->device_index, Py_None, tag, parts);
     if (call != NULL)
         token = PyObject_Call(hook, call, NULL);
     Py_DECREF(hook);

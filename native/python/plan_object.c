@@ -320,12 +320,11 @@ static int replay_seen(struct plan *self, struct silo_plan_served *served,
     for (int32_t i = 0; i < self->count && arguments != NULL; i++)
         if (PyDict_SetItem(arguments, PyTuple_GetItem(self->names, i), given->object[i]) != 0)
             Py_CLEAR(arguments);
-    PyObject *token =
-        arguments != NULL && parts != NULL && silo_stack_check() == 0
-            ? silo_hooks_enter_plan(self->name, arguments,
-                                    served->device != NULL ? served->first : NULL, stream,
-                                    (PyObject *)self, parts)
-            : NULL;
+    PyObject *token = arguments != NULL && parts != NULL && silo_stack_check() == 0
+                          ? silo_hooks_enter_plan(self->name, arguments,
+                                                  served->device != NULL ? served->first : NULL,
+                                                  stream, (PyObject *)self, parts)
+                          : NULL;
     Py_XDECREF(arguments);
     Py_XDECREF(parts);
     if (token == NULL)
