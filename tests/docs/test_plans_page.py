@@ -63,6 +63,19 @@ def test_the_decoder_makes_the_tokens_that_numpy_makes(model):
     assert form.launches == 60
 
 
+def test_a_step_with_padded_parts_makes_the_same_tokens(model):
+    """The step that CUDA graphs record: the position in memory, the parts of a whole bucket."""
+    decoder, padded = model.Decoder(np.array, longest=256), model.Decoder(np.array, longest=256)
+    place = np.zeros(1, np.int32)
+    for at in (0, 1, 2, 63, 64, 65):
+        x = np.random.default_rng(at).standard_normal(model.WIDTH).astype(np.float32)
+        y = x.copy()
+        decoder.step(x, at)
+        place[0] = at
+        padded.step(y, place, parts=2, loaded=True)
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5, err_msg=str(at))
+
+
 def test_the_program_runs(model, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["decoder_plan.py", "--tokens", "8"])
     model.main()

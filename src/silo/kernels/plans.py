@@ -133,14 +133,15 @@ class Plan(native.LaunchPlan):
 
     def _miss(self, arguments: tuple[Any, ...]) -> object:
         """Serve a call of a form that is not there, by running the function."""
-        self._refuse_other_memory(arguments)
         if self._function is None:
+            self._refuse_other_memory(arguments)
             raise ArgumentError(
                 f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
                 " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
         if self._full or native.recording() is not None:  # of another plan, whose launches these are
             return self._function(arguments)
+        self._refuse_other_memory(arguments)
         if self._recordings:
             self._say()
         return self.learn(arguments)
