@@ -9,6 +9,7 @@ import pytest
 import graph_plans
 from core_native import NATIVE, compiler
 from native_builds import ADDRESS, THREAD, archive
+from repetitions import repetitions
 from samples import gpu_stub
 from sanitized_program import build_sanitized, run_sanitized
 
@@ -127,6 +128,52 @@ def test_a_graph_is_an_updater_and_the_plans_edges():
     run(code)
 
 
+@pytest.mark.parametrize("way", ["DEVICE", "HOST"])
+def test_a_graph_among_the_kernels_runs_in_its_place_and_never_in_a_trial(way):
+    code = """
+    a, b, c = (kernel(name, (8, 4)) for name in "abc")
+    fixed = Call((5, 1, 1), (b"constant", b"four"))
+    captured = device.graph(b, fixed)
+    before = stub.graphs()
+    plan = device.plan([captured, a, captured, c], wanted=WAY)
+    device.library.plan_release(captured.handle)  # the plan has its own
+    assert plan.explain()[0] == {DEVICE: "device", HOST: "host"}[WAY], plan.explain()
+    assert not taken()  # the trial ran no kernel and no graph
+    lines = [line.split(" ", 1)[1] for line in stub.graph()][-4:]
+    first = int(WAY == DEVICE)
+    assert lines[0] == "graph nodes=1 after=" + ("0" if first else ""), lines
+    assert lines[2] == f"graph nodes=1 after={first + 1}", lines
+    assert lines[3].endswith(f"after={first + 2}"), lines
+    for replay in range(30):
+        calls = [Call((1 + replay, 1, 1), (bytes([replay]) * 8, b"abcd")) for _ in range(2)]
+        if replay % 3 == 1:
+            calls[1] = Call((0, 1, 1), calls[1].parameters)
+        plan.set(1, calls[0])
+        plan.set(3, calls[1])
+        plan.launch()
+        assert taken() == ran([fixed, calls[0], fixed, calls[1]], [b, a, b, c]), replay
+    plan.close()
+    device.plan([a], wanted=SINGLY).close()
+    assert stub.graphs() == before - 1 == 0
+    """
+    run(code.replace("WAY", way))
+
+
+def test_a_graph_among_the_kernels_needs_graphs():
+    code = """
+    a = kernel("a", (8,))
+    captured = device.graph(a, Call((1, 1, 1), (b"12345678",)))
+    with raises(45, "a plan with captured work (1 of its 2 nodes) needs a graph of the driver", "another way"):
+        device.plan([a, captured], wanted=SINGLY)
+    stub.fail("cuGraphAddChildGraphNode", 801, -1)
+    with raises(45, "needs a graph of the driver", "(801)"):
+        device.plan([a, captured])
+    stub.fail_no_more()
+    assert stub.graphs() == 1 and stub.count("streams") == 0
+    """
+    run(code)
+
+
 def test_only_what_changes_is_updated():
     code = """
     parts = [kernel(f"k{i}", (8, 4)) for i in range(5)]
@@ -213,15 +260,23 @@ def test_a_plan_that_is_closed_while_it_runs_keeps_what_it_reads():
     run(code)
 
 
-def test_a_million_replays_would_not_grow():
+@pytest.mark.parametrize("replays", [2000, pytest.param(1_000_000, marks=pytest.mark.all)])
+def test_replays_do_not_grow(replays):
     code = """
+    import grown
     parts = [kernel(f"k{i}", (8, 4)) for i in range(3)]
     counted = ("modules", "allocations", "bytes", "events", "streams")
     plan = device.plan(parts)
     before = [stub.count(what) for what in counted]
-    for replay in range(2000):
-        plan.launch([Call((1 + replay % 3, 1, 1), (replay.to_bytes(8, "little"), b"abcd"))] * 3)
+    def run(count):
+        for replay in range(count):
+            plan.launch([Call((1 + replay % 3, 1, 1), (replay.to_bytes(8, "little"), b"abcd"))] * 3)
+            log.clear()
+    run(1000)
+    memory, opened = grown.resident(), grown.descriptors()
+    run(REPLAYS)
     assert [stub.count(what) for what in counted] == before
+    assert grown.resident() - memory < 2 << 20 and grown.descriptors() == opened
     plan.close()
     for _ in range(20):
         plan = device.plan(parts)
@@ -230,7 +285,7 @@ def test_a_million_replays_would_not_grow():
     after = [stub.count(what) for what in counted]
     assert [a <= b for a, b in zip(after, before)] == [True] * 5, (before, after)
     """
-    run(code)
+    run(code.replace("REPLAYS", str(replays)), timeout=1200)
 
 
 # Every function of graphs, and the way that is left when it fails always; what an update refuses.
@@ -488,11 +543,12 @@ def test_random_replacements_compute_what_separate_launches_compute(options):
     import plan_mix
     for name in plan_mix.FACTORS:
         stub.run(name, lambda launch, name=name: plan_mix.run_on_host(name, launch.grid, launch.parameters))
-    wrong, plan = plan_mix.compare(device, 60, seed=3, nodes=7, elements=200, checks=8, OPTIONS)
-    assert wrong == 0 and plan.counts().replays == 60
+    wrong, plan = plan_mix.compare(device, REPLAYS, seed=3, nodes=7, elements=200, checks=8, OPTIONS)
+    assert wrong == 0 and plan.counts().replays == REPLAYS
     plan.close()
     """
-    run(code.replace("OPTIONS", options))
+    replays = str(repetitions("SILO_TEST_REPLACEMENTS", 60, 10_000))
+    run(code.replace("OPTIONS", options).replace("REPLAYS", replays), timeout=1200)
 
 
 PYTHON = """
@@ -518,7 +574,7 @@ for one, other in zip(planned, single, strict=True):
 plan = silo.plan(step, *planned, 2000, 3)  # which launches as ever
 step(*single, 2000, 3)
 dice = random.Random(3)
-for replay in range(60):
+for replay in range(REPLAYS):
     n, rows = dice.choice((0, 1, 640, dice.randrange(2000))), dice.sample(range(4), 4)
     plan(*(planned[row] for row in rows), n, replay)
     step(*(single[row] for row in rows), n, replay)
@@ -528,7 +584,8 @@ assert [form.way for form in plan.report().forms] == ["device"], str(plan.report
 
 
 def test_a_plan_from_python_computes_what_its_calls_compute(tmp_path):
-    gpu_stub.run(PYTHON, SILO_HOME=str(tmp_path))
+    replays = str(repetitions("SILO_TEST_REPLACEMENTS", 60, 10_000))
+    gpu_stub.run(PYTHON.replace("REPLAYS", replays), SILO_HOME=str(tmp_path), timeout=1200)
 
 
 @pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
