@@ -214,6 +214,11 @@ int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *n
     return silo_kernels_find(&reader->manifest, name, strlen(name));
 }
 
+const struct silo_recorded_plan *silo_reader_plan(const struct silo_reader *reader,
+                                                  uint32_t index) {
+    return index < reader->manifest.plan_count ? &reader->manifest.plans[index] : NULL;
+}
+
 /* ---- what is decoded when it is asked for ---- */
 
 const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,

@@ -49,19 +49,26 @@ static PyObject *grid_object(const struct silo_launcher *self, const struct silo
 int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inputs,
                       const struct silo_grid_source *grid, struct silo_binding *binding,
                       const struct silo_frame *frame, const int64_t dims[3], void *stream) {
-    PyObject *options = PyTuple_New((Py_ssize_t)inputs->options);
-    for (uint32_t i = 0; options != NULL && i < inputs->options; i++)
+    const bool called = silo_recorder->grid != NULL;
+    PyObject *options = PyTuple_New((Py_ssize_t)inputs->options),
+             *names = PyTuple_New((Py_ssize_t)inputs->options);
+    for (uint32_t i = 0; options != NULL && names != NULL && i < inputs->options; i++) {
         PyTuple_SetItem(options, (Py_ssize_t)i, Py_NewRef(inputs->option_value[i]));
+        PyTuple_SetItem(names, (Py_ssize_t)i, Py_NewRef(self->plan.options[inputs->option[i]]));
+    }
     PyObject *entry = NULL, *given = grid_object(self, inputs, grid, binding),
              *arguments = objects(inputs->arguments, self->plan.count),
              *slots = words(frame->slots, self->plan.count),
              *codes = words(frame->key, self->plan.count);
-    if (options != NULL && given != NULL && arguments != NULL && slots != NULL && codes != NULL)
-        entry = Py_BuildValue("(OOOOO(LLL)OKOi)", (PyObject *)self, (PyObject *)binding, arguments,
+    if (options != NULL && names != NULL && given != NULL && arguments != NULL && slots != NULL &&
+        codes != NULL)
+        entry = Py_BuildValue("(OOOOO(LLL)OKOiOi)", (PyObject *)self, (PyObject *)binding, arguments,
                               slots, codes, (long long)dims[0], (long long)dims[1],
                               (long long)dims[2], given, (unsigned long long)(uintptr_t)stream,
-                              options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD));
+                              options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD), names,
+                              (int)called);
     Py_XDECREF(options);
+    Py_XDECREF(names);
     Py_XDECREF(given);
     Py_XDECREF(arguments);
     Py_XDECREF(slots);

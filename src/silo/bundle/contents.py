@@ -33,6 +33,7 @@ from silo.core.json_reader import (
 )
 from silo.core.launch_info import LaunchInfo
 from silo.core.nodes import Node
+from silo.core.recorded_plans import RecordedPlan
 from silo.core.signature import Signature
 from silo.core.specialization import EXTENTS, Specialization
 from silo.core.target import TARGET, Target
@@ -263,7 +264,7 @@ class BundleContents:
 
     ``producer`` and ``toolchain`` are names and versions, ``notes`` free text by name (licence, source commit).
     None of them may hold a time or a path, so that the same inputs give the same file. ``attachments`` are files that
-    travel with the kernels, by name; no launch reads them.
+    travel with the kernels, by name; no launch reads them. ``plans`` are sequences of launches of the kernels.
     """
 
     kernels: tuple[BundleKernel, ...] = field(form=Entries(BundleKernel))
@@ -271,6 +272,7 @@ class BundleContents:
     toolchain: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     notes: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     attachments: tuple[tuple[str, BlobRef], ...] = field(default=(), form=NamedBlobs(), since=4)
+    plans: tuple[RecordedPlan, ...] = field(default=(), form=listed(value_of(RecordedPlan)), since=7)
 
 
 # ---- Parts of an open bundle ----

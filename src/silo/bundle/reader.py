@@ -43,6 +43,7 @@ from silo.bundle.format import (
     Header,
     pack_header,
 )
+from silo.core.recorded_plans import RecordedPlan
 from silo.core.values import JSON, canonical_json, value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError, native_missing
@@ -120,6 +121,12 @@ class Manifest:
         return {name: self._blob(number) for name, number in rows}
 
     @cached_property
+    def plans(self) -> Mapping[str, RecordedPlan]:
+        """The plans by name."""
+        rows = cast("list[JSON]", self._open.member("plans") or [])
+        return {plan.name: plan for plan in map(RecordedPlan.from_json, rows)}
+
+    @cached_property
     def blobs(self) -> tuple[BlobEntry, ...]:
         """Every blob of the file, in order."""
         return tuple(BlobEntry(*row) for row in self._open.blobs())
@@ -133,6 +140,7 @@ class Manifest:
             self.toolchain,
             self.notes,
             tuple(self.attachments.items()),
+            tuple(self.plans.values()),
         )
 
     # -- Kernels -------------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from silo.core.nodes import Node
     from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
+    from silo.core.recorded_plans import RecordedPlan
+    from silo.kernels.bundle_plans import BundledPlans
     from silo.launch.native import LoadedKernel
     from silo.store.trusted_keys import SignedFile
 
@@ -80,6 +82,16 @@ class Kernels:
             return self[name]
         except BundleError as error:
             raise AttributeError(str(error)) from error
+
+    @cached_property
+    def plans(self) -> BundledPlans:
+        """The plans of the bundle by name (:func:`silo.step`); each is called like a :class:`silo.Plan`."""
+        from silo.kernels.bundle_plans import BundledPlans  # noqa: PLC0415  # most programs call kernels alone
+
+        return BundledPlans(self._bundle.name, self._bundle.manifest.plans, self, self._consent_to)
+
+    def _consent_to(self, plan: RecordedPlan) -> None:
+        """Ask for consent to a plan's launches of native code. Raises TrustError: nobody vouches for them."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._bundle.kernel_names)

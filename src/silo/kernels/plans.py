@@ -16,7 +16,7 @@ from silo.launch import native
 from silo.launch.plan_forms import FormMaker, SeenLaunch, seen_launches
 from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for, torch_operations
 
-__all__ = ["Plan", "PlanForm", "PlanReport", "plan", "planning"]
+__all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "planning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
         raise ArgumentError(f"silo.plan takes a function and its arguments, not {function!r}")
     if native.recording() is not None:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
-    positional = _names(function, len(examples), named)
+    positional = names_of_arguments(function, len(examples), named)
     keywords = tuple(named)
 
     def run(arguments: tuple[Any, ...]) -> object:
@@ -305,7 +305,7 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
     return made
 
 
-def _names(function: Callable[..., object], count: int, named: Mapping[str, object]) -> tuple[str, ...]:
+def names_of_arguments(function: Callable[..., object], count: int, named: Mapping[str, object]) -> tuple[str, ...]:
     """Names of the arguments that are given by position."""
     try:
         parameters = list(inspect.signature(function).parameters.values())

@@ -30,7 +30,10 @@ _WORD = (1 << 64) - 1
 
 
 class SeenLaunch(NamedTuple):
-    """One launch as ``native.record`` has it. ``grid`` is what the dimensions came from, None: the declared grid."""
+    """One launch as ``native.record`` has it.
+
+    ``grid`` is what the dimensions came from, None: the declared grid; ``called`` says that a callable gave it.
+    """
 
     launcher: native.Launcher
     binding: native.Binding
@@ -42,6 +45,8 @@ class SeenLaunch(NamedTuple):
     stream: int
     options: tuple[Any, ...]
     held: int
+    option_names: tuple[str, ...]
+    called: int
 
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:

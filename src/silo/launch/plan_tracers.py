@@ -397,6 +397,10 @@ class TracedArray(_TracedArgument):
         sizes = enumerate(self.stands_for.shape)
         return tuple(TracedInt(int(size), Extent(self._name, axis), self._trail) for axis, size in sizes)
 
+    def traced_axis(self, axis: int, number: int, *, stride: bool) -> TracedInt:
+        """``number``, which is the extent or the stride (in elements) of an axis."""
+        return TracedInt(number, (Stride if stride else Extent)(self._name, axis), self._trail)
+
     def size(self, dim: int | None = None) -> Any:
         """Its extents, or one of them; of numpy's arrays a number."""
         if not callable(self.stands_for.size):
