@@ -39,6 +39,7 @@ struct silo_step_plan {
     uint32_t bytes, block_room;
     bool begun, spoilt; /* launches were added since the last run; one of them failed */
     uint32_t taken;     /* atomic */
+    struct silo_bundle_step *followed; /* owned; NULL: launches are added one by one */
 };
 
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error) {
@@ -69,9 +70,18 @@ void silo_bundle_plan_free(struct silo_step_plan *plan) {
         free(part->places);
         free(part);
     }
+    silo_bundle_step_free(plan->followed);
     free(plan->step);
     free(plan->block);
     free(plan);
+}
+
+void silo_bundle_plan_follow(struct silo_step_plan *plan, struct silo_bundle_step *step) {
+    plan->followed = step;
+}
+
+struct silo_bundle_step *silo_bundle_plan_followed(const struct silo_step_plan *plan) {
+    return plan->followed;
 }
 
 const silo_queue *silo_bundle_plan_queue(const struct silo_step_plan *plan) {
@@ -214,6 +224,11 @@ static void begin_step(struct silo_step_plan *plan) {
     plan->begun = true;
     plan->spoilt = false;
     plan->count = plan->bytes = 0;
+}
+
+void silo_bundle_plan_restart(struct silo_step_plan *plan) {
+    plan->begun = false;
+    begin_step(plan);
 }
 
 void silo_bundle_plan_spoil(struct silo_step_plan *plan) {

@@ -382,6 +382,7 @@ struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uin
 int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name);
 
 /* Plans in the order of their names; NULL past the end. */
+uint32_t silo_reader_plan_count(const struct silo_reader *reader);
 const struct silo_recorded_plan *silo_reader_plan(const struct silo_reader *reader, uint32_t index);
 
 /* Check and give a kernel but its groups, or a row of a table (enum silo_table_kind), which there

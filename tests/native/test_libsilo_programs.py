@@ -17,6 +17,7 @@ STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 KERNELS = "16"
 PUBLIC = {
     "silo_close",
+    "silo_bundle_plan",
     "silo_code_name",
     "silo_error_clear",
     "silo_explain",
@@ -32,8 +33,13 @@ PUBLIC = {
     "silo_parameter_name",
     "silo_plan_add",
     "silo_plan_begin",
+    "silo_plan_call",
     "silo_plan_close",
+    "silo_plan_count",
     "silo_plan_explain",
+    "silo_plan_name",
+    "silo_plan_parameter_count",
+    "silo_plan_parameter_name",
     "silo_plan_run",
     "silo_version",
     "silo_warmup",
