@@ -1,6 +1,7 @@
 #include "bundle_steps.h"
 
 #include "bundle.h"
+#include "host_digest.h"
 #include "node_program.h"
 #include "node_value.h"
 #include "tagged.h"
@@ -211,6 +212,116 @@ static const struct silo_recorded_plan *find_plan(const struct silo_bundle *bund
     return plan;
 }
 
+/* ---- consent ---- */
+
+/* The digests of the CPU's code of a plan's kernels. */
+struct codes {
+    char (*digests)[SILO_SHA256_HEX]; /* owned */
+    size_t count, room;
+};
+
+static int add_codes(struct silo_bundle *bundle, uint32_t kernel, struct codes *codes,
+                     silo_error *error) {
+    const struct silo_kernel_info *info = silo_reader_kernel(bundle->reader, kernel, error);
+    if (info == NULL)
+        return -1;
+    for (uint32_t i = 0; i < info->variant_count; i++) {
+        const struct silo_variant *one = silo_reader_variant(bundle->reader, kernel, i, error);
+        if (one == NULL)
+            return -1;
+        if (strcmp(one->target->kind.data, "cpu") != 0)
+            continue;
+        if (codes->count == codes->room) {
+            codes->room = 2 * codes->room + 16;
+            void *grown = realloc(codes->digests, codes->room * sizeof *codes->digests);
+            if (grown == NULL)
+                return silo_fail_memory(error);
+            codes->digests = grown;
+        }
+        if (silo_reader_host_digest(bundle->reader, kernel, i, codes->digests[codes->count++],
+                                    error) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int by_text(const void *left, const void *right) {
+    return strcmp(left, right);
+}
+
+static int gather_codes(struct silo_bundle *bundle, const struct silo_recorded_plan *plan,
+                        struct codes *codes, silo_error *error) {
+    const uint32_t kernels = silo_reader_kernel_count(bundle->reader);
+    for (uint32_t k = 0; k < kernels; k++) {
+        const struct silo_string name = silo_reader_kernel_name(bundle->reader, k);
+        bool used = false;
+        for (uint32_t i = 0; i < plan->form_count && !used; i++)
+            for (uint32_t n = 0; n < plan->forms[i].launch_count && !used; n++)
+                used = strcmp(plan->forms[i].launches[n].kernel.data, name.data) == 0;
+        if (used && add_codes(bundle, k, codes, error) != 0)
+            return -1;
+    }
+    size_t kept = 0;
+    if (codes->count > 0)
+        qsort(codes->digests, codes->count, sizeof *codes->digests, by_text);
+    for (size_t i = 0; i < codes->count; i++)
+        if (i == 0 || strcmp(codes->digests[i], codes->digests[kept - 1]) != 0)
+            memmove(codes->digests[kept++], codes->digests[i], sizeof *codes->digests);
+    codes->count = kept;
+    return 0;
+}
+
+static int ask(struct silo_bundle *bundle, const struct silo_recorded_plan *plan,
+               const struct codes *codes, silo_error *error) {
+    const struct silo_manifest *manifest = silo_reader_manifest(bundle->reader);
+    char sha256[SILO_SHA256_HEX], digest[SILO_SHA256_HEX];
+    struct silo_json_text text = {0};
+    bool vouched = false;
+    int result = silo_host_plan_digest(manifest, (uint32_t)(plan - manifest->plans),
+                                       (const char (*)[SILO_SHA256_HEX])codes->digests,
+                                       codes->count, &text, sha256, digest);
+    if (result != 0) {
+        silo_fail_memory(error);
+    } else if (bundle->options.vouch != NULL) {
+        const silo_host_code code = {
+            .bundle = bundle->name,
+            .kernel = plan->name.data,
+            .identity = silo_reader_identity(bundle->reader),
+            .sha256 = sha256,
+            .digest = digest,
+            .data = text.data,
+            .bytes = text.bytes,
+        };
+        vouched = bundle->options.vouch(bundle->options.context, &code) == 1;
+    }
+    if (result == 0 && !vouched)
+        result = silo_fail(error, SILO_ERROR_UNTRUSTED,
+                           "the plan %s of %s says what native code is called with, and %s. Give "
+                           "silo_options.vouch a function that knows the digest %s (the ledger of "
+                           "`silo trust` keeps such), or link the bundle into the program and open "
+                           "it with SILO_LINKED",
+                           plan->name.data, bundle->name,
+                           bundle->options.vouch == NULL ? "nobody was asked to vouch for it"
+                                                         : "the program does not vouch for it",
+                           digest);
+    silo_json_text_free(&text);
+    return result;
+}
+
+static int vouch(struct silo_bundle *bundle, const struct silo_recorded_plan *plan,
+                 silo_error *error) {
+    struct codes codes = {0};
+    if (bundle->options.vouch == NULL && (bundle->options.flags & SILO_LINKED))
+        return 0;
+    int result = gather_codes(bundle, plan, &codes, error);
+    if (result == 0 && codes.count > 0)
+        result = ask(bundle, plan, &codes, error);
+    free(codes.digests);
+    return result;
+}
+
+/* ---- a plan ---- */
+
 static int make(struct silo_bundle_step *step, silo_error *error) {
     const struct silo_recorded_plan *plan = step->plan;
     const size_t count = (size_t)plan->parameters.count + 1;
@@ -231,9 +342,8 @@ static int make(struct silo_bundle_step *step, silo_error *error) {
 
 struct silo_bundle_step *silo_bundle_step_new(struct silo_bundle *bundle, const char *name,
                                               const silo_queue *queue, silo_error *error) {
-    (void)queue;
     const struct silo_recorded_plan *plan = find_plan(bundle, name, error);
-    if (plan == NULL)
+    if (plan == NULL || (queue->device == SILO_CPU && vouch(bundle, plan, error) != 0))
         return NULL;
     struct silo_bundle_step *step = calloc(1, sizeof *step); /* freed by silo_bundle_step_free */
     if (step == NULL) {

@@ -38,11 +38,13 @@ static int need_plain_value(const struct silo_decoding *decoding, const struct s
                             const struct silo_json *node, struct silo_value *value) {
     if (silo_decode_value(decoding, field, node, value) != 0)
         return -1;
-    if (value->type <= SILO_IS_ELEMENT && value->type != SILO_IS_BIG_INT)
+    const bool cut =
+        value->type == SILO_IS_TEXT && strlen(value->text.data) != value->text.length;
+    if (value->type <= SILO_IS_ELEMENT && value->type != SILO_IS_BIG_INT && !cut)
         return 0;
     return silo_refuse(decoding, field,
-                       "a value that plans do not hold: a tuple, a function, or an integer beyond "
-                       "64 bits");
+                       "a value that plans do not hold: a tuple, a function, an integer beyond 64 "
+                       "bits, or a text with a zero in it");
 }
 
 static int need_element(const struct silo_decoding *decoding, const struct silo_field *field,

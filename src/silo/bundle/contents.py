@@ -8,6 +8,7 @@ the manifest's tables.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
@@ -42,7 +43,7 @@ from silo.core.variant import Variant
 from silo.frozen import Field, field, frozen
 
 if TYPE_CHECKING:
-    from silo.core.consent import HostCases, HostCode, HostText
+    from silo.core.consent import HostCases, HostCode, HostPlan, HostText
     from silo.core.extents import ArrayExtents
 
 __all__ = [
@@ -70,14 +71,18 @@ __all__ = [
     "decode_document",
     "encode_documents",
     "entry_members",
+    "CPU_KIND",
     "host_cases",
     "host_code",
+    "host_plan",
+    "host_plans",
     "host_text",
     "parse_document",
     "rules_key",
     "variant_calls",
 ]
 
+CPU_KIND: Final = "cpu"  # of targets
 # ---- Members of the manifest that are no JSON of the value alone ----
 
 TABLES: Final[Mapping[str, Form[Any]]] = {
@@ -422,6 +427,30 @@ def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | N
 
     digests = tuple(code.digest for code in codes)
     return None if kernel.cases is None or not digests else HostCases(kernel.cases.sha256, digests)
+
+
+def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
+    """What it is to vouch for the plans that launch code of the CPU, each with the plan's name."""
+    kernels = {kernel.name: kernel for kernel in contents.kernels}
+    found: list[tuple[HostPlan, str]] = []
+    for plan in contents.plans:
+        codes = [
+            host_code(one, calls_of(kernels[name])).digest
+            for name in plan.kernels
+            if name in kernels
+            for one in kernels[name].variants
+            if one.artifact.variant.target.kind == CPU_KIND
+        ]
+        if codes:
+            found.append((host_plan(plan, codes), plan.name))
+    return found
+
+
+def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
+    """What it is to vouch for a plan; ``codes`` are the digests of all the CPU's code of its kernels."""
+    from silo.core.consent import HostPlan  # noqa: PLC0415  # few bundles have plans
+
+    return HostPlan(hashlib.sha256(canonical_json(plan.to_json())).hexdigest(), tuple(codes))
 
 
 def host_text(one: BundleVariant, code: HostCode) -> HostText | None:

@@ -21,6 +21,7 @@ from silo.bundle.contents import (
     calls_of,
     host_cases,
     host_code,
+    host_plans,
     host_text,
     rules_key,
 )
@@ -226,6 +227,7 @@ def build_bundle(
         texts = [text for one, code in native if (text := host_text(one, code)) is not None]
         shared.store.trust.note_variants(*called)
         shared.store.trust.note_built(*texts, *(() if cases is None else (cases,)))
+    shared.store.trust.note_built(*(plan for plan, _ in host_plans(contents)))
     before = header_of(output)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
+from silo.bundle.contents import CPU_KIND, calls_of, host_cases, host_code, host_plan, variant_calls
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.consent import PackedHostCode
 from silo.core.device import HOST_MEMORY
@@ -91,7 +91,20 @@ class Kernels:
         return BundledPlans(self._bundle.name, self._bundle.manifest.plans, self, self._consent_to)
 
     def _consent_to(self, plan: RecordedPlan) -> None:
-        """Ask for consent to a plan's launches of native code. Raises TrustError: nobody vouches for them."""
+        """Ask for consent to a plan's launches of the CPU's code. Raises TrustError: nobody vouches for them."""
+        if self._trust:
+            return
+        from silo.machine.process_session import session  # noqa: PLC0415  # few programs run plans of bundles
+
+        codes = [
+            kernel.host_digest(number)
+            for kernel in (self._bundle.open_kernel(name) for name in plan.kernels)
+            for group in kernel.code
+            if group.target.kind == CPU_KIND
+            for number in group.numbers
+        ]
+        wanted = [host_plan(plan, codes)] if codes else []
+        session().store.trust.require(wanted, origin=self._origin, signed=self._signed)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._bundle.kernel_names)

@@ -314,7 +314,7 @@ class _FormRecorder:
 
     def _constant(self, number: int, kernel: Kernel, parameter: str, given: object) -> Value:
         plain: Any = given.stands_for if isinstance(given, native.StandIn) else given
-        if plain is None or isinstance(plain, bool | int | float | str):
+        if plain is None or (isinstance(plain, bool | int | float | str) and "\0" not in str(plain)):
             return plain
         if hasattr(plain, "item") and getattr(plain, "shape", None) == ():
             return plain.item()
