@@ -1,11 +1,17 @@
 """Plans that a bundle keeps, through libsilo: on the CPU, and on the stub of CUDA."""
 
+import ctypes
+import hashlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-
-from libsilo import CPU, CUDA, Bundle, LibraryError, Queue, pointer
+from libsilo import LINKED, Bundle, LibraryError, Plan, pointer
 from made_plans import ROWS, SUMS, add, write_plans
+from samples import gpu_stub
+from silo.bundle.contents import host_plans
+from silo.bundle.reader import open_bundle
 
 USAGE, NO_KERNEL, EXPRESSION, NO_VARIANT, UNTRUSTED, FAULT = 20, 21, 29, 30, 31, 46
 F4 = np.float32
@@ -104,8 +110,6 @@ def test_names_and_mistakes(bundle):
     library = bundle.library
     assert library.silo_bundle_plan(bundle.handle, b"sums", None, None, None) == USAGE
     assert library.silo_plan_call(None, None, None, 0, None) == USAGE
-    from libsilo import Plan
-
     with Plan(library) as plan:  # of no bundle
         assert plan.parameters == []
         with pytest.raises(LibraryError, match="the plan is of no bundle"):
@@ -113,8 +117,6 @@ def test_names_and_mistakes(bundle):
 
 
 def test_a_plan_whose_kernel_is_elsewhere_is_named(tmp_path):
-    from dataclasses import replace
-
     gone = replace(ROWS, name="gone", forms=(replace(ROWS.forms[0], launches=(add("out", "out", "out", 1),)),))
     lost = replace(gone.forms[0].launches[0], kernel="lost")
     gone = replace(gone, forms=(replace(gone.forms[0], launches=(lost,)),))
@@ -126,8 +128,6 @@ def test_a_plan_whose_kernel_is_elsewhere_is_named(tmp_path):
 
 
 def test_a_parameter_that_the_kernel_has_not_is_damage(tmp_path):
-    from dataclasses import replace
-
     first = SUMS.forms[0]
     wrong = replace(first.launches[0].arguments[0], parameter="z")
     launch = replace(first.launches[0], arguments=(wrong, *first.launches[0].arguments[1:]))
@@ -137,3 +137,82 @@ def test_a_parameter_that_the_kernel_has_not_is_damage(tmp_path):
         pytest.raises(LibraryError, match="a parameter z, which it does not have"),
     ):
         opened.plan("sums")
+
+
+ON_STUB = """
+import ctypes, os, struct
+import numpy as np
+import silo
+from gpu_stub import stub
+from libsilo import CUDA, Bundle, LibraryError, Queue, array
+
+log = []
+for entry in ("add_64", "add_256", "add_any", "rows"):
+    stub.run(entry, lambda launch, entry=entry: log.append((entry, launch.grid, launch.parameters)))
+
+def taken():
+    found, log[:] = list(log), []
+    return [(entry.split("_")[0], *(int.from_bytes(one, "little") for one in given)) for entry, _, given in found]
+
+def arrays(count):
+    return [silo.Buffer(1024, "float32", device="cuda") for _ in range(count)]
+
+opened = Bundle(os.environ["PLANS"], cuda_library=os.environ["SILO_TEST_STUB"].encode())
+queue = Queue(CUDA, 0, None)
+plan = opened.plan("sums", queue)  # nobody vouches: no code of the host is called
+python = silo.load(os.environ["PLANS"]).plans["sums"]
+
+def c(one):
+    return array(one.address, "float32", (1024,))
+
+first = arrays(4)
+python(*first, 7)  # which makes the launches one by one
+taken()
+for n in (1024, 7, 100, 0):
+    x, y, between, out = arrays(4)
+    size = n or 1024
+    expected = [("add", x.address, y.address, between.address, size), ("add", between.address, x.address, out.address, size)]
+    plan(*map(c, (x, y, between, out)), n)
+    assert taken() == expected, n
+    python(x, y, between, out, n)
+    assert taken() == expected, n
+    python(x, y, between, out, n)
+    assert taken() == expected, n
+assert plan.explain()[0] == "device", plan.explain()
+assert {form.way for form in python.report().forms} == {"device"}, str(python.report())
+try:
+    opened.plan("sums")
+except LibraryError as error:
+    assert error.code == 31 and "says what native code is called with" in error.text, error
+else:
+    raise AssertionError("a CPU's plan that nobody vouched for")
+print("ended")
+"""
+
+
+def test_a_plan_runs_on_a_gpu_that_it_was_not_recorded_on(path, tmp_path):
+    assert gpu_stub.run(ON_STUB, PLANS=str(path), SILO_HOME=str(tmp_path)).endswith("ended\n")
+
+
+def test_a_plan_on_a_cpu_is_vouched_for_by_the_digest_that_the_ledger_keeps(path):
+    with open_bundle(path) as read:
+        known = {name: plan for plan, name in host_plans(read.contents())}
+        identity = read.identity
+    asked = []
+
+    def vouch(code):
+        asked.append((code.kernel.decode(), code.sha256.decode(), code.digest.decode(), code.identity.decode()))
+        text = ctypes.string_at(code.data, code.bytes)
+        assert hashlib.sha256(text).hexdigest() == code.sha256.decode()
+        return code.kernel != b"rows"
+
+    with Bundle(path, vouch=vouch) as opened:
+        opened.plan("sums").close()
+        with pytest.raises(LibraryError, match="the program does not vouch for it") as caught:
+            opened.plan("rows")
+        assert caught.value.code == UNTRUSTED
+    assert asked == [(name, known[name].blob, known[name].digest, identity) for name in ("sums", "rows")]
+    with Bundle(path) as opened, pytest.raises(LibraryError, match="nobody was asked to vouch for it"):
+        opened.plan("sums")
+    with Bundle(path.read_bytes(), flags=LINKED) as opened:
+        opened.plan("sums").close()
