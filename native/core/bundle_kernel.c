@@ -46,8 +46,8 @@ static void no_kernel(const struct silo_bundle *bundle, const char *name, silo_e
                                     silo_reader_kernel_name(bundle->reader, i).data);
         used += length > 0 ? (size_t)length : 0;
     }
-    silo_fail(error, SILO_ERROR_NO_KERNEL, "%s has no kernel '%.100s'; it has %s",
-              bundle->name, name, count > 0 ? text : "none");
+    silo_fail(error, SILO_ERROR_NO_KERNEL, "%s has no kernel '%.100s'; it has %s", bundle->name,
+              name, count > 0 ? text : "none");
 }
 
 struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *name,

@@ -419,8 +419,7 @@ static bool is_value(const struct silo_value *value, const silo_argument *argume
     case SILO_ARGUMENT_FLOAT:
         return argument->value.real == wanted.value.real;
     case SILO_ARGUMENT_TEXT:
-        return argument->value.text != NULL &&
-               strcmp(argument->value.text, wanted.value.text) == 0;
+        return argument->value.text != NULL && strcmp(argument->value.text, wanted.value.text) == 0;
     case SILO_ARGUMENT_TYPE:
         return argument->element == wanted.element;
     case SILO_ARGUMENT_NONE:

@@ -38,8 +38,7 @@ static int need_plain_value(const struct silo_decoding *decoding, const struct s
                             const struct silo_json *node, struct silo_value *value) {
     if (silo_decode_value(decoding, field, node, value) != 0)
         return -1;
-    const bool cut =
-        value->type == SILO_IS_TEXT && strlen(value->text.data) != value->text.length;
+    const bool cut = value->type == SILO_IS_TEXT && strlen(value->text.data) != value->text.length;
     if (value->type <= SILO_IS_ELEMENT && value->type != SILO_IS_BIG_INT && !cut)
         return 0;
     return silo_refuse(decoding, field,
@@ -63,9 +62,8 @@ static int decode_argument(const struct silo_decoding *decoding, const struct si
     static const char *const kinds[] = {"array", "integer", "float", "value"};
     const struct silo_json *found[SILO_STEP_ARGUMENT_MEMBERS];
     if (silo_need_members(decoding, field, node, &SILO_STEP_ARGUMENT_LIST, found) != 0 ||
-        silo_need_word(decoding, SILO_FIELD_MEMBER(field, "kind"),
-                       found[SILO_STEP_ARGUMENT_KIND], kinds, 4, "a kind of argument",
-                       &argument->kind) != 0)
+        silo_need_word(decoding, SILO_FIELD_MEMBER(field, "kind"), found[SILO_STEP_ARGUMENT_KIND],
+                       kinds, 4, "a kind of argument", &argument->kind) != 0)
         return -1;
     const struct silo_json *type = found[SILO_STEP_ARGUMENT_DTYPE],
                            *rank = found[SILO_STEP_ARGUMENT_RANK],
@@ -130,8 +128,8 @@ static int check_leaves(const struct reading *reading, const struct silo_field *
         return silo_refuse(reading->decoding, field, "%.64s is no argument of the plan",
                            node->name.data);
     const struct silo_recorded_argument *argument = &reading->arguments[number];
-    if (axis && (argument->kind != SILO_RECORDED_ARRAY || node->value < 0 ||
-                 node->value >= argument->rank))
+    if (axis &&
+        (argument->kind != SILO_RECORDED_ARRAY || node->value < 0 || node->value >= argument->rank))
         return silo_refuse(reading->decoding, field, "%.64s has no axis %lld", node->name.data,
                            (long long)node->value);
     if (!axis && argument->kind != SILO_RECORDED_INTEGER)
@@ -266,19 +264,18 @@ static int decode_launch(const struct reading *reading, const struct silo_field 
     const struct silo_decoding *decoding = reading->decoding;
     const struct silo_json *found[SILO_STEP_LAUNCH_MEMBERS];
     if (silo_need_members(decoding, field, node, &SILO_STEP_LAUNCH_LIST, found) != 0 ||
-        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "kernel"),
-                       found[SILO_STEP_LAUNCH_KERNEL], &launch->kernel) != 0 ||
+        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "kernel"), found[SILO_STEP_LAUNCH_KERNEL],
+                       &launch->kernel) != 0 ||
         decode_sources(reading, SILO_FIELD_MEMBER(field, "arguments"),
                        found[SILO_STEP_LAUNCH_ARGUMENTS], launch) != 0)
         return -1;
     const struct silo_json *grid = found[SILO_STEP_LAUNCH_GRID],
                            *options = found[SILO_STEP_LAUNCH_OPTIONS];
-    if (grid != NULL &&
-        decode_grid(reading, SILO_FIELD_MEMBER(field, "grid"), grid, launch) != 0)
+    if (grid != NULL && decode_grid(reading, SILO_FIELD_MEMBER(field, "grid"), grid, launch) != 0)
         return -1;
-    return options == NULL ? 0
-                           : decode_options(decoding, SILO_FIELD_MEMBER(field, "options"), options,
-                                            launch);
+    return options == NULL
+               ? 0
+               : decode_options(decoding, SILO_FIELD_MEMBER(field, "options"), options, launch);
 }
 
 /* ---- forms and plans ---- */

@@ -62,11 +62,11 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
              *codes = words(frame->key, self->plan.count);
     if (options != NULL && names != NULL && given != NULL && arguments != NULL && slots != NULL &&
         codes != NULL)
-        entry = Py_BuildValue("(OOOOO(LLL)OKOiOi)", (PyObject *)self, (PyObject *)binding, arguments,
-                              slots, codes, (long long)dims[0], (long long)dims[1],
+        entry = Py_BuildValue("(OOOOO(LLL)OKOiOi)", (PyObject *)self, (PyObject *)binding,
+                              arguments, slots, codes, (long long)dims[0], (long long)dims[1],
                               (long long)dims[2], given, (unsigned long long)(uintptr_t)stream,
-                              options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD), names,
-                              (int)called);
+                              options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD),
+                              names, (int)called);
     Py_XDECREF(options);
     Py_XDECREF(names);
     Py_XDECREF(given);

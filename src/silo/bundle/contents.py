@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from silo.core.extents import ArrayExtents
 
 __all__ = [
+    "CPU_KIND",
     "INLINED",
     "TABLES",
     "Basis",
@@ -71,7 +72,6 @@ __all__ = [
     "decode_document",
     "encode_documents",
     "entry_members",
-    "CPU_KIND",
     "host_cases",
     "host_code",
     "host_plan",

@@ -113,9 +113,7 @@ def command(
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
     console().print(table("cases", ["kernel", "case", "checks"], cases))
     if description.plans:
-        plans = [
-            [row.plan, row.arguments, _counted(row.launches), row.holds or "any"] for row in description.plans
-        ]
+        plans = [[row.plan, row.arguments, _counted(row.launches), row.holds or "any"] for row in description.plans]
         console().print(table("plans", ["plan", "arguments", "launches", "where"], plans))
     for doubt in description.doubts:
         say(doubt)

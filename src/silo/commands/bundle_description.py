@@ -24,7 +24,16 @@ from silo.tuner.progress import format_time
 from silo.tuner.trial import Trial
 from silo.tuner.winner import standings
 
-__all__ = ["BundleDescription", "CaseRow", "CoverageRow", "PlanRow", "RuleRow", "VariantRow", "describe_bundle", "verify_bundle"]
+__all__ = [
+    "BundleDescription",
+    "CaseRow",
+    "CoverageRow",
+    "PlanRow",
+    "RuleRow",
+    "VariantRow",
+    "describe_bundle",
+    "verify_bundle",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +189,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
 
 def _forms(plan: RecordedPlan) -> Iterator[PlanRow]:
     for number, form in enumerate(plan.forms, start=1):
-        arguments = [
-            f"{name}: {_argument(one)}" for name, one in zip(plan.parameters, form.arguments, strict=True)
-        ]
+        arguments = [f"{name}: {_argument(one)}" for name, one in zip(plan.parameters, form.arguments, strict=True)]
         launches = tuple(launch.kernel for launch in form.launches)
         yield PlanRow(plan.name, number, ", ".join(arguments), launches, " and ".join(map(str, form.holds)))
 

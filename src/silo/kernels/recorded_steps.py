@@ -22,7 +22,7 @@ from silo.core.recorded_plans import (
     Source,
 )
 from silo.core.values import Value
-from silo.errors import ArgumentError, ExpressionError, SourceError
+from silo.errors import ArgumentError, SourceError
 from silo.kernels.kernel import Kernel
 from silo.kernels.plans import Plan, names_of_arguments
 from silo.launch import native
@@ -157,9 +157,7 @@ def _record(
 
     found: list[RecordedForm] = []
 
-    def seen(
-        named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail
-    ) -> None:
+    def seen(named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail) -> None:
         found.append(_FormRecorder(one, known, named, trail).form(first, second))
 
     plan = _RecordingPlan(one.name, names, run)
@@ -171,9 +169,7 @@ def _record(
 class _FormRecorder:
     """Writes one recording in terms of the step's arguments."""
 
-    def __init__(
-        self, one: Step, known: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail
-    ) -> None:
+    def __init__(self, one: Step, known: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail) -> None:
         self._step = one
         self._known = known
         self._arguments = arguments
@@ -249,8 +245,8 @@ class _FormRecorder:
             raise self._refuse(
                 number,
                 name,
-                "is not of a kernel that the bundle holds: define it by silo.kernel in the file, and call it as kernel(...)"
-                " or kernel[grid](...)",
+                "is not of a kernel that the bundle holds: define it by silo.kernel in the file, and call it as"
+                " kernel(...) or kernel[grid](...)",
             )
         if one.stream:
             raise self._refuse(number, name, "is on a stream of its own, which a plan of a bundle does not keep")
@@ -263,8 +259,8 @@ class _FormRecorder:
             raise self._refuse(
                 number,
                 name,
-                f"has a grid by a function, and leaves {', '.join(open_names)} to the config, which differs from device to"
-                " device: declare the grid, silo.kernel(grid=lambda a: ...)",
+                f"has a grid by a function, and leaves {', '.join(open_names)} to the config, which differs from device"
+                " to device: declare the grid, silo.kernel(grid=lambda a: ...)",
             )
         sources = tuple(
             RecordedSource(parameter, *self._source(number, kernel, place, one, other))
@@ -308,8 +304,8 @@ class _FormRecorder:
         raise self._refuse(
             number,
             kernel.name,
-            f"is given memory for {kernel.source.signature.names[place]!r} that is no argument of the step, or a part of"
-            " one: a bundle holds no memory, so make it an argument",
+            f"is given memory for {kernel.source.signature.names[place]!r} that is no argument of the step, or a part"
+            " of one: a bundle holds no memory, so make it an argument",
         )
 
     def _constant(self, number: int, kernel: Kernel, parameter: str, given: object) -> Value:

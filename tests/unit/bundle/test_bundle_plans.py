@@ -79,7 +79,9 @@ def test_slices_have_all_of_them_and_joined_they_are_the_whole(path, tmp_path):
             write_bundle(paths[-1], part.contents, lambda sha256: part.documents.get(sha256) or whole.blob(sha256))  # noqa: B023
         parts = [open_bundle(one) for one in paths]
         joined = join_slices(parts)
-        write_bundle(tmp_path / "joined.silo", joined.contents, lambda sha: joined.documents.get(sha) or whole.blob(sha))
+        write_bundle(
+            tmp_path / "joined.silo", joined.contents, lambda sha: joined.documents.get(sha) or whole.blob(sha)
+        )
     assert (tmp_path / "joined.silo").read_bytes() == path.read_bytes()
 
 
@@ -185,7 +187,7 @@ GRID = (1, "forms", 0, "launches", 0)  # of rows
         ((*GRID, "options"), [], "plans[1].forms[0].launches[0].options"),
         ((*GRID, "options"), [["num_warps"]], "plans[1].forms[0].launches[0].options[0]"),
         ((*GRID, "options"), [["a", 1], ["a", 2]], "plans[1].forms[0].launches[0].options"),
-        ((1, "forms", 0, "launches", 0, "arguments", 0), ["out", "given", "mode"], "plans[1].forms[0].launches[0].arguments[0][2]"),
+        ((*GRID, "arguments", 0), ["out", "given", "mode"], "plans[1].forms[0].launches[0].arguments[0][2]"),
     ],
 )  # fmt: skip
 def test_both_readers_refuse_what_no_writer_writes(path, place, value, field):
@@ -210,8 +212,8 @@ def test_mutants_are_refused_or_read_as_python_reads_them(path):
     with open_bundle(path) as bundle:
         plans = json.loads(bundle.manifest_text)["plans"]
     strange = [None, True, 0, -1, 5, 1 << 63, "", "x", "n", "out", "given", "a\0", [], {}, [0], {"argument": "n"},
-               {"float": "nan"}, {"float": "0x1.8000000000000p+1"}, {"dtype": "float32"}, {"tuple": []}, ["add", 1, 2]]  # fmt: skip
-    taken = 0
+               {"float": "nan"}, {"float": "0x1.8000000000000p+1"}, {"dtype": "float32"}, {"tuple": []}, ["add", 1]]  # fmt: skip
+    taken, refused = 0, []
     for _ in range(400):
         mutant = copy.deepcopy(plans)
         for _ in range(rng.choice((1, 1, 2))):
@@ -230,12 +232,14 @@ def test_mutants_are_refused_or_read_as_python_reads_them(path):
         data = with_manifest(path, lambda manifest, mutant=mutant: manifest.update(plans=mutant))
         try:
             read = Bundle.from_bytes(data)
-        except BundleFormatError as refused:
-            assert refused.field.startswith("plans")
+        except BundleFormatError as error:
+            refused.append(error.field)
             continue
         taken += 1
         assert [one.to_json() for one in read.manifest.plans.values()] == mutant
-    assert 0 < taken < 400
+    assert taken > 0
+    assert refused
+    assert all(field.startswith("plans") for field in refused)
 
 
 def test_what_is_vouched_for_is_the_plan_and_its_kernels_code(path, tmp_path):
