@@ -72,6 +72,17 @@ struct arrays {
     int32_t ndims[SILO_MAX_PARAMETERS], itemsizes[SILO_MAX_PARAMETERS];
 };
 
+/* The extents and strides of a descriptor that a grid reads. */
+static void read_described(const struct silo_plan_made *made, const uint64_t *values,
+                           int64_t shape[SILO_MAX_RANK], int64_t strides[SILO_MAX_RANK]) {
+    for (uint32_t axis = 0; axis < made->descriptor.rank; axis++) {
+        shape[axis] = made->shape[axis] >= 0 ? (int64_t)values[made->shape[axis]]
+                                             : made->descriptor.shape[axis];
+        strides[axis] = made->strides[axis] >= 0 ? (int64_t)values[made->strides[axis]]
+                                                 : made->descriptor.strides[axis];
+    }
+}
+
 static int declared(const struct silo_plan_grid *grid, const struct silo_plan_arguments *arguments,
                     const uint64_t *values, int64_t dims[3], struct silo_grid_fault *fault) {
     uint64_t slots[SILO_MAX_PARAMETERS];
@@ -82,12 +93,23 @@ static int declared(const struct silo_plan_grid *grid, const struct silo_plan_ar
         return 0;
     silo_bindings bindings = {.slot_count = grid->count, .values = (const int64_t *)slots};
     struct arrays arrays;
+    int64_t shapes[SILO_MAX_DESCRIPTORS][SILO_MAX_RANK];
+    int64_t strides[SILO_MAX_DESCRIPTORS][SILO_MAX_RANK];
+    uint32_t used = 0;
     if (grid->declared->arrays_used != 0) {
         const silo_bindings *given = &arguments->bindings;
         memset(arrays.ndims, 0, (size_t)grid->count * sizeof *arrays.ndims);
         for (uint32_t i = 0; i < grid->declared->arrays_used; i++) {
             const uint16_t slot = grid->declared->arrays[i];
             const int32_t argument = grid->arrays[i];
+            if (grid->described[i].descriptor.rank != 0) {
+                read_described(&grid->described[i], values, shapes[used], strides[used]);
+                arrays.shapes[slot] = shapes[used];
+                arrays.strides[slot] = strides[used++];
+                arrays.ndims[slot] = (int32_t)grid->described[i].descriptor.rank;
+                arrays.itemsizes[slot] = 0;
+                continue;
+            }
             arrays.shapes[slot] = given->shapes[argument];
             arrays.strides[slot] = given->strides[argument];
             arrays.ndims[slot] = given->ndims[argument];
@@ -319,6 +341,7 @@ void silo_plan_form_clear(struct silo_plan_form *form) {
         free(form->grids[i].codes);
         free(form->grids[i].slot_value);
         free(form->grids[i].arrays);
+        free(form->grids[i].described);
     }
     for (uint32_t i = 0; form->nodes != NULL && i < form->node_count; i++) {
         free((void *)(uintptr_t)form->nodes[i].places);

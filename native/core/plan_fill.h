@@ -82,6 +82,8 @@ struct silo_plan_grid {
     uint64_t *codes;     /* owned: their words */
     int32_t *slot_value; /* owned: the value in place of each, -1: as recorded */
     int32_t *arrays;     /* owned: of each array that it reads, which argument of the plan */
+    /* Owned: of each, the tensor descriptor in its place, of rank 0 where it is an array. */
+    struct silo_plan_made *described;
 };
 
 /* Memory that nodes use: that of an argument, or some that the plan holds. */

@@ -454,6 +454,7 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
         grid.codes = calloc((size_t)count + 1, sizeof *grid.codes);
         grid.slot_value = calloc((size_t)count + 1, sizeof *grid.slot_value);
         grid.arrays = calloc((size_t)binding->grid.arrays_used + 1, sizeof *grid.arrays);
+        grid.described = calloc((size_t)binding->grid.arrays_used + 1, sizeof *grid.described);
         for (int32_t i = 0;
              i < count && grid.slot_value != NULL && grid.codes != NULL && grid.slots != NULL;
              i++) {
@@ -465,15 +466,23 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
     if (extend(&form->grids, form->grid_count, 1, sizeof *form->grids) != 0)
         return -1;
     form->grids[form->grid_count++] = grid;
-    for (uint32_t i = 0; grid.arrays != NULL && i < binding->grid.arrays_used; i++) {
+    for (uint32_t i = 0;
+         grid.arrays != NULL && grid.described != NULL && i < binding->grid.arrays_used; i++) {
         const uint16_t slot = binding->grid.arrays[i];
+        if (slot < count && PyTuple_GetItem(found->described, slot) != Py_None) {
+            if (read_described(PyTuple_GetItem(found->described, slot), form, &grid.described[i]) !=
+                0)
+                return -1;
+            continue;
+        }
         const int32_t source = slot < count ? number_at(found->sources, slot) : -1;
         if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
             return refuse("a grid reads the shape of what is no argument of the plan");
         grid.arrays[i] = form->values[source].argument;
     }
-    return grid.declared != NULL && (grid.slots == NULL || grid.codes == NULL ||
-                                     grid.slot_value == NULL || grid.arrays == NULL)
+    return grid.declared != NULL &&
+                   (grid.slots == NULL || grid.codes == NULL || grid.slot_value == NULL ||
+                    grid.arrays == NULL || grid.described == NULL)
                ? no_memory()
                : 0;
 }

@@ -311,8 +311,10 @@ class FormMaker:
                 " computed from more than the arguments"
             )
         if other.grid is None:
-            read = [other.arguments[place] for place in one.binding.grid_arrays]
-            if all(isinstance(array, TracedArray) for array in read):
+            if all(
+                isinstance(other.arguments[place], TracedArray) or one.codes[place] >> 56 == _DESCRIPTOR
+                for place in one.binding.grid_arrays
+            ):
                 return None
             self._hold(other, f"the grid of {one.launcher.name}, which reads the shape of an array that stays")
             for given in other.arguments:

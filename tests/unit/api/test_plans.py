@@ -660,3 +660,52 @@ def test_replays_do_not_grow():
     for _ in range(100_000):
         plan(x, between, out, N, 2.0)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
+
+
+@silo.kernel(grid=(1,))
+@triton.jit
+def moved(x, out):
+    out.store([8, 16], x.load([4, 24]) * 2)
+
+
+def test_descriptors_of_arguments():
+    def step(x, out, rows, columns):
+        source = silo.TensorDescriptor(x, (rows, columns), (columns, 1), [8, 16])
+        moved(source, silo.TensorDescriptor(out, (rows, columns), (columns, 1), [8, 16]))
+
+    def matrix(rows, columns):
+        return np.random.default_rng(rows).standard_normal((rows, columns), np.float32)
+
+    plan = silo.plan(step, matrix(20, 32), np.zeros((20, 32), np.float32), 20, 32)
+    for rows, columns in ((20, 32), (17, 48), (12, 64), (20, 32)):
+        x = matrix(rows, columns)
+        mine, theirs = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), np.float32)
+        plan(x, mine, rows, columns)
+        step(x, theirs, rows, columns)
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.any()
+    assert plan.replays == 4
+    assert not plan.report().fixed
+    with pytest.raises(ArgumentError, match=r"moved: argument '(x|out)' has strides"):
+        plan(x, mine, 20, 31)
+    x = matrix(20, 32)
+    plan(x, mine, 20, 32)
+
+
+def test_descriptors_by_tritons_own_class():
+    torch = pytest.importorskip("torch")
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    def step(x, out):
+        moved(TensorDescriptor.from_tensor(x, [8, 16]), TensorDescriptor.from_tensor(out, [8, 16]))
+
+    plan = silo.plan(step, torch.ones(20, 32), torch.zeros(20, 32))
+    for rows, columns in ((20, 32), (24, 64)):
+        x, mine, theirs = torch.randn(rows, columns), torch.zeros(rows, columns), torch.zeros(rows, columns)
+        plan(x, mine)
+        step(x, theirs)
+        assert torch.equal(mine, theirs)
+    assert plan.replays == 2
+    wide = torch.zeros(20 * 40 + 1)
+    with pytest.raises(AssertionError, match="16-byte aligned"):
+        plan(wide[1 : 1 + 640].view(20, 32), mine)
