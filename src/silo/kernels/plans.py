@@ -13,6 +13,7 @@ from typing import Any, Self
 from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.launch import native
+from silo.launch.hooks import want_each_launch
 from silo.launch.plan_forms import FormMaker, SeenLaunch, seen_launches
 from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for, torch_operations
 
@@ -120,6 +121,13 @@ class Plan(native.LaunchPlan):
 
     def _miss(self, arguments: tuple[Any, ...]) -> object:
         """Serve a call of a form that is not there, by running the function."""
+        if want_each_launch():
+            if self._function is None:
+                raise ArgumentError(
+                    f"{self._name}: a hook of silo.on_launch(..., each=True) sees every launch by itself, and a block"
+                    " cannot be run again: make the plan of a function, silo.plan(function, ...), or remove the hook"
+                )
+            return self._function(arguments)
         if self._function is None:
             raise ArgumentError(
                 f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
