@@ -28,6 +28,7 @@ from silo.export.exported_library import ExportedLibrary
 from silo.export.function_signatures import functions_of
 from silo.export.native_sources import licence
 from silo.export.operations import operations_of
+from silo.export.plan_classes import plans_of
 from silo.export.project import CpuSource, export_files, namespace_of
 from silo.export.shared_library import built_libraries
 from silo.export.wheel import package_files, package_of, write_wheel
@@ -206,8 +207,9 @@ def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Exporte
     cut = cut_contents(contents, asked.kernels, targets)
     cases: dict[str, Sequence[CaseRecipe]] = {kernel.name: case_recipes(bundle, kernel.name) for kernel in cut.kernels}
     functions = functions_of(cut.kernels, cases)
+    plans = plans_of(cut.plans, cut.kernels)
     data, identity = _written(bundle, cut)
-    library = ExportedLibrary(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity)
+    library = ExportedLibrary(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity, plans)
     sources = _cpu_sources(bundle, contents, cut, targets) if asked.cpu_source else []
     return library, export_files(library, data, sources, tests=asked.tests, torch=asked.torch)
 
