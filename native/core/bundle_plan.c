@@ -309,16 +309,15 @@ static int take_scratch(const struct silo_step_plan *plan, struct form *form,
                 continue;
             const uint32_t number = form->use_count++;
             form->uses[number] = (struct scratch_use){
-                at,
-                at + (uint32_t)(sizeof(struct silo_plan_values) + part->places[k].offset)};
+                at, at + (uint32_t)(sizeof(struct silo_plan_values) + part->places[k].offset)};
             uint64_t room = silo_plan_scratch_room(programs_of(plan, &form->uses[number]));
             if (before != NULL && before->pieces[number].programs > room)
                 room = before->pieces[number].programs;
-            form->pieces[number] = (struct silo_plan_piece){
-                .kernel = part->served->variant->kernel.data,
-                .each = each,
-                .programs = room,
-                .align = align};
+            form->pieces[number] =
+                (struct silo_plan_piece){.kernel = part->served->variant->kernel.data,
+                                         .each = each,
+                                         .programs = room,
+                                         .align = align};
         }
     }
     if (silo_plan_scratch_check(form->backend, form->state, form->pieces[0].kernel, error) != 0)
@@ -417,9 +416,10 @@ static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
 
 static int run_step(struct silo_step_plan *plan, void *stream, silo_error *error) {
     uint8_t *block;
-    struct form *form = plan->last != NULL && is_form(plan, plan->last) && has_room(plan, plan->last)
-                            ? plan->last
-                            : find_form(plan, error);
+    struct form *form =
+        plan->last != NULL && is_form(plan, plan->last) && has_room(plan, plan->last)
+            ? plan->last
+            : find_form(plan, error);
     if (form == NULL || form->backend->begin(form->state, &block, error) != 0)
         return -1;
     plan->last = form;

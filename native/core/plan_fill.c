@@ -260,8 +260,8 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
     }
     for (uint32_t i = 0; i < form->made_count; i++)
         if (silo_plan_made_varies(&form->made[i]) &&
-            SILO_UNLIKELY(silo_plan_make(&form->made[i], form->device, arguments, values, block,
-                                         error) != 0))
+            SILO_UNLIKELY(
+                silo_plan_make(&form->made[i], form->device, arguments, values, block, error) != 0))
             return SILO_PLAN_REFUSED;
     return SILO_PLAN_FILLED;
 }

@@ -76,7 +76,7 @@ struct silo_plan_grid {
     const struct silo_grid_programs *declared; /* borrowed of the node's binding; NULL: by values */
     int32_t axis[3]; /* of a grid by values: which, or -1: the extent below */
     int64_t extent[3];
-    uint64_t most; /* programs that the node's scratch memory is for; 0: any number */
+    uint64_t most;       /* programs that the node's scratch memory is for; 0: any number */
     int32_t count;       /* parameters of the kernel */
     uint64_t *slots;     /* owned: of a declared grid, the arguments of the kernel as recorded */
     uint64_t *codes;     /* owned: their words */

@@ -17,11 +17,11 @@ uint64_t silo_plan_scratch_room(uint64_t programs) {
 }
 
 static int too_large(const struct silo_plan_piece *piece, silo_error *error) {
-    return silo_fail(error, SILO_ERROR_GRID,
-                     "%s: a grid of %llu programs with %llu bytes of scratch memory a program needs "
-                     "more than 2^63 bytes",
-                     piece->kernel, (unsigned long long)piece->programs,
-                     (unsigned long long)piece->each);
+    return silo_fail(
+        error, SILO_ERROR_GRID,
+        "%s: a grid of %llu programs with %llu bytes of scratch memory a program needs "
+        "more than 2^63 bytes",
+        piece->kernel, (unsigned long long)piece->programs, (unsigned long long)piece->each);
 }
 
 int silo_plan_scratch_open(struct silo_plan_scratch *scratch, struct silo_gpu_device *device,

@@ -383,7 +383,8 @@ static PyMethodDef methods[] = {
     {"set_scratch_allocator", py_set_allocator, METH_O,
      "allocate(bytes, alignment, kind, index, stream) -> (owner, address), or None."},
     {"set_hooks", py_set_hooks, METH_VARARGS,
-     "set_hooks(enter, exit, each=False)\n\nenter(kernel, arguments, config, grid, stream, device, effects) "
+     "set_hooks(enter, exit, each=False)\n\nenter(kernel, arguments, config, grid, stream, device, "
+     "effects) "
      "-> token before and exit(token) after each launch; None, None: off. With each, plans do not "
      "replay: their function runs."},
     {"triton_methods", silo_py_triton_methods, METH_VARARGS,

@@ -295,8 +295,7 @@ static int read_described(PyObject *item, const struct silo_plan_form *form,
 }
 
 static uint32_t place_of_parameter(const struct silo_plan_node *node, uint32_t number) {
-    return node->values +
-           (uint32_t)(sizeof(struct silo_plan_values) + node->places[number].offset);
+    return node->values + (uint32_t)(sizeof(struct silo_plan_values) + node->places[number].offset);
 }
 
 static int begin_made(const struct found *found, const struct silo_plan_node *node, uint32_t number,
@@ -611,8 +610,8 @@ static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_
         if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &found) != 0)
             result = -1;
         for (uint32_t k = 0; result == 0 && k < found.binding->packing.count; k++) {
-            const uint64_t each = scratch_of(form->nodes[i].function,
-                                             found.binding->packing.packed[k].pack, &align);
+            const uint64_t each =
+                scratch_of(form->nodes[i].function, found.binding->packing.packed[k].pack, &align);
             if (each == 0)
                 continue;
             if (extend(&pieces, count, 1, sizeof *pieces) != 0 ||

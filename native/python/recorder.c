@@ -40,10 +40,10 @@ static PyObject *descriptors(const struct silo_frame *frame) {
     PyObject *tuple = PyTuple_New((Py_ssize_t)frame->descriptors_used);
     for (uint32_t i = 0; tuple != NULL && i < frame->descriptors_used; i++) {
         const struct silo_descriptor *one = &frame->descriptors[i];
-        PyObject *made = Py_BuildValue(
-            "(KKKNN)", (unsigned long long)one->address, (unsigned long long)one->nan,
-            (unsigned long long)one->tf32, integers(one->shape, one->rank),
-            integers(one->strides, one->rank));
+        PyObject *made =
+            Py_BuildValue("(KKKNN)", (unsigned long long)one->address, (unsigned long long)one->nan,
+                          (unsigned long long)one->tf32, integers(one->shape, one->rank),
+                          integers(one->strides, one->rank));
         if (made == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, made) != 0)
             Py_CLEAR(tuple);
     }

@@ -4,6 +4,7 @@
 import os
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -106,11 +107,12 @@ def test_scratch_memory_is_the_plans_own_and_grows_with_the_grid(stub, bundle):
                 pieces += [(int.from_bytes(profile, "little"), 16 * grid, 16)]
             assert all(address and address % align == 0 for address, _, align in pieces)
             pieces.sort()
-            assert all(low + size <= high for (low, size, _), (high, _, _) in zip(pieces, pieces[1:]))
+            assert all(low + size <= high for (low, size, _), (high, _, _) in pairwise(pieces))
             places.setdefault(n, pieces)
         assert plan.explain()[0] == "device"
     first, second = (address for address, _, _ in places[4][:2])
-    assert first and second
+    assert first
+    assert second
     assert places[8][0] != places[4][0]  # from 5 programs on the memory is another
 
 

@@ -1,7 +1,8 @@
-"""Plans of kernels that take tensor maps, layouts of arrays and scratch memory: the stub is given what launches give."""
+"""Plans of kernels that take tensor maps, layouts of arrays and scratch memory: the stub gets what launches give it."""
 # pyright: reportAttributeAccessIssue=false
 
 import logging
+from itertools import pairwise
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_scratch_memory_is_the_plans_own_and_more_is_another_form(stub, kernels,
                 pieces += [(int.from_bytes(profile, "little"), 16 * grid[0], 16)]
             assert all(address and address % align == 0 for address, _, align in pieces)
             pieces.sort()
-            assert all(low + size <= high for (low, size, _), (high, _, _) in zip(pieces, pieces[1:], strict=False))
+            assert all(low + size <= high for (low, size, _), (high, _, _) in pairwise(pieces))
     assert len(plan.report().forms) == 2  # of up to 8 programs, and of up to 16
     assert plan.replays == 6
     assert "plan step: arguments that no recorded form serves" in caplog.text
@@ -156,8 +157,8 @@ def test_out_of_memory_for_scratch_is_an_error_of_the_plan(stub, kernels):
     kernels.scratched(out, 4)
     stub.fail("cuMemAlloc_v2", 2, 3)
     with pytest.raises((DeviceError, MemoryError), match="memory"):
-        silo.plan(lambda out, n: kernels.scratched(out, n), out, 4)
+        silo.plan(kernels.scratched, out, 4)
     stub.fail_no_more()
-    plan = silo.plan(lambda out, n: kernels.scratched(out, n), out, 4)
+    plan = silo.plan(kernels.scratched, out, 4)
     plan(out, 4)
     assert plan.replays == 1
