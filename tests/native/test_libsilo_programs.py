@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import libsilo
-from made_bundles import write_made
+from made_plans import write_plans
 from native_builds import ADDRESS, CORE, THREAD, archive
 
 HERE = Path(__file__).parent
@@ -69,7 +69,7 @@ def run(*words, timeout=240, **environment):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return write_made(tmp_path_factory.mktemp("made") / "made.silo")
+    return write_plans(tmp_path_factory.mktemp("made") / "made.silo")
 
 
 @pytest.mark.parametrize("flags", [ADDRESS, THREAD], ids=["address", "thread"])

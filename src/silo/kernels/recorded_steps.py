@@ -250,11 +250,9 @@ class _FormRecorder:
             )
         if one.stream:
             raise self._refuse(number, name, "is on a stream of its own, which a plan of a bundle does not keep")
-        open_names = [
-            parameter
-            for parameter, code in zip(kernel.source.signature.names, one.codes, strict=True)
-            if code >> 56 == _ABSENT
-        ]
+        names = kernel.source.signature.names
+        left = [parameter for parameter, code in zip(names, one.codes, strict=True) if code >> 56 == _ABSENT]
+        open_names = [*left, *(option for option in kernel.config_names if option not in (*names, *one.option_names))]
         if one.called and open_names:
             raise self._refuse(
                 number,
