@@ -34,7 +34,6 @@ from silo.core.json_reader import (
 )
 from silo.core.launch_info import LaunchInfo
 from silo.core.nodes import Node
-from silo.core.recorded_plans import RecordedPlan
 from silo.core.signature import Signature
 from silo.core.specialization import EXTENTS, Specialization
 from silo.core.target import TARGET, Target
@@ -45,6 +44,7 @@ from silo.frozen import Field, field, frozen
 if TYPE_CHECKING:
     from silo.core.consent import HostCases, HostCode, HostPlan, HostText
     from silo.core.extents import ArrayExtents
+    from silo.core.recorded_plans import RecordedPlan
 
 __all__ = [
     "CPU_KIND",
@@ -133,6 +133,15 @@ _TEXTS: Final[Form[tuple[tuple[str, str], ...]]] = Form(
     lambda data, what: tuple(sorted((name, TEXT.read(text, what)) for name, text in read_mapping(data, what).items())),
     dict,
 )
+
+
+def _read_plans(data: JSON, what: str) -> tuple[RecordedPlan, ...]:
+    from silo.core.recorded_plans import RecordedPlan  # noqa: PLC0415  # most bundles have no plans
+
+    return listed(value_of(RecordedPlan)).read(data, what)
+
+
+_PLANS: Final[Form[tuple[RecordedPlan, ...]]] = Form(_read_plans, lambda plans: [plan.to_json() for plan in plans])
 
 RulesKey: TypeAlias = "tuple[Target, Signature, tuple[tuple[str, ArrayExtents], ...]]"
 
@@ -277,7 +286,7 @@ class BundleContents:
     toolchain: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     notes: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     attachments: tuple[tuple[str, BlobRef], ...] = field(default=(), form=NamedBlobs(), since=4)
-    plans: tuple[RecordedPlan, ...] = field(default=(), form=listed(value_of(RecordedPlan)), since=7)
+    plans: tuple[RecordedPlan, ...] = field(default=(), form=_PLANS, since=7)
 
 
 # ---- Parts of an open bundle ----

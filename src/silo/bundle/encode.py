@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import (
@@ -27,11 +27,13 @@ from silo.core.dtypes import DType
 from silo.core.dynamic_layout import DynamicLayout
 from silo.core.json_reader import Persisted, members_of
 from silo.core.launch_info import AbiType, LayoutSlot
-from silo.core.recorded_plans import RecordedPlan
 from silo.core.target import Target
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
 from silo.frozen import Field, replace
+
+if TYPE_CHECKING:
+    from silo.core.recorded_plans import RecordedPlan
 
 __all__ = ["encode_manifest", "minor_version"]
 

@@ -43,7 +43,6 @@ from silo.bundle.format import (
     Header,
     pack_header,
 )
-from silo.core.recorded_plans import RecordedPlan
 from silo.core.values import JSON, canonical_json, value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError, native_missing
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from silo.artifacts.artifact import Artifact
     from silo.bundle.checks import Checker
     from silo.core.protocols import Device
+    from silo.core.recorded_plans import RecordedPlan
 
 __all__ = [
     "Bundle",
@@ -124,6 +124,10 @@ class Manifest:
     def plans(self) -> Mapping[str, RecordedPlan]:
         """The plans by name."""
         rows = cast("list[JSON]", self._open.member("plans") or [])
+        if not rows:
+            return {}
+        from silo.core.recorded_plans import RecordedPlan  # noqa: PLC0415  # most bundles have no plans
+
         return {plan.name: plan for plan in map(RecordedPlan.from_json, rows)}
 
     @cached_property
