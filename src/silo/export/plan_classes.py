@@ -87,7 +87,8 @@ def _class(name: str, one: ExportedPlan, called: str) -> str:
 
 
 def _wrapped(text: str, width: int = 92) -> list[str]:
-    lines, row = [], ""
+    lines: list[str] = []
+    row = ""
     for word in text.split(" "):
         if row and len(row) + 1 + len(word) > width:
             lines.append(row)

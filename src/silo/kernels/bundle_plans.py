@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from silo.core.dtypes import from_dlpack
 from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind, Stride, evaluate
@@ -19,6 +19,12 @@ __all__ = ["BundledPlans"]
 _NOTHING = NodeBindings()
 
 
+class _ByName(Protocol):
+    """The kernels of a bundle."""
+
+    def __getitem__(self, name: str, /) -> Any: ...  # noqa: ANN401  # a kernel
+
+
 class BundledPlans(Mapping[str, Plan]):
     """The plans of a bundle by name: ``silo.load("K.silo").plans["step"](x=..., n=...)``.
 
@@ -31,7 +37,7 @@ class BundledPlans(Mapping[str, Plan]):
         self,
         bundle: str,
         recorded: Mapping[str, RecordedPlan],
-        kernels: Mapping[str, Any],
+        kernels: _ByName,
         consent: Callable[[RecordedPlan], None],
     ) -> None:
         """``consent`` raises ``TrustError`` where a plan may not launch native code of the host."""

@@ -105,7 +105,7 @@ def step_of(value: object) -> Step | None:
 class _RecordingPlan(Plan):
     """A plan that tells what it records."""
 
-    _seen: Callable[[Mapping[str, object], list[SeenLaunch], list[SeenLaunch], Trail], None]
+    seen: Callable[[Mapping[str, object], list[SeenLaunch], list[SeenLaunch], Trail], None]
 
     def keep(
         self,
@@ -116,7 +116,7 @@ class _RecordingPlan(Plan):
         result: object = None,
     ) -> None:
         super().keep(named, first, second, trail, result)
-        self._seen(named, first, second, trail)
+        self.seen(named, first, second, trail)
 
 
 def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
@@ -161,7 +161,7 @@ def _record(
         found.append(_FormRecorder(one, known, named, trail).form(first, second))
 
     plan = _RecordingPlan(one.name, names, run)
-    plan._seen = seen  # noqa: SLF001  # of a class of this module
+    plan.seen = seen
     plan.learn(arguments)
     return found[0]
 
@@ -180,7 +180,7 @@ class _FormRecorder:
         """The form of the two recordings (:class:`silo.launch.plan_forms.FormMaker` compared them)."""
         declared = {name: self._argument(name, value) for name, value in self._arguments.items()}
         self._held = {
-            name: cast("int", one.value)
+            name: one.value
             for name, one in declared.items()
             if one.kind is ArgumentKind.VALUE and type(one.value) is int
         }
@@ -308,10 +308,10 @@ class _FormRecorder:
 
     def _constant(self, number: int, kernel: Kernel, parameter: str, given: object) -> Value:
         plain: Any = given.stands_for if isinstance(given, native.StandIn) else given
+        if getattr(plain, "shape", None) == () and hasattr(plain, "item"):
+            plain = plain.item()
         if plain is None or (isinstance(plain, bool | int | float | str) and "\0" not in str(plain)):
             return plain
-        if hasattr(plain, "item") and getattr(plain, "shape", None) == ():
-            return plain.item()
         value = kernel.source.constant(plain)
         if isinstance(value, tuple) or not isinstance(value, bool | int | float | str | type(from_dlpack(2, 32))):
             raise self._refuse(
