@@ -35,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., object])
 _MEMBER: Final = "__silo_step__"
 
 # native/core/argument_word.h: enum silo_value_kind.
-_ABSENT, _POINTER, _NONE, _INT, _BOOL, _FLOAT = 0, 1, 3, 4, 5, 6
+_ABSENT, _POINTER, _INT, _FLOAT, _DESCRIPTOR = 0, 1, 4, 6, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,11 +229,20 @@ class _FormRecorder:
                 yield plain if truth else make(OpKind.NOT, plain)
 
     def _plain(self, node: Node) -> Node:
-        """An expression with the values of the arguments that are held."""
+        """An expression with the values of the arguments that are held.
+
+        Raises:
+            ArgumentError: it reads the address of an array, which differs from process to process.
+        """
         if isinstance(node, Op):
             return make(node.kind, *map(self._plain, node.operands))
         if isinstance(node, Argument) and node.name in self._held:
             return Const(self._held[node.name])
+        if isinstance(node, Argument) and type(self._arguments[node.name]) is not int:
+            raise ArgumentError(
+                f"the step {self._step.name}: it depends on the address of {node.name}, by data_ptr(), which a bundle"
+                " does not keep"
+            )
         return node
 
     # ---- launches ----
@@ -286,6 +295,13 @@ class _FormRecorder:
             if isinstance(node, Const):
                 return Source.CONSTANT, node.value
             return (Source.GIVEN, node.name) if isinstance(node, Argument) else (Source.COMPUTED, node)
+        if kind == _DESCRIPTOR:
+            raise self._refuse(
+                number,
+                kernel.name,
+                f"is given a tensor descriptor for {kernel.source.signature.names[place]!r}, which a plan of a bundle"
+                " does not keep yet: make the descriptor in the kernel, or launch this kernel by itself",
+            )
         if kind == _POINTER:
             return self._array(number, kernel, place, one)
         return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], given)

@@ -233,6 +233,29 @@ def test_a_grid_that_a_function_computes_from_the_config_is_refused():
     assert launch.options == (("num_warps", 2),)
 
 
+@silo.kernel(grid=(1,))
+@triton.jit
+def moved(x, out):
+    out.store([0, 0], x.load([0, 0]))
+
+
+def test_descriptors_and_addresses_are_refused():
+    def described(x, out):
+        moved(*(silo.TensorDescriptor(one, (8, 16), (16, 1), [8, 16]) for one in (x, out)))
+
+    with pytest.raises(ArgumentError, match=r"launch 1 \(moved\) is given a tensor descriptor for 'x'"):
+        record_step(
+            step_of(silo.step(lambda: (np.ones((8, 16), F4), np.zeros((8, 16), F4)))(described)), [moved.kernel]
+        )
+    torch = pytest.importorskip("torch")
+
+    def by_address(x, out):
+        copied[(1,)](x, out, 64 if x.data_ptr() % 16 == 0 else 32, BLOCK=64)
+
+    with pytest.raises(ArgumentError, match=r"depends on the address of x, by data_ptr\(\)"):
+        recorded(by_address, lambda: (torch.ones(64), torch.zeros(64)))
+
+
 def test_nothing_launched_other_objects_and_bad_examples_are_refused():
     with pytest.raises(ArgumentError, match="nothing was launched"):
         recorded(lambda x, out: None)
