@@ -62,6 +62,8 @@ _NAMES_A_DRIVER = {
         "integrations/": "the names that torch and jax have for devices",
         "launch/array_libraries/": "the names that torch and jax have for devices",
         "launch/framework_connection.py": "the name that torch has for every GPU",
+        "launch/plan_copies.py": "copies in plans by kernels that are NVIDIA's code",
+        "launch/plan_torch.py": "the name that torch has for the GPUs whose work it captures",
         "launch/scratch.py": "the name that torch has for every GPU",
     },
 }

@@ -382,6 +382,11 @@ static int graph_add(void *graph, const struct silo_launch *launch, void *const 
     return code;
 }
 
+static int graph_add_graph(void *graph, void *child, void *const *after, size_t after_count,
+                           void **node) {
+    return cu.graph_add_graph(node, graph, after, after_count, child);
+}
+
 static int graph_let_update(void *node, uint64_t *handle) {
     struct cuda_updatable_value value = {.updatable = 1};
     int code = cu.graph_attribute(node, CUDA_ATTRIBUTE_DEVICE_UPDATABLE, &value);
@@ -447,6 +452,7 @@ static int graph_destroy(void *graph) {
 static const struct silo_gpu_graphs graphs = {
     .create = graph_create,
     .add = graph_add,
+    .add_graph = graph_add_graph,
     .let_update = graph_let_update,
     .instantiate = graph_instantiate,
     .upload = graph_upload,
@@ -458,10 +464,11 @@ static const struct silo_gpu_graphs graphs = {
 };
 
 static bool has_graphs(void) {
-    return cu.graph_create != NULL && cu.graph_add != NULL && cu.graph_attribute != NULL &&
-           cu.graph_attribute_of != NULL && cu.graph_instantiate != NULL &&
-           cu.graph_upload != NULL && cu.graph_launch != NULL && cu.graph_set != NULL &&
-           cu.graph_enable != NULL && cu.graph_free != NULL && cu.graph_destroy != NULL;
+    return cu.graph_create != NULL && cu.graph_add != NULL && cu.graph_add_graph != NULL &&
+           cu.graph_attribute != NULL && cu.graph_attribute_of != NULL &&
+           cu.graph_instantiate != NULL && cu.graph_upload != NULL && cu.graph_launch != NULL &&
+           cu.graph_set != NULL && cu.graph_enable != NULL && cu.graph_free != NULL &&
+           cu.graph_destroy != NULL;
 }
 
 /* ---- opening ---- */

@@ -88,6 +88,8 @@ struct silo_gpu_graphs {
      * nodes of `after` are done. Programmatic dependent launch is left out. */
     int (*add)(void *graph, const struct silo_launch *launch, void *const *after,
                size_t after_count, void **node);
+    /* A node that runs a copy of another graph. */
+    int (*add_graph)(void *graph, void *child, void *const *after, size_t after_count, void **node);
     /* Let kernels of the graph change the node; `*handle` is its name on the device. For ever. */
     int (*let_update)(void *node, uint64_t *handle);
     int (*instantiate)(void **executable, void *graph);

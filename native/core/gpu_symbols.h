@@ -40,6 +40,9 @@
       (void **node, void *graph, void *const *after, size_t after_count,                             \
        const struct cuda_kernel_node *params),                                                       \
       OWN, OPTIONAL, cuGraphAddKernelNode_v2, NONE, NONE, NONE)                                      \
+    X(graph_add_graph, int,                                                                          \
+      (void **node, void *graph, void *const *after, size_t after_count, void *child),               \
+      OWN, OPTIONAL, cuGraphAddChildGraphNode, NONE, NONE, NONE)                                     \
     X(graph_attribute, int,                                                                          \
       (void *node, int attribute, const void *value),                                                \
       OWN, OPTIONAL, cuGraphKernelNodeSetAttribute, NONE, NONE, NONE)                                \

@@ -25,26 +25,39 @@ static int add_updater(struct silo_graph_state *state, const struct silo_functio
                      : silo_graph_fail_plan(error, state, "cannot make the first node of", code);
 }
 
-/* The nodes of the plan; those that wait for no other wait for `first`, unless it is NULL. Between
- * `enter` and `leave`. */
-static int add_nodes(struct silo_graph_state *state, const struct silo_plan_shape *shape,
-                     void *first, silo_error *error) {
+/* A kernel's node, which kernels may update if `updated`. */
+static int add_kernel(struct silo_graph_state *state, struct silo_graph_node *node,
+                      void *const *after, size_t edges, bool updated) {
     static const uint32_t one[3] = {1, 1, 1};
+    const struct silo_launch launch = silo_graph_launch_of(state, node, state->block, one);
+    const int code = silo_graphs_of(state)->add(state->graph, &launch, after, edges, &node->handle);
+    return code == 0 && updated
+               ? silo_graphs_of(state)->let_update(node->handle, &node->device_handle)
+               : code;
+}
+
+/* The nodes of the plan; those that wait for no other wait for `first`, unless it is NULL. In a
+ * trial, graphs are left out: nothing could keep them from running. Between `enter` and `leave`. */
+static int add_nodes(struct silo_graph_state *state, const struct silo_plan_shape *shape,
+                     void *first, bool trial, silo_error *error) {
     const struct silo_gpu_graphs *graphs = silo_graphs_of(state);
     void **after = malloc((state->count + 1) * sizeof *after); /* freed here */
     int result = after != NULL ? 0 : silo_fail_memory(error);
     for (uint32_t i = 0; i < state->count && result == 0; i++) {
         struct silo_graph_node *node = &state->nodes[i];
         const struct silo_plan_node *from = &shape->nodes[i];
-        const struct silo_launch launch = silo_graph_launch_of(state, node, state->block, one);
         size_t edges = 0;
+        node->handle = NULL;
+        if (trial && node->graph != NULL)
+            continue;
         for (uint32_t k = 0; k < from->after_count; k++)
-            after[edges++] = state->nodes[from->after[k]].handle;
+            if (state->nodes[from->after[k]].handle != NULL)
+                after[edges++] = state->nodes[from->after[k]].handle;
         if (edges == 0 && first != NULL)
             after[edges++] = first;
-        int code = graphs->add(state->graph, &launch, after, edges, &node->handle);
-        if (code == 0 && first != NULL)
-            code = graphs->let_update(node->handle, &node->device_handle);
+        const int code = node->graph == NULL ? add_kernel(state, node, after, edges, first != NULL)
+                                             : graphs->add_graph(state->graph, node->graph, after,
+                                                                 edges, &node->handle);
         if (code != 0)
             result = silo_graph_fail_node(error, state, node, "cannot make a graph's node", code);
     }
@@ -62,8 +75,8 @@ void silo_graph_destroy(struct silo_graph_state *state) {
 }
 
 static int make_graph(struct silo_graph_state *state, const struct silo_plan_shape *shape,
-                      void *updater_node, silo_error *error) {
-    if (add_nodes(state, shape, updater_node, error) != 0)
+                      void *updater_node, bool trial, silo_error *error) {
+    if (add_nodes(state, shape, updater_node, trial, error) != 0)
         return -1;
     const int code = silo_graphs_of(state)->instantiate(&state->executable, state->graph);
     return code == 0 ? 0 : silo_graph_fail_plan(error, state, "cannot make a graph of", code);
@@ -76,13 +89,18 @@ static int begin_graph(struct silo_graph_state *state, silo_error *error) {
 
 static int make_host_graph(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                            silo_error *error) {
-    if (begin_graph(state, error) == 0 && make_graph(state, shape, NULL, error) == 0)
+    if (begin_graph(state, error) == 0 && make_graph(state, shape, NULL, false, error) == 0)
         return 0;
     silo_graph_destroy(state);
     return -1;
 }
 
 /* ---- updates on the device ---- */
+
+/* The nodes on the device, as the driver has them before the first replay. */
+static int upload(const struct silo_graph_state *state, void *stream) {
+    return silo_graphs_of(state)->upload(state->executable, stream);
+}
 
 /* With every node disabled, and every kind of update made to each: an update that the device
  * refuses is found here, and no kernel runs (but one that cannot be switched off, with zeros).
@@ -95,10 +113,13 @@ static int try_updates(struct silo_graph_state *state, silo_error *error) {
         return -1;
     struct silo_plan_update *updates = (void *)(block + sizeof(struct silo_plan_head));
     uint32_t at = (uint32_t)(sizeof(struct silo_plan_head) + state->count * sizeof *updates);
+    uint32_t count = 0;
     for (uint32_t i = 0; i < state->count; i++) {
         const struct silo_graph_node *node = &state->nodes[i];
         const uint32_t *per = node->function.per_program;
-        updates[i] = (struct silo_plan_update){
+        if (node->graph != NULL)
+            continue;
+        updates[count++] = (struct silo_plan_update){
             .node = i,
             .fields = SILO_PLAN_GRID | SILO_PLAN_ENABLED |
                       (node->parameter_bytes > 0 ? SILO_PLAN_PARAMETERS : 0),
@@ -108,10 +129,10 @@ static int try_updates(struct silo_graph_state *state, silo_error *error) {
         memset(block + at, 0, node->parameter_bytes);
         at += node->parameter_bytes;
     }
-    *(struct silo_plan_head *)(void *)block = (struct silo_plan_head){0, state->count, 1};
+    *(struct silo_plan_head *)(void *)block = (struct silo_plan_head){0, count, 1};
     int code = gpu->stream_create(&stream, SILO_GPU_NON_BLOCKING);
     if (code == 0)
-        code = silo_graphs_of(state)->upload(state->executable, stream);
+        code = upload(state, stream);
     if (code == 0)
         code = silo_graphs_of(state)->launch(state->device, state->executable, stream);
     if (code == 0)
@@ -164,15 +185,41 @@ static int write_ring(struct silo_graph_state *state, silo_error *error) {
     return result;
 }
 
+static int make_updated_graph(struct silo_graph_state *state, const struct silo_plan_shape *shape,
+                              const struct silo_function *updater, bool trial, silo_error *error) {
+    void *first = NULL;
+    return begin_graph(state, error) == 0 && add_updater(state, updater, &first, error) == 0 &&
+                   make_graph(state, shape, first, trial, error) == 0
+               ? write_ring(state, error)
+               : -1;
+}
+
+/* The graph of a plan that has graphs among its nodes, after the trial without these. */
+static int make_whole_graph(struct silo_graph_state *state, const struct silo_plan_shape *shape,
+                            const struct silo_function *updater, silo_error *error) {
+    const struct silo_gpu *gpu = state->device->gpu;
+    void *stream = NULL;
+    silo_graph_destroy(state);
+    if (make_updated_graph(state, shape, updater, false, error) != 0)
+        return -1;
+    int code = gpu->stream_create(&stream, SILO_GPU_NON_BLOCKING);
+    if (code == 0)
+        code = upload(state, stream);
+    if (code == 0)
+        code = gpu->stream_synchronize(stream);
+    if (stream != NULL)
+        gpu->stream_destroy(stream);
+    return code == 0 ? 0 : silo_graph_fail_plan(error, state, "cannot upload a graph of", code);
+}
+
 static int make_device_graph(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                              const struct silo_graph_plan_options *options,
                              const struct silo_function *updater, silo_error *error) {
-    void *first = NULL;
     if (make_ring(state, options, error) != 0)
         return -1;
-    if (begin_graph(state, error) == 0 && add_updater(state, updater, &first, error) == 0 &&
-        make_graph(state, shape, first, error) == 0 && write_ring(state, error) == 0 &&
-        try_updates(state, error) == 0)
+    if (make_updated_graph(state, shape, updater, true, error) == 0 &&
+        try_updates(state, error) == 0 &&
+        (state->graphs == 0 || make_whole_graph(state, shape, updater, error) == 0))
         return 0;
     silo_graph_destroy(state);
     state->ring.replays = __atomic_load_n(&state->ring.report->done, __ATOMIC_ACQUIRE);
@@ -186,7 +233,7 @@ static const char *other_places(const struct silo_graph_state *state) {
     const struct silo_gpu *gpu = state->device->gpu;
     for (uint32_t i = 0; i < state->count; i++) {
         const struct silo_graph_node *node = &state->nodes[i];
-        for (uint32_t k = 0; k < node->parameter_count; k++) {
+        for (uint32_t k = 0; k < node->parameter_count; k++) { /* none of a graph */
             struct silo_parameter_place place;
             if (gpu->function_parameter == NULL ||
                 gpu->function_parameter(node->function.handle, k, &place.offset, &place.size) !=
@@ -227,6 +274,7 @@ int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shap
                      const struct silo_graph_plan_options *options, silo_error *error) {
     struct silo_plan_facts facts = facts_of(state, options);
     silo_error device_why = {.code = SILO_OK}, host_why = {.code = SILO_OK}, *why = NULL;
+    silo_error graph_why = {.code = SILO_OK};
     int result = -1;
     while (result != 0 && (why == NULL || refused(why))) {
         state->way = silo_plan_way_choose(&facts, state->reason, sizeof state->reason);
@@ -240,6 +288,13 @@ int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shap
             why = &host_why;
             result = make_host_graph(state, shape, why);
             facts.host = why->text;
+        } else if (state->graphs > 0) {
+            why = &graph_why;
+            silo_fail(why, SILO_ERROR_LAUNCH,
+                      "a plan with captured work (%u of its %u nodes) needs a graph of the "
+                      "driver; it would be %s",
+                      state->graphs, state->count, state->reason);
+            break;
         } else {
             result = 0;
         }

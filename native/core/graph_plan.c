@@ -35,8 +35,10 @@ SILO_INLINE int take_changes(struct silo_graph_state *state, struct silo_graph_n
                              silo_error *error) {
     const struct silo_plan_values *values = silo_graph_values(state->block, node);
     struct silo_plan_values *sent = silo_graph_values(state->sent, node);
-    const int enabled = runs(node, values, error);
+    const int enabled = node->graph == NULL ? runs(node, values, error) : 0;
     int fields = 0;
+    if (SILO_UNLIKELY(node->graph != NULL))
+        return 0;
     if (SILO_UNLIKELY(enabled < 0))
         return -1;
     if (!node->counted || sent->enabled != (uint32_t)enabled) {

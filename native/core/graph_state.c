@@ -52,7 +52,9 @@ static int check_places(const struct silo_plan_shape *shape, const struct silo_p
 
 static int check_node(const struct silo_plan_shape *shape, uint32_t number, silo_error *error) {
     const struct silo_plan_node *node = &shape->nodes[number];
-    if (node->function->device != shape->device)
+    if (node->graph != NULL && (node->parameter_count > 0 || node->function != NULL))
+        return silo_graph_refuse_shape(error, "a graph has neither parameters nor a kernel");
+    if (node->graph == NULL && node->function->device != shape->device)
         return silo_fail(error, SILO_ERROR_WRONG_DEVICE,
                          "a plan cannot be made: kernel %s is loaded on another device",
                          node->kernel);
@@ -69,7 +71,10 @@ static int copy_node(struct silo_graph_state *state, const struct silo_plan_shap
     if (check_node(shape, number, error) != 0 ||
         check_places(shape, from, &to->parameter_bytes, error) != 0)
         return -1;
-    to->function = *from->function;
+    to->graph = from->graph;
+    state->graphs += from->graph != NULL;
+    if (from->function != NULL)
+        to->function = *from->function;
     to->values = from->values;
     to->parameter_count = from->parameter_count;
     to->kernel = strdup(from->kernel);

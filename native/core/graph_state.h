@@ -9,6 +9,7 @@
 
 struct silo_graph_node {
     struct silo_function function;
+    void *graph;                         /* the caller's while the plan is opened; NULL: a kernel */
     struct silo_binary *binary;          /* a reference, or NULL */
     char *kernel;                        /* owned */
     struct silo_parameter_place *places; /* owned */
@@ -25,7 +26,7 @@ struct silo_graph_node {
 struct silo_graph_state {
     struct silo_gpu_device *device;
     struct silo_graph_node *nodes; /* owned */
-    uint32_t count;
+    uint32_t count, graphs;        /* graphs: nodes that are no kernels */
     uint32_t block_bytes;
     uint8_t *block;             /* owned: the caller's */
     uint8_t *sent;              /* owned: the values in the graph's nodes */

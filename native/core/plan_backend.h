@@ -15,10 +15,13 @@
 
 /* One launch of a plan: what never changes between replays. `open` copies texts and arrays. */
 struct silo_plan_node {
-    struct silo_function *function; /* loaded and prepared: block, attributes, limits */
-    struct silo_binary *binary;     /* `open` takes a reference, `close` gives it back; NULL: the
-                                       caller keeps the code */
-    const char *kernel;             /* for messages */
+    struct silo_function *function; /* loaded and prepared: block, attributes, limits; NULL with
+                                       `graph` */
+    void *graph; /* a graph of the driver that runs in the place of a kernel, the same in each
+                    replay: it has no parameters. `open` copies it. NULL: a kernel */
+    struct silo_binary *binary; /* `open` takes a reference, `close` gives it back; NULL: the
+                                   caller keeps the code */
+    const char *kernel;         /* for messages */
     uint32_t parameter_count;
     const struct silo_parameter_place *places; /* of each parameter, after the node's values */
     uint32_t values; /* where its struct silo_plan_values lies in the block; a multiple of 16 */

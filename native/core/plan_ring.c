@@ -98,6 +98,7 @@ int silo_plan_ring_write(const struct silo_plan_ring *ring,
     const struct silo_gpu *gpu = ring->device->gpu;
     const size_t node_bytes = count * sizeof *nodes, run_bytes = run_count * sizeof *runs;
     const struct silo_plan_device head = {
+        .replay = ring->replays,
         .slots = ring->slots,
         .ring = (uint64_t)(uintptr_t)ring->blocks,
         .stride = ring->stride,

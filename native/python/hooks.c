@@ -69,19 +69,21 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
 }
 
 PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
-                                const struct silo_function *function, uint32_t launches,
-                                PyObject *tag) {
+                                const struct silo_function *function, void *stream, PyObject *tag,
+                                PyObject *parts) {
     PyObject *hook = enter_hook;
     if (hook == NULL)
         return Py_NewRef(Py_None);
     PyObject *config = PyDict_New(), *call = NULL, *token = NULL;
     Py_INCREF(hook);
     if (config != NULL)
-        call = Py_BuildValue("(OOO(Iii)K(si)OO)", name, arguments, config, launches, 1, 1, 0ULL,
-                             function == NULL                            ? "cpu"
-                             : function->memory_type == SILO_DEVICE_ROCM ? "hip"
-                                                                         : "cuda",
-                             function == NULL ? 0 : (int)function->device_index, Py_None, tag);
+        call =
+            Py_BuildValue("(OOO(nii)K(si)OOO)", name, arguments, config, PyTuple_Size(parts), 1, 1,
+                          (unsigned long long)(uintptr_t)stream,
+                          function == NULL                            ? "cpu"
+                          : function->memory_type == SILO_DEVICE_ROCM ? "hip"
+                                                                      : "cuda",
+                          function == NULL ? 0 : (int)function->device_index, Py_None, tag, parts);
     if (call != NULL)
         token = PyObject_Call(hook, call, NULL);
     Py_DECREF(hook);

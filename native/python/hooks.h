@@ -13,11 +13,12 @@ extern bool silo_hooks_each; /* some hook sees the launches of a plan one by one
 PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3], void *stream);
 
-/* The same for a replay of `launches` recorded launches, seen as one: the grid is (launches, 1, 1).
- * `function` is one of them; NULL: on a CPU. */
+/* The same for a replay of recorded launches, seen as one: the grid is (launches, 1, 1), and the
+ * hook is also given the kernels' names, `parts` (a tuple). `function` is of one of them; NULL: on
+ * a CPU. */
 PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
-                                const struct silo_function *function, uint32_t launches,
-                                PyObject *tag);
+                                const struct silo_function *function, void *stream, PyObject *tag,
+                                PyObject *parts);
 
 /* exit(token) after the launch, also a failed one. Takes the reference. -1 with an exception set;
  * one that was set before stays. */

@@ -186,6 +186,24 @@ static int find_node(PyObject *item, struct found *found) {
     return 0;
 }
 
+/* (graph, name, device index): work that another library captured. */
+static bool is_graph(PyObject *item) {
+    return PyTuple_Size(item) == 3;
+}
+
+static int take_graph(struct silo_plan_form *form, PyObject *item, struct silo_plan_node *node,
+                      int32_t *device) {
+    unsigned long long graph;
+    const char *name;
+    if (!PyArg_ParseTuple(item, "Ksi", &graph, &name, device))
+        return -1;
+    node->graph = (void *)(uintptr_t)graph;
+    node->kernel = name;
+    node->values = form->block_bytes;
+    form->block_bytes += (sizeof(struct silo_plan_values) + 63) & ~(size_t)63;
+    return 0;
+}
+
 static uint64_t word_at(PyObject *tuple, Py_ssize_t index) {
     return PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, index));
 }
@@ -526,6 +544,9 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
     for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
         struct found found;
         struct silo_plan_node *node = &form->nodes[i];
+        form->node_count = (uint32_t)i + 1;
+        if (is_graph(PyTuple_GetItem(nodes, i)))
+            continue;
         if (find_node(PyTuple_GetItem(nodes, i), &found) != 0)
             return -1;
         const struct silo_loaded *loaded = found.binding->loaded;
@@ -533,8 +554,8 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
             return PyErr_Format(silo_argument_error,
                                 "%U is run by a library, which a plan cannot replay", loaded->name),
                    -1;
-        form->node_count = (uint32_t)i + 1;
-        if (i == 0) {
+        if (served->first == NULL) {
+            served->first = &loaded->function;
             served->device = loaded->function.device;
             served->memory_type = loaded->function.memory_type;
             served->device_index = loaded->function.device_index;
@@ -549,6 +570,25 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
             take_grid(form, &found, (uint32_t)i) != 0 ||
             find_effects(&found, &effects[i], form) != 0)
             return -1;
+    }
+    return 0;
+}
+
+/* After the kernels, whose device is the plan's. */
+static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
+        struct silo_plan_node *node = &served->form.nodes[i];
+        int32_t device;
+        if (!is_graph(PyTuple_GetItem(nodes, i)))
+            continue;
+        if (take_graph(&served->form, PyTuple_GetItem(nodes, i), node, &device) != 0)
+            return -1;
+        if (served->device == NULL || served->device_index != device)
+            return PyErr_Format(silo_argument_error,
+                                "%s runs on another device than the launches: a plan is of one "
+                                "device",
+                                node->kernel),
+                   -1;
     }
     return 0;
 }
@@ -643,6 +683,8 @@ static int write_constants(const struct silo_plan_form *form, PyObject *nodes, u
     for (uint32_t i = 0; i < form->node_count; i++) {
         const struct silo_plan_node *node = &form->nodes[i];
         struct found found;
+        if (node->graph != NULL)
+            continue;
         if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &found) != 0)
             return -1;
         struct silo_plan_values *values = (void *)(block + node->values);
@@ -728,7 +770,8 @@ static int fill(struct silo_plan_served *served, PyObject *description) {
     if (result == 0 && silo_fork_lock_init(&served->lock, &error) != 0)
         result = silo_raise(&error);
     if (result == 0 &&
-        (take_nodes(served, nodes, effects) != 0 || open_states(served, nodes, effects) != 0))
+        (take_nodes(served, nodes, effects) != 0 || take_graphs(served, nodes) != 0 ||
+         open_states(served, nodes, effects) != 0))
         result = -1;
     free(effects);
     return result;

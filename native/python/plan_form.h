@@ -35,8 +35,9 @@ struct silo_plan_served {
     void *state[2]; /* of the backend: ordered by effects; each launch after the one before it */
     struct silo_gpu_device *device; /* of all nodes; NULL: a CPU */
     int32_t memory_type, device_index;
-    struct silo_plan_scratch scratch; /* of its nodes */
-    PyObject *keeps;                  /* owned: bindings, launchers, arrays that do not change */
+    const struct silo_function *first; /* of the first kernel */
+    struct silo_plan_scratch scratch;  /* of its nodes */
+    PyObject *keeps;                   /* owned: bindings, launchers, arrays that do not change */
     /* Owned: what a replay returns: (argument, object) with the number of an argument, or -1 and an
      * object; a tuple of such pairs; or None. */
     PyObject *result;

@@ -235,8 +235,10 @@ static int launch(const struct plan *self, struct silo_plan_served *served, int 
     return silo_raise(&error);
 }
 
-/* 1: served; 0: it is of another form; -1 with an exception set. */
-static int replay(struct plan *self, struct silo_plan_served *served, const struct given *given) {
+/* 1: served; 0: it is of another form; -1 with an exception set. Unless `whole`, nothing is
+ * launched. */
+static int replay(struct plan *self, struct silo_plan_served *served, const struct given *given,
+                  bool whole) {
     const struct silo_plan_arguments arguments = {
         .bindings = {.slot_count = served->count,
                      .values = (const int64_t *)given->word,
@@ -277,8 +279,8 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
     } else {
         switch (silo_plan_fill(&served->form, &arguments, block, &check, &error)) {
         case SILO_PLAN_FILLED:
-            result = launch(self, served, way, stream) == 0 ? 1 : -1;
-            served->replays++;
+            result = !whole || launch(self, served, way, stream) == 0 ? 1 : -1;
+            served->replays += whole;
             break;
         case SILO_PLAN_OTHER_FORM:
             result = 0;
@@ -288,30 +290,46 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
             break;
         }
     }
-    served->nanoseconds += result == 1 ? silo_cpu_now() - begun : 0;
+    served->nanoseconds += result == 1 && whole ? silo_cpu_now() - begun : 0;
     silo_fork_lock_give(&served->lock);
     return result;
+}
+
+/* The names of a replay's launches, in order; a new reference. */
+static PyObject *parts_of(const struct silo_plan_form *form) {
+    PyObject *parts = PyTuple_New((Py_ssize_t)form->node_count);
+    for (uint32_t i = 0; i < form->node_count && parts != NULL; i++) {
+        PyObject *name = PyUnicode_FromString(form->nodes[i].kernel);
+        if (name == NULL || PyTuple_SetItem(parts, (Py_ssize_t)i, name) != 0)
+            Py_CLEAR(parts);
+    }
+    return parts;
 }
 
 /* As replay, for hooks that see it as one launch. */
 static int replay_seen(struct plan *self, struct silo_plan_served *served,
                        const struct given *given) {
-    PyObject *arguments = PyDict_New();
+    void *stream = NULL;
+    const int serves = replay(self, served, given, false); /* else no hook hears of it */
+    if (serves <= 0)
+        return serves;
+    if (served->device != NULL && silo_stream_current(given->adapter, served->memory_type,
+                                                      served->device_index, &stream) != 0)
+        return -1;
+    PyObject *arguments = PyDict_New(), *parts = parts_of(&served->form);
     for (int32_t i = 0; i < self->count && arguments != NULL; i++)
         if (PyDict_SetItem(arguments, PyTuple_GetItem(self->names, i), given->object[i]) != 0)
             Py_CLEAR(arguments);
-    PyObject *token =
-        arguments != NULL && silo_stack_check() == 0
-            ? silo_hooks_enter_plan(self->name, arguments,
-                                    served->device != NULL && served->form.node_count > 0
-                                        ? served->form.nodes[0].function
-                                        : NULL,
-                                    served->form.node_count, (PyObject *)self)
-            : NULL;
+    PyObject *token = arguments != NULL && parts != NULL && silo_stack_check() == 0
+                          ? silo_hooks_enter_plan(self->name, arguments,
+                                                  served->device != NULL ? served->first : NULL,
+                                                  stream, (PyObject *)self, parts)
+                          : NULL;
     Py_XDECREF(arguments);
+    Py_XDECREF(parts);
     if (token == NULL)
         return -1;
-    const int result = replay(self, served, given);
+    const int result = replay(self, served, given, true);
     return silo_hooks_exit(token) == 0 ? result : -1;
 }
 
@@ -343,7 +361,7 @@ static int serve(struct plan *self, const struct given *given, PyObject **out) {
         if (!all_suit(served, given))
             continue;
         const int result = SILO_UNLIKELY(silo_hooks_on) ? replay_seen(self, served, given)
-                                                        : replay(self, served, given);
+                                                        : replay(self, served, given, true);
         if (result != 0) {
             self->last = number;
             self->replays += result > 0;

@@ -37,6 +37,8 @@ static struct kernel *load(uint32_t number) {
 static int replay(struct plan *plan, struct kernel *const *kernels, uint64_t *dice) {
     uint8_t parameters[512];
     for (uint32_t i = 0; i < KERNELS; i++) {
+        if (kernels[i]->count == 0)
+            continue;
         const struct silo_parameter_place *last = &kernels[i]->places[kernels[i]->count - 1];
         const uint32_t grid[3] = {(uint32_t)next_random(dice) % 5, 1, 1};
         if (next_random(dice) % 3 == 0)
@@ -51,10 +53,16 @@ static int replay(struct plan *plan, struct kernel *const *kernels, uint64_t *di
 
 static void *work(void *seed) {
     uint64_t dice = (uint64_t)(uintptr_t)seed;
-    struct kernel *kernels[KERNELS];
+    struct kernel *kernels[KERNELS], *parts[KERNELS];
+    static const uint32_t one[3] = {1, 1, 1};
+    uint8_t constants[512] = {0};
     for (uint32_t i = 0; i < KERNELS; i++)
         if ((kernels[i] = load(i)) == NULL)
             return stop("loading");
+    memcpy(parts, kernels, sizeof parts);
+    if ((parts[0] = plan_graph(device, kernels[0], one, constants)) == NULL ||
+        (parts[4] = plan_graph(device, kernels[4], one, constants)) == NULL)
+        return stop("capturing");
     for (int way = 0; way <= SILO_PLAN_SINGLY; way++) {
         const struct silo_graph_plan_options options = {.wanted = (enum silo_plan_way)way,
                                                         .slots = way == 0 ? 0 : 2};
@@ -71,6 +79,18 @@ static void *work(void *seed) {
             return stop(plan_explain(plan, &reason));
         plan_close(plan);
     }
+    for (int way = 0; way < SILO_PLAN_SINGLY; way++) { /* graphs among the kernels */
+        const struct silo_graph_plan_options options = {.wanted = (enum silo_plan_way)way};
+        struct plan *plan = plan_open(device, parts, KERNELS, NULL, NULL, &options);
+        if (plan == NULL)
+            return stop("opening with graphs");
+        for (int i = 0; i < REPLAYS / 4; i++)
+            if (replay(plan, parts, &dice) != 0)
+                return stop("replaying with graphs");
+        plan_close(plan);
+    }
+    plan_release(parts[0]);
+    plan_release(parts[4]);
     for (uint32_t i = 0; i < KERNELS; i++)
         plan_release(kernels[i]);
     return NULL;

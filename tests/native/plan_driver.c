@@ -41,6 +41,8 @@ API void *plan_device(const char *kind, const char *library, int index) {
 
 struct kernel {
     struct silo_binary *binary;
+    struct silo_gpu_device *device;
+    void *graph; /* owned: runs in the place of the kernel */
     struct silo_function function;
     char name[128];
     uint32_t count;
@@ -84,7 +86,43 @@ API void *plan_kernel(struct silo_gpu_device *device, const void *code, size_t s
     return kernel;
 }
 
+/* A graph of one launch, as a node that runs it. */
+API void *plan_graph(struct silo_gpu_device *device, const struct kernel *of,
+                     const uint32_t grid[3], uint8_t *parameters) {
+    struct kernel *made = calloc(1, sizeof *made); /* freed by plan_release */
+    struct silo_gpu_scope scope;
+    void *params[MOST], *node;
+    struct silo_function function = of->function;
+    for (uint32_t i = 0; i < of->count; i++)
+        params[i] = parameters + of->places[i].offset;
+    const struct silo_launch launch = {
+        .function = &function, .grid = {grid[0], grid[1], grid[2]}, .params = params};
+    strcpy(made->name, "captured");
+    made->device = device;
+    int code = silo_gpu_enter(device, &scope);
+    if (code == 0) {
+        code = device->gpu->graphs->create(&made->graph);
+        if (code == 0)
+            code = device->gpu->graphs->add(made->graph, &launch, NULL, 0, &node);
+        silo_gpu_leave(&scope);
+    }
+    if (code == 0)
+        return made;
+    silo_gpu_fail(&failure, device->gpu, SILO_ERROR_LAUNCH, "plan_graph", code);
+    free(made);
+    return NULL;
+}
+
+API void *plan_graph_handle(const struct kernel *kernel) {
+    return kernel->graph;
+}
+
 API void plan_release(struct kernel *kernel) {
+    struct silo_gpu_scope scope;
+    if (kernel->graph != NULL && silo_gpu_enter(kernel->device, &scope) == 0) {
+        kernel->device->gpu->graphs->destroy(kernel->graph);
+        silo_gpu_leave(&scope);
+    }
     silo_binary_release(kernel->binary);
     free(kernel);
 }
@@ -115,7 +153,8 @@ API void *plan_open(struct silo_gpu_device *device, struct kernel *const *kernel
         chain[i] = i - 1;
         plan->values[i] = at;
         nodes[i] = (struct silo_plan_node){
-            .function = &kernel->function,
+            .function = kernel->graph == NULL ? &kernel->function : NULL,
+            .graph = kernel->graph,
             .binary = kernel->binary,
             .kernel = kernel->name,
             .parameter_count = kernel->count,

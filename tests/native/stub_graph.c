@@ -33,7 +33,7 @@ struct content {
 };
 
 struct node {
-    struct graph *graph;
+    struct graph *graph, *child; /* child: run in the place of a kernel; a reference */
     struct params params;
     struct content content;
     struct attribute attributes[4];
@@ -133,8 +133,11 @@ GRAPH int cuGraphCreate(struct graph **graph, unsigned flags) {
 static void give_back(struct graph *graph) {
     if (--graph->references != 0)
         return;
-    for (uint32_t i = 0; i < graph->count; i++)
+    for (uint32_t i = 0; i < graph->count; i++) {
+        if (graph->nodes[i]->child != NULL)
+            give_back(graph->nodes[i]->child);
         free(graph->nodes[i]);
+    }
     free(graph);
 }
 
@@ -172,6 +175,28 @@ GRAPH int cuGraphAddKernelNode_v2(struct node **out, struct graph *graph, struct
     return 0;
 }
 
+/* The driver copies the child. Here no call changes a graph once it is a child. */
+GRAPH int cuGraphAddChildGraphNode(struct node **out, struct graph *graph,
+                                   struct node *const *after, size_t after_count,
+                                   struct graph *child) {
+    FAIL();
+    if (child == NULL || child == graph || child->updatable || child->count == 0 ||
+        graph->count == MAX_NODES)
+        return INVALID_VALUE;
+    struct node *node = calloc(1, sizeof *node); /* owned by the graph */
+    node->graph = graph;
+    node->child = child;
+    node->number = graph->count;
+    node->after_count = (uint32_t)after_count;
+    node->content.enabled = 1;
+    for (size_t i = 0; i < after_count; i++)
+        node->after[i] = after[i];
+    child->references++;
+    graph->nodes[graph->count++] = node;
+    *out = node;
+    return 0;
+}
+
 GRAPH int cuGraphKernelNodeSetAttribute(struct node *node, int id, void *value) {
     FAIL();
     if (id == 13) {
@@ -203,7 +228,11 @@ static void describe(const struct graph *graph) {
     for (uint32_t i = 0; i < graph->count && used < sizeof last_graph - 512; i++) {
         const struct node *node = graph->nodes[i];
         char *to = last_graph + used;
-        int length = sprintf(to, "%u %s block=%u,%u,%u shared=%u%s after=", i,
+        int length;
+        if (node->child != NULL)
+            length = sprintf(to, "%u graph nodes=%u after=", i, node->child->count);
+        else
+            length = sprintf(to, "%u %s block=%u,%u,%u shared=%u%s after=", i,
                              node->params.function->entry->name, node->params.block[0],
                              node->params.block[1], node->params.block[2], node->params.shared,
                              node->updatable ? " updatable" : "");
@@ -365,10 +394,9 @@ static int update_nodes(struct executable *executable, const uint8_t *plan) {
     return 0;
 }
 
-static int run_node(const struct launch *launch, const struct node *node) {
+static int run_kernel(const struct launch *launch, const struct node *node,
+                      struct content *content) {
     struct executable *executable = launch->executable;
-    struct content *content =
-        launch->snapshot != NULL ? &launch->snapshot[node->number] : &executable->now[node->number];
     struct function *function = node->params.function;
     if (!content->enabled)
         return 0;
@@ -392,9 +420,16 @@ static int run_node(const struct launch *launch, const struct node *node) {
 
 static int run(struct launch *launch) {
     const struct graph *graph = launch->executable->graph;
+    struct content *contents =
+        launch->snapshot != NULL ? launch->snapshot : launch->executable->now;
     int code = 0;
-    for (uint32_t i = 0; i < graph->count && code == 0; i++)
-        code = run_node(launch, graph->nodes[i]);
+    for (uint32_t i = 0; i < graph->count && code == 0; i++) {
+        const struct graph *child = graph->nodes[i]->child;
+        if (child == NULL)
+            code = run_kernel(launch, graph->nodes[i], &contents[i]);
+        for (uint32_t k = 0; child != NULL && k < child->count && code == 0; k++)
+            code = run_kernel(launch, child->nodes[k], &child->nodes[k]->content);
+    }
     free(launch->snapshot);
     drop(launch->executable);
     return code;

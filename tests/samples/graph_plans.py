@@ -65,11 +65,13 @@ class PlanError(Exception):
 
 def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
     pointer, number = ctypes.c_void_p, ctypes.c_uint32
-    for name in ("plan_device", "plan_kernel", "plan_open"):
+    for name in ("plan_device", "plan_kernel", "plan_graph", "plan_graph_handle", "plan_open"):
         getattr(library, name).restype = pointer
     for name in ("plan_error", "plan_explain"):
         getattr(library, name).restype = ctypes.c_char_p
     library.plan_kernel.argtypes = [pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, pointer]
+    library.plan_graph.argtypes = [pointer, pointer, pointer, ctypes.c_char_p]
+    library.plan_graph_handle.argtypes = [pointer]
     library.plan_open.argtypes = [pointer, pointer, number, pointer, pointer, pointer]
     library.plan_set.argtypes = [pointer, number, pointer, number, ctypes.c_char_p, ctypes.c_size_t]
     library.plan_launch.argtypes = [pointer, pointer]
@@ -162,6 +164,24 @@ class Device:
         handle = self.library.plan_kernel(self.handle, code, len(code), name.encode(), ctypes.byref(form))
         return Kernel(self.check(handle), name, tuple(sizes))
 
+    def graph(self, kernel: Kernel, call: Call) -> Kernel:
+        """A graph of one launch, which plans take in the place of a kernel without parameters."""
+        grid = (ctypes.c_uint32 * 3)(*call.grid)
+        handle = self.library.plan_graph(self.handle, kernel.handle, grid, self.packed(kernel, call))
+        return Kernel(self.check(handle), "captured", ())
+
+    def graph_handle(self, made: Kernel) -> int:
+        """The driver's handle of what :meth:`graph` made."""
+        return self.library.plan_graph_handle(made.handle)
+
+    def packed(self, kernel: Kernel, call: Call) -> bytes:
+        """The parameter buffer of a launch."""
+        buffer = bytearray()
+        for index, value in enumerate(call.parameters):
+            place = self.library.plan_place(kernel.handle, index)
+            buffer[len(buffer) :] = bytes(place - len(buffer)) + value
+        return bytes(buffer)
+
     def plan(self, kernels: Sequence[Kernel], after: Sequence[Sequence[int]] | None = None, **options: int) -> Plan:
         """A plan of these kernels: each waits for the one before it, or for the nodes of ``after``."""
         return Plan(self, kernels, after, _Options(**options))
@@ -201,20 +221,13 @@ class Plan:
         listed = (ctypes.c_uint32 * max(len(edges), 1))(*edges) if after is not None else None
         arguments = (device.handle, handles, len(kernels), counts, listed, ctypes.byref(options))
         self.handle = device.check(device.library.plan_open(*arguments))
-        self._places = [
-            [device.library.plan_place(kernel.handle, index) for index in range(len(kernel.sizes))]
-            for kernel in kernels
-        ]
 
     def set(self, node: int, call: Call) -> None:
         """Change what a node does from the next replay on."""
-        places = self._places[node]
-        buffer = bytearray(places[-1] + len(call.parameters[-1]) if places else 0)
-        for place, value in zip(places, call.parameters, strict=True):
-            buffer[place : place + len(value)] = value
+        buffer = self.device.packed(self.kernels[node], call)
         grid = (ctypes.c_uint32 * 3)(*call.grid)
         library = self.device.library
-        self.device.check(library.plan_set(self.handle, node, grid, call.enabled, bytes(buffer), len(buffer)))
+        self.device.check(library.plan_set(self.handle, node, grid, call.enabled, buffer, len(buffer)))
 
     def launch(self, calls: Sequence[Call] = (), stream: int | None = None) -> None:
         """One replay, with ``calls`` of the nodes from the first on."""

@@ -14,8 +14,9 @@ from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.hooks import want_each_launch
-from silo.launch.plan_forms import FormMaker, SeenLaunch, seen_launches
-from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for, torch_operations
+from silo.launch.plan_forms import FormMaker, SeenLaunch, address_of, seen_launches
+from silo.launch.plan_torch import TorchWork, torch_work
+from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for
 
 __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "planning"]
 
@@ -42,7 +43,9 @@ class PlanReport:
     """What a plan did: its forms, its replays, how often it was recorded, and what each form holds.
 
     ``fixed`` has the arguments that a form was made for (an integer's value, an array's shape and strides), each with
-    the use that nothing could be followed beyond.
+    the use that nothing could be followed beyond. ``memory`` has the arguments that have to be the recorded arrays,
+    since captured work of torch uses their memory, each with the operation; ``tensors`` describes the other tensors of
+    that work: they stay, and the plan keeps them alive.
     """
 
     name: str
@@ -51,6 +54,8 @@ class PlanReport:
     recordings: int
     kernels: tuple[str, ...]
     fixed: Mapping[str, str]
+    memory: Mapping[str, str]
+    tensors: Mapping[str, str]
 
     def __str__(self) -> str:
         lines = [f"plan {self.name}: {self.replays} replays, {self.recordings} recordings"]
@@ -61,6 +66,8 @@ class PlanReport:
                 f" {form.way}: {form.reason}"
             )
         lines += [f"  {name} is the same in each form: used by {use}" for name, use in self.fixed.items()]
+        lines += [f"  {name} is the array that was recorded: {use} is captured" for name, use in self.memory.items()]
+        lines += [f"  a tensor stays: {text}, used by {use}" for text, use in self.tensors.items()]
         return "\n".join(lines)
 
 
@@ -86,6 +93,8 @@ class Plan(native.LaunchPlan):
         made._recordings = 0
         made._kernels = ()
         made._fixed = {}
+        made._memory = {}
+        made._tensors = {}
         made._told = False
         made._full = False
         return made
@@ -96,12 +105,14 @@ class Plan(native.LaunchPlan):
     _recordings: int
     _kernels: tuple[str, ...]
     _fixed: dict[str, str]
+    _memory: dict[str, tuple[str, set[int]]]
+    _tensors: dict[str, str]
     _told: bool
     _full: bool
 
     @property
     def launch_parts(self) -> tuple[str, ...]:
-        """The kernels that a replay launches, in order; :attr:`silo.LaunchEvent.parts`."""
+        """The kernels of the form that was recorded last, in order, and captured work as ``torch.NAME``."""
         return self._kernels
 
     def report(self) -> PlanReport:
@@ -110,7 +121,9 @@ class Plan(native.LaunchPlan):
             PlanForm(launches, moves, grids, replays, nanoseconds / replays / 1000 if replays else None, way, reason)
             for launches, moves, grids, _, _, replays, nanoseconds, way, reason in self.forms()
         )
-        return PlanReport(self._name, forms, self.replays, self._recordings, self._kernels, dict(self._fixed))
+        memory = {name: use for name, (use, _) in self._memory.items()}
+        numbers = (self.replays, self._recordings)
+        return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, dict(self._tensors))
 
     def explain(self) -> str:
         """The report as text: forms, how they run and why, and what each form holds."""
@@ -128,6 +141,7 @@ class Plan(native.LaunchPlan):
                     " cannot be run again: make the plan of a function, silo.plan(function, ...), or remove the hook"
                 )
             return self._function(arguments)
+        self._refuse_other_memory(arguments)
         if self._function is None:
             raise ArgumentError(
                 f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
@@ -138,6 +152,16 @@ class Plan(native.LaunchPlan):
         if self._recordings:
             self._say()
         return self.learn(arguments)
+
+    def _refuse_other_memory(self, arguments: tuple[Any, ...]) -> None:
+        for name, (use, addresses) in self._memory.items():
+            given = arguments[self.names.index(name)]
+            if address_of(given) not in addresses:
+                raise ArgumentError(
+                    f"{self._name}: {name} cannot be another array than the recorded one: {use}, which torch does"
+                    " between the launches, was captured and uses its memory. Copy the new values into that array, or"
+                    " make a plan for the launches before and one for those after"
+                )
 
     def _say(self) -> None:
         with self._lock:
@@ -165,15 +189,16 @@ class Plan(native.LaunchPlan):
         named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
         first: list[Any] = []
         try:
-            with _recording(first, dry=True):
+            with torch_work(self._name, first) as work, _recording(first, dry=True):
                 again = function(arguments)
         except TypeError as error:
             if isinstance(error, ArgumentError):
                 raise
             raise ArgumentError(f"{self._name} cannot be a plan: {error}") from error
         seen = seen_launches(first)
-        second, trail = _follow(self._name, function, named, first)
-        self.keep(named, seen, second, trail, again)
+        second, trail, torch_again = _follow(self._name, function, named, first)
+        work.compare(torch_again)
+        self.keep(named, seen, second, trail, work, again)
         return result
 
     def keep(
@@ -182,6 +207,7 @@ class Plan(native.LaunchPlan):
         first: list[SeenLaunch],
         second: list[SeenLaunch],
         trail: Trail,
+        work: TorchWork,
         result: object = None,
     ) -> None:
         """Add the form that two recordings show."""
@@ -190,7 +216,7 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and of unchanged programs"
                 " under silo.accelerate()"
             )
-        maker = FormMaker(self._name, named, first, second, trail, result)
+        maker = FormMaker(self._name, named, first, second, trail, work, result)
         added = self.add(maker.describe())
         if not added:
             logging.getLogger("silo").warning(
@@ -200,8 +226,11 @@ class Plan(native.LaunchPlan):
             )
         with self._lock:
             self._full = not added
-            self._kernels = tuple(one.launcher.name for one in first)
+            self._kernels = maker.parts
             self._fixed.update(trail.used)
+            for name, (use, address) in maker.tied.items():
+                self._memory.setdefault(name, (use, set()))[1].add(address)
+            self._tensors.update(maker.tensors)
 
 
 def _plain_number(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
@@ -228,7 +257,7 @@ def _recording(launches: list[Any], known: list[Any] | None = None, *, dry: bool
 
 def _follow(
     name: str, function: Callable[[tuple[Any, ...]], object], named: Mapping[str, object], first: list[Any]
-) -> tuple[list[SeenLaunch], Trail]:
+) -> tuple[list[SeenLaunch], Trail, TorchWork]:
     """The second recording, with as many stand-ins as the function takes."""
     failure: Exception | None = None
     for follow_arrays, follow_numbers in ((True, True), (False, True), (False, False)):
@@ -243,20 +272,17 @@ def _follow(
                 trail.used[one] = f"a function that takes no stand-ins: {failure}"
         launches: list[Any] = []
         try:
-            with torch_operations() as operations, _recording(launches, first, dry=True):
+            with torch_work(name, launches) as work, _recording(launches, first, dry=True):
                 function(tuple(given))
         except ArgumentError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
             failure = error
             continue
-        if operations:
-            raise ArgumentError(
-                f"{name}: {operations[0]} runs between launches, which a plan does not record"
-                + (f" (and {len(operations) - 1} operations more)" if operations[1:] else "")
-                + ": make it a kernel, or a plan for the launches before and one for those after"
-            )
-        return seen_launches(launches), trail
+        if len(launches) != len(first) and follow_numbers:  # isinstance() and its like tell stand-ins apart
+            failure = TypeError("it makes other launches with them")
+            continue
+        return seen_launches(launches), trail, work
     raise ArgumentError(
         f"{name}: the function failed when it ran the second time, as a plan has it do: {failure}"
     ) from failure
@@ -355,15 +381,10 @@ def planning(**arguments: object) -> Generator[Plan]:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
     made = Plan("planning", tuple(arguments))
     launches: list[Any] = []
-    with torch_operations() as operations, _recording(launches):
+    with torch_work("planning", launches, run=True) as work, _recording(launches):
         yield made
-    if operations:
-        raise ArgumentError(
-            f"planning: {operations[0]} runs between launches, which a plan does not record: make it a kernel, or end"
-            " the block before it"
-        )
     seen = seen_launches(launches)
     trail = Trail()
     for name in arguments:
         trail.used[name] = "a block, which is not followed"
-    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail)
+    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, work)

@@ -27,6 +27,7 @@ from silo.kernels.kernel import Kernel
 from silo.kernels.plans import Plan, names_of_arguments
 from silo.launch import native
 from silo.launch.plan_forms import SeenLaunch
+from silo.launch.plan_torch import TorchWork
 from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail
 
 __all__ = ["Step", "record_step", "step", "step_of"]
@@ -113,9 +114,15 @@ class _RecordingPlan(Plan):
         first: list[SeenLaunch],
         second: list[SeenLaunch],
         trail: Trail,
+        work: TorchWork,
         result: object = None,
     ) -> None:
-        super().keep(named, first, second, trail, result)
+        super().keep(named, first, second, trail, work, result)
+        if work.nodes:
+            raise ArgumentError(
+                f"the step {self._name}: {work.nodes[0].name} runs between launches, and a bundle keeps launches of"
+                " kernels alone: make it a kernel, or a step for the launches before and one for those after"
+            )
         self.seen(named, first, second, trail)
 
 

@@ -176,8 +176,8 @@ def _recorded() -> ModuleType:
 def _refuse_recording(what: str) -> None:
     if native.recording() is not None:
         raise ArgumentError(
-            f"a plan does not record {what}() of this Buffer: it records copy_from another Buffer and fill, in host"
-            " memory; end the plan before it"
+            f"a plan does not record {what}() of a Buffer: it records copy_from another Buffer and fill; end the plan"
+            " before it"
         )
 
 
@@ -193,7 +193,7 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
 
     def copy_from(self, data: BytesLike | Buffer, stream: int = 0, at: int = -1) -> None:
         if native.recording() is not None:
-            _recorded().copy(self, data, at)
+            _recorded().copy(self, data, stream, at)
         elif isinstance(data, Buffer):
             data.copy_to(self._part(at, data.nbytes), stream)
         else:
@@ -217,9 +217,8 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
         return self.raw[at : at + size]
 
     def fill(self, byte: int, stream: int = 0) -> None:
-        del stream
         if native.recording() is not None:
-            _recorded().fill(self, byte)
+            _recorded().fill(self, byte, stream)
         else:
             self.raw[:] = bytes([byte]) * self.nbytes
 
@@ -241,8 +240,20 @@ class _DeviceArray(native.GpuBuffer, Buffer):  # pyright: ignore[reportIncompati
         return self.address
 
     def copy_from(self, data: object, stream: int = 0, at: int = -1) -> None:
-        _refuse_recording("copy_from")
-        super().copy_from(data.raw if isinstance(data, _HostArray) else data, stream, at)
+        if native.recording() is not None:
+            _recorded().copy(self, data, stream, at)
+        else:
+            super().copy_from(data.raw if isinstance(data, _HostArray) else data, stream, at)
+
+    def copy_to(self, out: object, stream: int = 0, at: int = -1) -> None:
+        _refuse_recording("copy_to")
+        super().copy_to(out, stream, at)
+
+    def fill(self, byte: int, stream: int = 0) -> None:
+        if native.recording() is not None:
+            _recorded().fill(self, byte, stream)
+        else:
+            super().fill(byte, stream)
 
     def _host_bytes(self) -> BytesLike:
         out = bytearray(self.nbytes)

@@ -33,7 +33,8 @@ class LaunchEvent:
 
     ``effects`` says what the kernel does through pointers and descriptors; one that is not named may do anything.
     ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks. A replay of a plan
-    is one launch: ``parts`` has its kernels in order, the grid their number; it is empty for a launch of one kernel.
+    is one launch: ``parts`` has its kernels in order, with ``torch.NAME`` for work of torch that a plan captured, the
+    grid their number; it is empty for a launch of one kernel.
     """
 
     kernel: str
@@ -147,9 +148,9 @@ def _enter(
     device: tuple[str, int],
     effects: dict[str, str] | None,
     tag: object,
+    parts: tuple[str, ...] = (),
 ) -> list[Callable[[], object]]:
     known = {name: _EFFECTS[effect] for name, effect in effects.items()} if effects else {}
-    parts: tuple[str, ...] = getattr(tag, "launch_parts", ()) if isinstance(tag, native.LaunchPlan) else ()
     event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known, tag, parts)
     leave: list[Callable[[], object]] = []
     try:

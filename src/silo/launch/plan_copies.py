@@ -1,4 +1,4 @@
-"""Copies and fills of :class:`silo.Buffer` in host memory while a plan is recorded: launches of two native kernels."""
+"""Copies and fills of :class:`silo.Buffer` while a plan is recorded: launches of two kernels in memory of one kind."""
 
 from __future__ import annotations
 
@@ -7,36 +7,64 @@ from typing import Any
 
 from silo.core.dtypes import dtype_named
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
+from silo.core.traced import cdiv
 from silo.errors import ArgumentError
 from silo.launch import native
+from silo.launch.arguments import SeenCall
 from silo.launch.runtime import Launcher, make_launcher
 
-__all__ = ["copy", "fill"]
+__all__ = ["BLOCK_BYTES", "copy", "fill", "kernel_ptx"]
+
+_THREADS = 256
+BLOCK_BYTES = 16 * _THREADS
+"""Bytes that a block of threads of the GPU's kernels copies or fills, 16 each thread."""
 
 
-def copy(to: Any, data: object, stream_or_at: int = -1, at: int = -1) -> None:  # noqa: ANN401  # a Buffer or its stand-in
-    """``to.copy_from(data)``: all bytes of another Buffer in host memory.
+def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa: ANN401  # a Buffer or its stand-in
+    """``to.copy_from(data)``: all bytes of another Buffer in the same memory.
 
     Raises:
         ArgumentError: anything else is copied, or another number of bytes.
     """
-    part = stream_or_at if stream_or_at > 0 else at
     real = data.stands_for if isinstance(data, native.StandIn) else data
-    if not isinstance(real, native.HostBuffer) or part != -1:
+    if not isinstance(real, native.HostBuffer | native.GpuBuffer) or at != -1:
         raise ArgumentError(
-            "a plan records copies of a whole Buffer in host memory to another: of bytes, and of parts, it would keep"
-            " what was there when it was recorded"
+            "a plan records copies of a whole Buffer to another: of bytes, and of parts, it would keep what was there"
+            " when it was recorded"
         )
+    if (where := _place(to, stream)) != _place(data, stream):
+        raise ArgumentError("a plan records copies within host memory and within one GPU's, not from one to the other")
     size = _bytes(to)
     if size != _bytes(data):
         raise ArgumentError("a Buffer is copied from one of as many bytes")
-    _launcher("copy")[1](to, data, size)
+    _launcher("copy")[_grid(where, size)](to, data, size)
 
 
 def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as above
-    """``to.fill(byte)``."""
-    del stream
-    _launcher("fill")[1](to, byte, _bytes(to))
+    """``to.fill(byte)``.
+
+    Raises:
+        ArgumentError: the Buffer lies where no kernel can be launched.
+    """
+    size = _bytes(to)
+    _launcher("fill")[_grid(_place(to, stream), size)](to, byte, size)
+
+
+def _place(buffer: Any, stream: int) -> tuple[str, int]:  # noqa: ANN401  # a Buffer or its stand-in
+    real: Any = buffer.stands_for if isinstance(buffer, native.StandIn) else buffer
+    if isinstance(real, native.HostBuffer):
+        return ("cpu", 0)
+    kind, _, index = real.device.partition(":")
+    if kind != "cuda":
+        raise ArgumentError(f"a plan records copies and fills in host memory and on NVIDIA's GPUs, not on {kind}")
+    if stream != 0:
+        raise ArgumentError("a plan records copies and fills on the stream of its launches: give them no other")
+    return (kind, int(index))
+
+
+def _grid(where: tuple[str, int], size: Any) -> tuple[Any]:  # noqa: ANN401  # an int, or one with its expression
+    blocks: Any = 1 if where[0] == "cpu" else cdiv(size, BLOCK_BYTES)
+    return (blocks,)
 
 
 def _bytes(buffer: Any) -> Any:  # noqa: ANN401  # an int, or one with its expression
@@ -49,8 +77,6 @@ def _bytes(buffer: Any) -> Any:  # noqa: ANN401  # an int, or one with its expre
 
 @cache
 def _launcher(what: str) -> Launcher:
-    address = native.copy_kernels()[0 if what == "copy" else 1]
-    loaded = native.LoadedKernel(native.CpuModule(address=address), what, f"Buffer.{what}")
     first = Parameter("to", ParameterKind.POINTER, effect=Effect.WRITE, specialize=False)
     second = (
         Parameter("data", ParameterKind.POINTER, effect=Effect.READ, specialize=False)
@@ -61,7 +87,72 @@ def _launcher(what: str) -> Launcher:
     layout = ((0, "ptr", True), (1, "ptr" if what == "copy" else "i32", False), (2, "i64", False))
     effects = {"to": "write", "data": "read"} if what == "copy" else {"to": "write"}
 
-    def on_miss(_: object) -> native.Binding:
-        return native.Binding(loaded, layout, {}, effects=effects)
+    def on_miss(call: SeenCall) -> native.Binding:
+        return native.Binding(
+            _load(what, "cpu" if call.on_host else "cuda", call.device[1]), layout, {}, effects=effects
+        )
 
-    return make_launcher(f"Buffer.{what}", Signature((first, second, size)), on_miss=on_miss, grid=1)
+    return make_launcher(f"Buffer.{what}", Signature((first, second, size)), on_miss=on_miss)
+
+
+@cache
+def _load(what: str, kind: str, index: int) -> native.LoadedKernel:
+    if kind == "cpu":
+        address = native.copy_kernels()[0 if what == "copy" else 1]
+        return native.LoadedKernel(native.CpuModule(address=address), what, f"Buffer.{what}")
+    module = native.GpuModule(kind, index, kernel_ptx(what).encode())
+    return native.LoadedKernel(module, f"silo_buffer_{what}", f"Buffer.{what}", block=(_THREADS, 1, 1))
+
+
+def kernel_ptx(what: str) -> str:
+    """``copy`` or ``fill`` for NVIDIA's GPUs. A thread moves 16 bytes at once if they are there and aligned."""
+    second, begin, load, load_byte = _COPY if what == "copy" else _FILL
+    return _TEXT.format(what=what, second=second, begin=begin, load=load, load_byte=load_byte, block_bytes=BLOCK_BYTES)
+
+
+_COPY = (
+    ".param .u64 data",
+    "ld.param.u64 %y, [data]; cvta.to.global.u64 %y, %y; add.u64 %y, %y, %o; or.b64 %w, %x, %y;",
+    "ld.global.v4.u32 {%a, %b, %c, %d}, [%y];",
+    "ld.global.u8 %a, [%y];",
+)
+_FILL = (
+    ".param .u32 byte",
+    """\
+ld.param.u32 %a, [byte]; and.b32 %a, %a, 255; mul.lo.u32 %a, %a, 0x01010101;
+mov.u32 %b, %a; mov.u32 %c, %a; mov.u32 %d, %a; mov.u64 %y, %x; mov.u64 %w, %x;""",
+    "",
+    "",
+)
+_TEXT = """\
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry silo_buffer_{what}(.param .u64 to, {second}, .param .u64 bytes)
+{{
+.reg .pred %p, %q; .reg .b32 %t, %a, %b, %c, %d; .reg .b64 %n, %o, %w, %x, %y, %z;
+ld.param.u64 %n, [bytes];
+mov.u32 %t, %ctaid.x; mul.wide.u32 %o, %t, {block_bytes};
+mov.u32 %t, %tid.x; mul.wide.u32 %x, %t, 16; add.u64 %o, %o, %x;
+setp.ge.u64 %p, %o, %n;
+@%p ret;
+ld.param.u64 %x, [to]; cvta.to.global.u64 %x, %x; add.u64 %x, %x, %o;
+{begin}
+and.b64 %w, %w, 15; setp.ne.u64 %p, %w, 0;
+sub.u64 %z, %n, %o; setp.lt.u64 %q, %z, 16;
+or.pred %p, %p, %q;
+@%p bra SLOW;
+{load}
+st.global.v4.u32 [%x], {{%a, %b, %c, %d}};
+ret;
+SLOW:
+min.u64 %z, %z, 16;
+NEXT:
+{load_byte}
+st.global.u8 [%x], %a;
+add.u64 %x, %x, 1; add.u64 %y, %y, 1; sub.u64 %z, %z, 1;
+setp.ne.u64 %p, %z, 0;
+@%p bra NEXT;
+ret;
+}}
+"""

@@ -15,9 +15,10 @@ from silo.core.postfix_programs import encode
 from silo.errors import ArgumentError, ExpressionError
 from silo.launch import native
 from silo.launch.argument_memory import allocation_of
+from silo.launch.plan_torch import TorchNode, TorchWork
 from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail, is_of_torch
 
-__all__ = ["FormMaker", "SeenLaunch", "seen_launches"]
+__all__ = ["FormMaker", "SeenLaunch", "address_of", "seen_launches"]
 
 # native/core/argument_word.h: enum silo_value_kind.
 _POINTER, _INT, _BOOL, _FLOAT, _DESCRIPTOR = 1, 4, 5, 6, 8
@@ -50,6 +51,10 @@ class SeenLaunch(NamedTuple):
     option_names: tuple[str, ...]
     called: int
     described: tuple[tuple[int, int, int, tuple[int, ...], tuple[int, ...]], ...]
+
+
+def _graph_node(one: TorchNode) -> tuple[int, str, int]:
+    return (one.graph, one.name, one.device)
 
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
@@ -93,16 +98,28 @@ def _array(value: object) -> _Array | None:
     return _Array(address, code, bits, bool(readonly), device, tuple(sizes), tuple(strides))
 
 
+def address_of(value: object) -> int | None:
+    """Of an array; None for anything else."""
+    found = _array(value)
+    return found.address if found is not None else None
+
+
 @dataclass
 class FormMaker:
-    """Finds out what changes. ``described`` is for ``native.LaunchPlan.add`` once :meth:`read` has run."""
+    """Makes a form of two recordings; :meth:`describe` gives it for ``native.LaunchPlan.add``.
+
+    Then ``tied`` has the arguments whose memory captured work of torch uses, with an operation and the address;
+    ``tensors`` its other tensors; ``parts`` the names of launches and operations in order.
+    """
 
     name: str
     arguments: Mapping[str, object]
     first: Sequence[SeenLaunch]
     second: Sequence[SeenLaunch]
     trail: Trail
+    work: TorchWork
     result: object = None
+    tied: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
@@ -115,6 +132,26 @@ class FormMaker:
         self._slots = {name: index for index, name in enumerate(self.arguments)}
         self._arrays = {name: found for name, value in self.arguments.items() if (found := _array(value)) is not None}
 
+        for name, found in self._arrays.items():
+            low, high = found.reach
+            uses = [use for first, last, use in self.work.memory if first < high and low < last]
+            if uses:
+                self.tied[name] = (uses[0], found.address)
+                self.trail.used.setdefault(name, uses[0])
+        self._kept += self.work.keeps
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of launches and of captured operations, in order."""
+        names = [(index, 1, 0, one.launcher.name) for index, one in enumerate(self.first)]
+        names += [(one.at, 0, order, one.name) for order, one in enumerate(self.work.nodes)]
+        return tuple(name for *_, name in sorted(names))
+
+    @property
+    def tensors(self) -> dict[str, str]:
+        """The tensors of captured work that are not arguments, with an operation each."""
+        return self.work.tensors_outside([found.reach for found in self._arrays.values()])
+
     def describe(self) -> tuple[object, ...]:
         """The form, for ``native.LaunchPlan.add``.
 
@@ -126,16 +163,24 @@ class FormMaker:
                 f"{self.name}: the function made {len(self.first)} launches at first and {len(self.second)} the second"
                 " time: what it launches depends on more than its arguments"
             )
+        self._refuse_streams()
         pairs = list(zip(self.first, self.second, strict=True))
         sources = [self._sources(number, *pair) for number, pair in enumerate(pairs)]
         grids = [self._axes(*pair) for pair in pairs]
         regions = self._regions()  # known once every launch has named its memory
         described = [self._described(number, *pair) for number, pair in enumerate(pairs)]
-        for one, (values, places), axes, descriptors in zip(self.first, sources, grids, described, strict=True):
+        captured = list(self.work.nodes)
+        rows = zip(self.first, sources, grids, described, strict=True)
+        for number, (one, (values, places), axes, descriptors) in enumerate(rows):
+            while captured and captured[0].at <= number:
+                self._nodes.append(_graph_node(captured.pop(0)))
             memories = tuple(self._memory(place, regions) for place in places)
             self._nodes.append(
                 (one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories, descriptors)
             )
+        self._nodes += map(_graph_node, captured)
+        for name, (_, address) in self.tied.items():
+            self.checks.append((self._given(name), address))
         for node, truth in self.trail.conditions:
             self.checks.append((self._value(node), int(truth)))
         for name in self.trail.used:
@@ -173,8 +218,18 @@ class FormMaker:
         if found is None or getattr(result, "requires_grad", False):
             return None
         low, high = found.reach
-        stays = any(low >= first and high <= last for first, last in self._regions())
+        places = [*self._regions(), *((first, last) for first, last, _ in self.work.memory)]
+        stays = any(low >= first and high <= last for first, last in places)
         return (-1, result) if stays else None
+
+    def _refuse_streams(self) -> None:
+        streams = {one.stream for one in self.first} | {one.stream for one in self.work.nodes}
+        if len(streams) > 1:
+            raise ArgumentError(
+                f"{self.name}: its work is on {len(streams)} streams, and a replay makes all of it on the stream that"
+                " is current then: work that waits for the other streams would not wait for it. Make a plan for each"
+                " stream, and let events order these plans"
+            )
 
     # ---- one launch ----
 

@@ -8,9 +8,7 @@ gives the plain value and notes that the result may depend on it in an unknown w
 # ruff: noqa: ANN401  # stand-ins take and give whatever Python objects do
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn, Self, cast
 
@@ -19,7 +17,7 @@ from silo.core.traced import Known, as_node
 from silo.errors import ArgumentError, ExpressionError, TraceError
 from silo.launch import native
 
-__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "stand_in_for", "torch_operations"]
+__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "stand_in_for"]
 
 
 class Trail:
@@ -46,10 +44,36 @@ def _plain(value: object) -> Any:
     return value.stands_for if isinstance(value, native.StandIn) else value
 
 
+def _real(value: object, where: str) -> Any:
+    """The value itself for torch, in lists and tuples too; the use of stand-ins is noted."""
+    if isinstance(value, TracedArray | TracedInt | TracedFloat):
+        return value.as_is(where)
+    if isinstance(value, list | tuple):
+        items = [_real(one, where) for one in cast("Sequence[object]", value)]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _to_torch(
+    cls: type[Any],
+    function: Callable[..., Any],
+    kinds: object,
+    args: Iterable[Any] = (),
+    kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """A stand-in's ``__torch_function__``."""
+    del cls, kinds
+    where = getattr(function, "__name__", "torch")
+    named = {name: _real(one, where) for name, one in (kwargs or {}).items()}
+    return function(*(_real(one, where) for one in args), **named)
+
+
 class TracedInt(native.StandIn, Known):
     """An integer and the expression that it was computed by."""
 
     __slots__ = ("_node", "_trail")
+
+    __torch_function__: Any = classmethod(_to_torch)
 
     def __new__(cls, value: int, node: Node, trail: Trail) -> TracedInt:  # noqa: PYI034
         """An integer of 64 bits."""
@@ -340,6 +364,8 @@ class _TracedArgument(native.StandIn):
 
     __slots__ = ("_name", "_trail")
 
+    __torch_function__: Any = classmethod(_to_torch)
+
     def __new__(cls, value: object, name: str, trail: Trail) -> Self:
         """The argument of that name."""
         made = super().__new__(cls, value)
@@ -468,7 +494,7 @@ class TracedArray(_TracedArgument):
             raise ArgumentError(
                 f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"
             )
-        if name in ("copy_from", "fill") and isinstance(self.stands_for, native.HostBuffer):
+        if name in ("copy_from", "fill") and isinstance(self.stands_for, native.HostBuffer | native.GpuBuffer):
             from silo.launch import plan_copies  # noqa: PLC0415  # few functions have copies
 
             return partial(plan_copies.copy if name == "copy_from" else plan_copies.fill, self)
@@ -493,22 +519,6 @@ class TracedArray(_TracedArgument):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.as_is("a loop over it"))
 
-    @classmethod
-    def __torch_function__(
-        cls, function: Callable[..., Any], kinds: object, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        del kinds
-
-        def real(value: object) -> object:
-            if isinstance(value, TracedArray):
-                return value.as_is(getattr(function, "__name__", "torch"))
-            if isinstance(value, list | tuple):
-                items = [real(one) for one in cast("Sequence[object]", value)]
-                return items if isinstance(value, list) else tuple(items)
-            return value
-
-        return function(*(real(one) for one in args), **{name: real(one) for name, one in (kwargs or {}).items()})
-
     def __array_ufunc__(self, function: object, *_: object, **__: object) -> NoReturn:
         raise _foreign(f"numpy.{getattr(function, '__name__', function)}", self._name)
 
@@ -517,6 +527,26 @@ class TracedArray(_TracedArgument):
 
     def __array__(self, *_: object, **__: object) -> NoReturn:
         raise _foreign("numpy", self._name)
+
+
+def _of_tensor(name: str) -> Callable[..., Any]:
+    """An operator of tensors; of other arrays it is none, for nobody would see what it does."""
+
+    def method(self: TracedArray, *others: object) -> Any:
+        tensor: Any = self.stands_for
+        if not is_of_torch(tensor) or not hasattr(tensor, name):
+            return NotImplemented
+        result = getattr(self.as_is(name.strip("_")), name)(*(_real(other, name.strip("_")) for other in others))
+        return self if result is tensor else result
+
+    return method
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow", "and", "or", "xor"):
+    for _form in ("__{}__", "__r{}__", "__i{}__"):
+        setattr(TracedArray, _form.format(_name), _of_tensor(_form.format(_name)))
+for _name in ("__neg__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(TracedArray, _name, _of_tensor(_name))
 
 
 def _foreign(what: str, name: str) -> ArgumentError:
@@ -531,7 +561,7 @@ _VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "squeeze", "strides", "swa
 
 
 def is_of_torch(array: object) -> bool:
-    """Whether it is a tensor of torch, which says what it does to tensors (:func:`torch_operations`)."""
+    """Whether it is a tensor of torch, which says what it does to tensors (:mod:`silo.launch.plan_torch`)."""
     return type(array).__module__.partition(".")[0] == "torch"
 
 
@@ -559,33 +589,3 @@ def stand_in_for(name: str, value: object, trail: Trail) -> object:
     except (TypeError, ValueError, RuntimeError):  # no array
         return value
     return TracedArray(value, name, trail)
-
-
-_QUIET: Final = frozenset(
-    f"aten::{name}"
-    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
-)
-
-
-@contextmanager
-def torch_operations() -> Generator[list[str]]:
-    """The names of torch's operations on memory that run in this block, in order; nothing where torch is not loaded.
-
-    Views and new memory that nothing is written to are no such operations.
-    """
-    found: list[str] = []
-    torch: Any = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "utils"):
-        yield found
-        return
-    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
-
-    class Watch(TorchDispatchMode):
-        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            name = function._schema.name  # noqa: SLF001  # the one name that all versions have
-            if not function.is_view and name not in _QUIET:
-                found.append(name.replace("aten::", "torch."))
-            return function(*args, **(kwargs or {}))
-
-    with Watch():
-        yield found

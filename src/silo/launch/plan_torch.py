@@ -1,0 +1,259 @@
+"""Work of torch between the launches of a plan: captured on NVIDIA's GPUs, refused elsewhere.
+
+While a plan is recorded, each operation of torch on a GPU's memory is captured into a graph instead of being run. The
+graph becomes a node of the plan, which runs it between the same launches in each replay, on the same memory. Its
+allocations lie in a pool that the plan keeps, as with ``torch.cuda.graph``.
+"""
+
+# ruff: noqa: ANN401  # torch is optional: its objects have no types here
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, Final, NamedTuple, NoReturn, cast
+
+from silo.errors import ArgumentError
+
+__all__ = ["CudaCapture", "TorchNode", "TorchWork", "torch_work"]
+
+# New memory that nothing is written to, and other names of the same memory.
+_QUIET: Final = frozenset(
+    f"aten::{name}"
+    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
+)
+
+
+class TorchNode(NamedTuple):
+    """One captured operation: after so many launches, its name, the driver's graph, its device and stream."""
+
+    at: int
+    name: str
+    graph: int
+    device: int
+    stream: int
+
+
+class CudaCapture:
+    """Captures work of torch on NVIDIA's GPUs, with one pool of memory for all of it."""
+
+    device_type = "cuda"
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._pool = torch.cuda.graph_pool_handle()
+        self._streams: dict[int, Any] = {}  # captures are not made on the stream that is the current one by default
+
+    @staticmethod
+    def missing(torch: Any) -> str:
+        """Why nothing can be captured; empty: it can."""
+        if torch.version.cuda is None or not torch.cuda.is_available():
+            return "this torch has no CUDA"
+        if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
+            return f"torch {torch.__version__} does not hand out the graphs that it captures (2.8 and newer do)"
+        return ""
+
+    def current(self, device: int) -> int:
+        """The driver's handle of the stream that torch uses now."""
+        return int(self._torch.cuda.current_stream(device).cuda_stream)
+
+    def take(self, call: Callable[[], Any], device: int) -> tuple[Any, Any, int]:
+        """The results of ``call``, which are not computed; the object that owns the graph, and the graph."""
+        torch = self._torch
+        made = torch.cuda.CUDAGraph(keep_graph=True)
+        with torch.cuda.device(device):
+            stream = self._streams.get(device) or self._streams.setdefault(device, torch.cuda.Stream(device))
+            with torch.cuda.stream(stream):
+                made.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    result = call()
+                except BaseException:
+                    with suppress(RuntimeError):  # of a capture that the call broke: its own error says why
+                        made.capture_end()
+                    raise
+                made.capture_end()
+        return result, made, made.raw_cuda_graph()
+
+    def run(self, made: Any, device: int) -> None:
+        """Run a captured graph on torch's current stream."""
+        with self._torch.cuda.device(device):
+            made.replay()
+
+
+# Makes a capture; tests that have no GPU put their own here.
+_capture: type[CudaCapture] = CudaCapture
+
+
+class TorchWork:
+    """The work of torch during one recording of a plan.
+
+    Attributes:
+        nodes: captured operations in order.
+        memory: addresses, from the first to behind the last, of every tensor that they use, each with an operation.
+        outside: addresses of the tensors that were there before the recording, in order of use.
+        keeps: objects that the nodes need.
+    """
+
+    def __init__(self, plan: str, launches: Sequence[Any], *, run: bool) -> None:
+        self._plan = plan
+        self._launches = launches
+        self._run = run
+        self._refused: ArgumentError | None = None
+        self._capture: CudaCapture | None = None
+        self._fresh: set[int] = set()  # memory that this recording made
+        self._pooled: set[int] = set()  # and that lies in the pool
+        self.nodes: list[TorchNode] = []
+        self.memory: list[tuple[int, int, str]] = []
+        self.outside: list[int] = []
+        self._used: dict[str, tuple[int, int, str]] = {}
+        self.keeps: list[Any] = []
+
+    def check(self) -> None:
+        """Raise the refusal of an operation again: the program may have caught it."""
+        if self._refused is not None:
+            raise self._refused
+
+    def tensors_outside(self, places: Sequence[tuple[int, int]]) -> dict[str, str]:
+        """Tensors that no capture made, but those in some memory, described, with an operation each."""
+        return {
+            text: use
+            for text, (low, high, use) in self._used.items()
+            if not any(low < last and first < high for first, last in places)
+        }
+
+    def compare(self, again: TorchWork) -> None:
+        """Refuse a function that had torch do something else the second time."""
+        mine, other = ([(one.at, one.name) for one in work.nodes] for work in (self, again))
+        if mine != other or self.outside != again.outside:
+            raise ArgumentError(
+                f"{self._plan}: torch did other work the second time that the function ran, or on other tensors: it"
+                " depends on more than the arguments"
+            )
+
+    def operation(self, torch: Any, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """One operation that torch is about to run."""
+        name = function._schema.name  # noqa: SLF001  # the one name that all versions have
+        if function.is_view or name in _QUIET:
+            result = function(*args, **kwargs)
+            if "empty" in name:
+                self._fresh.update(_place(one)[0] for one in _tensors(torch, result))
+            return result
+        self.check()
+        shown = name.replace("aten::", "torch.")
+        inputs = _tensors(torch, (args, kwargs))
+        device = self._device(torch, shown, function, inputs, kwargs)
+        capture = cast("CudaCapture", self._capture)
+        stream = capture.current(device)
+        if self.nodes and self.nodes[-1].stream != stream:
+            self._refuse(shown, "it uses another stream than the operations before it, and a replay runs on one")
+        count = len(self._launches)
+        try:
+            result, owner, graph = capture.take(lambda: function(*args, **kwargs), device)
+        except RuntimeError as error:
+            self._refuse(shown, f"it could not be captured: {str(error).partition(chr(10))[0]}", error)
+        if len(self._launches) != count:
+            self._refuse(shown, "it launches kernels itself, and its work between them is not known")
+        self._note(shown, inputs, _tensors(torch, result))
+        self.keeps.append(owner)
+        self.nodes.append(TorchNode(count, shown, graph, device, stream))
+        if self._run:
+            capture.run(owner, device)
+        return result
+
+    def _device(self, torch: Any, shown: str, function: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> int:
+        """The GPU that an operation runs on; raises for one that cannot be a node."""
+        given = kwargs.get("device")
+        devices: set[Any] = {one.device for one in inputs} | ({torch.device(given)} if given is not None else set())
+        kinds: set[str] = {one.type for one in devices} or {"cpu"}
+        if kinds != {_capture.device_type}:
+            self._refuse(shown, "" if kinds == {"cpu"} else f"it uses memory of {' and '.join(sorted(kinds))}")
+        if self._capture is None:
+            if missing := _capture.missing(torch):
+                self._refuse(shown, missing)
+            self._capture = _capture(torch)
+        if len(devices) > 1:
+            self._refuse(shown, "it uses memory of several GPUs")
+        if not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001  # as above
+            self._refuse(shown, "it gives the program a value that the GPU has computed")
+        if torch.Tag.dynamic_output_shape in function.tags:
+            self._refuse(shown, "it makes tensors of sizes that the GPU has computed")
+        if torch.Tag.nondeterministic_seeded in function.tags:
+            self._refuse(shown, "it draws random numbers, which would be the same in each replay")
+        if any(one.layout is not torch.strided for one in inputs):
+            self._refuse(shown, "it uses a tensor that is not one piece of memory")
+        (device,) = devices
+        return int(device.index or 0)
+
+    def _note(self, shown: str, inputs: Iterable[Any], results: Iterable[Any]) -> None:
+        places = {id(one): _place(one) for one in inputs}
+        for one in inputs:
+            low, high = places[id(one)]
+            self.memory.append((low, high, shown))
+            if low in self._pooled or low == high:
+                continue
+            self.keeps.append(one)
+            text = f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)} at {low:#x}"
+            self._used.setdefault(text, (low, high, shown))
+            if low not in self._fresh:
+                self.outside.append(low)
+        known = {low for low, _ in places.values()}
+        for one in results:
+            low, high = _place(one)
+            self.memory.append((low, high, shown))
+            if low not in known:
+                self._fresh.add(low)
+                self._pooled.add(low)
+
+    def _refuse(self, shown: str, reason: str, cause: BaseException | None = None) -> NoReturn:
+        self._refused = ArgumentError(
+            f"{self._plan}: {shown} runs between launches, which a plan does not record{reason and f' ({reason})'}:"
+            " make it a kernel, or a plan for the launches before and one for those after"
+        )
+        raise self._refused from cause
+
+
+def _place(tensor: Any) -> tuple[int, int]:
+    storage = tensor.untyped_storage()
+    low = int(storage.data_ptr())
+    return low, low + int(storage.nbytes())
+
+
+def _tensors(torch: Any, values: Any) -> list[Any]:
+    """The tensors within lists, tuples and dicts."""
+    if isinstance(values, torch.Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = tuple(cast("dict[str, Any]", values).values())
+    if not isinstance(values, list | tuple):
+        return []
+    return [one for value in cast("Sequence[Any]", values) for one in _tensors(torch, value)]
+
+
+@contextmanager
+def torch_work(plan: str, launches: Sequence[Any], *, run: bool = False) -> Generator[TorchWork]:
+    """The work of torch on memory in this block, and after which launches; nothing where torch is not loaded.
+
+    Operations on a GPU are captured, and with ``run`` also run. Views, and new memory
+    that nothing is written to, are left out.
+
+    Raises:
+        ArgumentError: an operation cannot be captured. It has not run.
+    """
+    work = TorchWork(plan, launches, run=run)
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "utils"):
+        yield work
+        return
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return work.operation(torch, function, args, kwargs or {})
+
+    try:
+        with Watch():
+            yield work
+    except Exception:
+        work.check()  # torch's operators turn a TypeError, as which an operation is refused, into one of their own
+        raise
+    work.check()
