@@ -125,7 +125,7 @@ def test_work_of_torch_runs_between_the_launches_of_a_replay(torch):
 
     mine, theirs = ints(torch, 5, seed=4), ints(torch, 5, seed=4)
     plan = silo.plan(step, *mine, N, 4)
-    step(*theirs, N, 4)
+    step(*[*theirs, N, 4])
     torch.cuda.synchronize()
     for one, another in zip(mine, theirs, strict=True):
         assert torch.equal(one, another)
@@ -139,7 +139,7 @@ def test_work_of_torch_runs_between_the_launches_of_a_replay(torch):
         order, n = dice.sample(range(1, 5), 4), dice.choice((0, 1, 640, dice.randrange(N)))
         weight += 1  # the plan reads the tensor that it holds
         between = plan(mine[0], *(mine[index] for index in order), n, replay % 50)
-        expected = step(theirs[0], *(theirs[index] for index in order), n, replay % 50)
+        expected = step(*[theirs[0], *(theirs[index] for index in order), n, replay % 50])
         if replay % 20 == 0:
             assert torch.equal(between, expected), (replay, str(report))
             for one, another in zip(mine, theirs, strict=True):
@@ -264,7 +264,7 @@ def test_copies_and_fills_of_buffers(torch):
     for n in (1000, 33, 4096, 1, 100_003):
         mine, theirs = buffers(n), buffers(n)
         plan(*mine, n)
-        once(*theirs, n)
+        once(*[*theirs, n])
         for one, other in zip(mine, theirs, strict=True):
             assert np.array_equal(one.numpy(), other.numpy()), n
     assert plan.report().forms[0].way == "device", str(plan.report())

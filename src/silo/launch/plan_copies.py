@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from silo.core.dtypes import dtype_named
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
@@ -63,8 +63,9 @@ def _place(buffer: Any, stream: int) -> tuple[str, int]:  # noqa: ANN401  # a Bu
 
 
 def _grid(where: tuple[str, int], size: Any) -> tuple[Any]:  # noqa: ANN401  # an int, or one with its expression
-    blocks: Any = 1 if where[0] == "cpu" else cdiv(size, BLOCK_BYTES)
-    return (blocks,)
+    if where[0] == "cpu":
+        return (1,)
+    return (cast("Any", cdiv(size, BLOCK_BYTES)),)
 
 
 def _bytes(buffer: Any) -> Any:  # noqa: ANN401  # an int, or one with its expression

@@ -807,6 +807,7 @@ def test_a_report_has_launches_updates_and_microseconds():
         plan(*arrays(N), N, 2.0)
     (form,) = plan.report().forms
     assert form.replays == 10
+    assert form.us is not None
     assert 0 < form.us < 1e6
     assert form.way in str(plan.report())
     assert plan.explain() == str(plan.report())

@@ -1,0 +1,314 @@
+"""Copies of Buffers and captured work of torch among the launches of a plan, on the stub driver."""
+
+import itertools
+import subprocess
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import graph_plans
+from samples import gpu_stub
+from silo.launch import plan_copies
+
+COPIES = """
+import ctypes, random, struct
+import numpy as np
+import gpu_stub, plan_mix, silo
+from gpu_stub import stub
+from silo.errors import ArgumentError
+from silo.launch import plan_copies
+from silo.launch.plan_copies import BLOCK_BYTES
+
+text = plan_copies.kernel_ptx
+sizes = {"copy": "8,8,8", "fill": "8,4,8"}
+plan_copies.kernel_ptx = lambda what: f"// stub: params={sizes[what]}" + chr(10) + text(what)
+
+def copied(launch):
+    to, data, size = struct.unpack("<3Q", b"".join(launch.parameters))
+    assert launch.grid == (-(-size // BLOCK_BYTES), 1, 1) and launch.block == (256, 1, 1)
+    ctypes.memmove(to, data, size)
+
+def filled(launch):
+    to, byte, size = struct.unpack("<QiQ", b"".join(launch.parameters))
+    assert launch.grid == (-(-size // BLOCK_BYTES), 1, 1)
+    ctypes.memset(to, byte, size)
+
+stub.run("silo_buffer_copy", copied)
+stub.run("silo_buffer_fill", filled)
+for name in plan_mix.FACTORS:
+    stub.run(name, lambda launch, name=name: plan_mix.run_on_host(name, launch.grid, launch.parameters))
+mix, _ = plan_mix.declared()
+
+def step(x, kept, out, n):
+    kept.copy_from(x)
+    x.fill(3)
+    mix(x, kept, kept, kept, out, n, 2, 1)
+    out.copy_from(kept) if n > 5000 else None
+
+def buffers(n):
+    made = [silo.Buffer(n, "int32", device="cuda") for _ in range(3)]
+    for one in made:
+        one.copy_from(np.arange(n, dtype=np.int32))
+    return made
+
+plan = silo.plan(step, *buffers(1000), 1000)
+assert plan.report().kernels == ("Buffer.copy", "Buffer.fill", "mix3"), plan.report()
+for n in (1000, 33, 4096, 1, 6000):
+    mine, theirs = buffers(n), buffers(n)
+    plan(*mine, n)
+    step(*theirs, n)
+    for one, other in zip(mine, theirs, strict=True):
+        assert (one.numpy() == other.numpy()).all(), n
+assert plan.replays == 4 and plan.report().forms[0].way == "device", str(plan.report())
+assert mine[0].numpy()[0] == 0x03030303
+
+x, kept, out = buffers(64)
+host, short = silo.Buffer(64, "int32"), silo.Buffer(32, "int32", device="cuda")
+
+def refused(words, work):
+    try:
+        with silo.planning():
+            work()
+    except ArgumentError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+
+refused("copies of a whole Buffer", lambda: x.copy_from(bytes(256)))
+refused("copies of a whole Buffer", lambda: x.copy_from(kept, at=0))
+refused("not from one to the other", lambda: x.copy_from(host))
+refused("not from one to the other", lambda: host.copy_from(x))
+refused("give them no other", lambda: x.copy_from(kept, stream=64))
+refused("give them no other", lambda: x.fill(1, 64))
+refused("as many bytes", lambda: x.copy_from(short))
+refused("does not record copy_to() of a Buffer", lambda: x.numpy())
+with silo.planning(x=x) as block:
+    out.copy_from(x)
+block(x=kept)
+assert (out.numpy() == kept.numpy()).all()
+"""
+
+
+def test_copies_and_fills_of_buffers_are_nodes(tmp_path):
+    gpu_stub.run(COPIES, SILO_HOME=str(tmp_path))
+
+
+def test_the_kernels_that_copy_and_fill_are_code_for_every_gpu(tmp_path):
+    nvidia = pytest.importorskip("triton.backends.nvidia")
+    assembler = Path(nvidia.__path__[0], "bin", "ptxas")
+    if not assembler.exists():
+        pytest.skip("this Triton has no ptxas")
+    text = tmp_path / "code.ptx"
+    for what, arch in itertools.product(("copy", "fill"), ("sm_75", "sm_90", "sm_120")):
+        text.write_text(plan_copies.kernel_ptx(what))
+        subprocess.run([assembler, "--gpu-name", arch, text, "-o", tmp_path / "code"], check=True)
+
+
+TORCH = """
+import ctypes, os, random
+import numpy as np
+import torch
+import gpu_stub, graph_plans, plan_mix, silo
+from gpu_stub import stub
+from silo.errors import ArgumentError
+from silo.launch import plan_torch
+
+for name in plan_mix.FACTORS:
+    stub.run(name, lambda launch, name=name: plan_mix.run_on_host(name, launch.grid, launch.parameters))
+mix, other = plan_mix.declared()
+device = graph_plans.Device(graph_plans.trapping(), "cuda", os.environ["SILO_TEST_STUB"])
+marker = device.kernel(gpu_stub.text("captured", params="8"), "captured", (8,))
+calls = []
+stub.run("captured", lambda launch: calls[int.from_bytes(launch.parameters[0], "little")]())
+
+class Capture(plan_torch.CudaCapture):
+    # In the place of CUDA's: the stub's memory is the host's, and a graph's one kernel runs the operation.
+    device_type = "cpu"
+    stream = 0
+
+    def __init__(self, torch):
+        pass
+
+    @staticmethod
+    def missing(torch):
+        return ""
+
+    def current(self, device):
+        return Capture.stream
+
+    def take(self, call, device_index):
+        free = dict(zip(call.__code__.co_freevars, (cell.cell_contents for cell in call.__closure__), strict=True))
+        inputs = [one for one in free["args"] if isinstance(one, torch.Tensor)]
+        kept = [one.clone() for one in inputs]
+        result = call()
+        for one, before in zip(inputs, kept, strict=True):
+            one.copy_(before)  # a capture computes nothing
+        parameter = len(calls).to_bytes(8, "little")
+        calls.append(call)
+        made = device.graph(marker, graph_plans.Call((1, 1, 1), (parameter,)))
+        return result, len(calls) - 1, device.graph_handle(made)
+
+    def run(self, made, device):
+        calls[made]()
+
+plan_torch._capture = Capture
+
+def tensor(buffer):
+    return torch.frombuffer((ctypes.c_int32 * 2000).from_address(buffer.address), dtype=torch.int32)
+
+def buffers(seed=1):
+    made = [silo.Buffer(2000, "int32", device="cuda") for _ in range(5)]
+    for one in made:
+        tensor(one).copy_(torch.from_numpy(np.random.default_rng(seed).integers(-99, 99, 2000, np.int32)))
+    return made
+
+def raises(words, call, *arguments):
+    try:
+        call(*arguments)
+    except ArgumentError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError("nothing was raised")
+"""
+
+
+def with_torch(code: str) -> None:
+    pytest.importorskip("torch")
+    given = textwrap.dedent(TORCH) + textwrap.dedent(code) + 'print("ended")'
+    assert graph_plans.on_stub(gpu_stub.run, given).endswith("ended\n")
+
+
+def test_work_of_torch_runs_between_the_launches_of_a_replay():
+    with_torch("""
+    x, y, z, kept, out = buffers()
+    xx, yy, zz, same, result = buffers()
+    weight = torch.arange(2000, dtype=torch.int32) % 7
+
+    views = [tensor(kept)]
+
+    def step(kept, add, x, y, z, out, n, v):
+        view = views[0]
+        mix(x, y, z, y, kept, n, v, 1)
+        view.mul_(3)
+        view.add_(weight)
+        other(kept, y, z, x, out, n, v, 2)
+        view.sub_(add)
+        mix(x, y, z, y, kept, n, v, 3)
+
+    plan = silo.plan(step, kept, 5, x, y, z, out, 2000, 4)
+    views[0] = tensor(same)
+    step(same, 5, xx, yy, zz, result, 2000, 4)
+    report = plan.report()
+    assert report.kernels == ("mix3", "torch.mul_", "torch.add_", "mix5", "torch.sub_", "mix3"), report.kernels
+    assert report.memory == {"kept": "torch.mul_"}, report.memory
+    assert len(report.tensors) == 1 and "int32[2000]" in str(report), str(report)
+    assert report.fixed["add"], report.fixed
+    assert [form.way for form in report.forms] == ["device"] and report.forms[0].launches == 6, str(report)
+    dice = random.Random(5)
+    mine, theirs = [x, y, z, out], [xx, yy, zz, result]
+    for replay in range(40):
+        n, v, order = dice.choice((0, 1, 640, dice.randrange(2000))), replay, dice.sample(range(4), 4)
+        weight += 1  # the plan reads the tensor that it holds
+        views[0] = tensor(kept)
+        plan(kept, 5, *(mine[index] for index in order), n, v)
+        views[0] = tensor(same)
+        step(same, 5, *(theirs[index] for index in order), n, v)
+        for one, other_one in zip((kept, *mine), (same, *theirs), strict=True):
+            assert torch.equal(tensor(one), tensor(other_one)), replay
+    assert plan.replays == 40, str(plan.report())
+    raises("kept cannot be another array than the recorded one: torch.mul_", plan, same, 5, x, y, z, out, 9, 9)
+    views[0] = tensor(kept)
+    plan(kept, 6, x, y, z, out, 9, 9)  # a number that torch was given: the function runs, and is captured once more
+    views[0] = tensor(same)
+    step(same, 6, xx, yy, zz, result, 9, 9)
+    plan(kept, 6, x, y, z, out, 9, 9)
+    views[0] = tensor(same)
+    step(same, 6, xx, yy, zz, result, 9, 9)
+    assert torch.equal(tensor(kept), tensor(same)) and torch.equal(tensor(out), tensor(result))
+    assert plan.replays == 41 and len(plan.report().forms) == 2
+    """)
+
+
+def test_work_of_torch_in_a_block_is_done_once_and_replayed():
+    with_torch("""
+    x, y, z, kept, out = buffers()
+    same = tensor(kept).clone()
+    view = tensor(kept)
+    with silo.planning(x=x, out=out) as plan:
+        mix(x, y, z, y, out, 2000, 4, 1)
+        view.mul_(3)
+        mix(x, kept, z, y, out, 2000, 4, 1)
+    assert torch.equal(view, same * 3)
+    plan(x=y, out=z)
+    assert torch.equal(view, same * 9)
+    assert plan.report().kernels == ("mix3", "torch.mul_", "mix3")
+    with silo.planning(kept=kept) as plan:
+        mix(x, y, z, y, out, 2000, 4, 1)
+        view.mul_(3)
+    raises("kept cannot be another array than the recorded one", lambda: plan(kept=x))
+    """)
+
+
+def test_work_of_torch_that_cannot_be_captured_says_why():
+    with_torch("""
+    x, y, z, kept, out = buffers()
+    view = tensor(kept)
+    before = view.clone()
+
+    def step(then):
+        def function(x):
+            mix(x, y, z, y, out, 2000, 4, 1)
+            then()
+        return function
+
+    def random_numbers():
+        view.random_(5)
+
+    def value():
+        view[0].item()
+
+    def another_stream():
+        view.abs_()
+        Capture.stream = 64
+        try:
+            view.abs_()
+        finally:
+            Capture.stream = 0
+
+    def whole_other_stream():
+        Capture.stream = 64
+        try:
+            view.abs_()
+        finally:
+            Capture.stream = 0
+
+    turns = []
+
+    def other_work():
+        turns.append(1)
+        view.mul_(2) if len(turns) % 2 else view.add_(2)
+
+    def other_tensor():
+        turns.append(1)
+        torch.abs_(view if len(turns) % 2 else tensor(y))
+
+    plans = [
+        ("torch.random_ runs between launches, which a plan does not record (it draws random numbers", random_numbers),
+        ("(it gives the program a value that the GPU has computed)", value),
+        ("(it uses another stream than the operations before it", another_stream),
+        ("its work is on 2 streams", whole_other_stream),
+        ("torch did other work the second time", other_work),
+        ("or on other tensors", other_tensor),
+    ]
+    for words, then in plans:
+        raises(words, silo.plan, step(then), x)
+    def broken(self, call, device):
+        raise RuntimeError("operation not permitted when stream is capturing" + chr(10) + "more")
+    Capture.take, kept_take = broken, Capture.take
+    words = "(it could not be captured: operation not permitted when stream is capturing)"
+    raises(words, silo.plan, step(view.abs_), x)
+    Capture.take = kept_take
+    Capture.missing = staticmethod(lambda torch: "this torch has no CUDA")
+    raises("(this torch has no CUDA)", silo.plan, step(view.abs_), x)
+    """)
