@@ -133,7 +133,7 @@ static int check_leaves(const struct reading *reading, const struct silo_field *
         return silo_refuse(reading->decoding, field, "%.64s has no axis %lld", node->name.data,
                            (long long)node->value);
     if (!axis && argument->kind != SILO_RECORDED_INTEGER)
-        return silo_refuse(reading->decoding, field, "%.64s is no integer", node->name.data);
+        return silo_refuse(reading->decoding, field, "%.64s is not an integer", node->name.data);
     return 0;
 }
 

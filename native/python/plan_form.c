@@ -380,8 +380,8 @@ static int follow_layout(struct silo_plan_form *form, const struct found *found,
         return -1;
     if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
         return PyErr_Format(silo_argument_error,
-                            "%s takes the layout of '%s', which is no array that the plan is "
-                            "given: make it an argument",
+                            "%s takes the layout of '%s', which is not an argument of the plan: "
+                            "make it one",
                             made.kernel, made.name),
                -1;
     made.address = source;

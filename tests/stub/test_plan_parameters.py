@@ -118,7 +118,7 @@ def test_maps_of_arrays_are_encoded_in_each_replay(stub, kernels):
         assert ours == taken(seen)
     assert plan.replays > 0
     held = halves(1024)
-    with pytest.raises(ArgumentError, match="takes the layout of 'source', which is no array that the plan is given"):
+    with pytest.raises(ArgumentError, match="takes the layout of 'source', which is not an argument of the plan"):
         silo.plan(lambda out: kernels.mapped(held, out), halves(1024))
 
 
