@@ -19,6 +19,7 @@ from silo.core.dynamic_layout import LAYOUT_MEMBERS
 from silo.core.extents import Extents
 from silo.core.json_reader import Form, members_of
 from silo.core.launch_info import LaunchInfo, TensorMap
+from silo.core.recorded_plans import RecordedArgument, RecordedForm, RecordedLaunch, RecordedPlan
 from silo.core.signature import Parameter
 from silo.core.specialization import Specialization
 from silo.frozen import Field
@@ -138,6 +139,10 @@ def header() -> str:
         ("LAUNCH", "Launch info; launch options of compilers are members besides.", own_members(LaunchInfo, "options")),
         ("MAP", "A tensor map.", own_members(TensorMap)),
         ("DISPATCH", "Dispatch rules.", own_members(DispatchRules)),
+        ("STEP", "A plan.", own_members(RecordedPlan)),
+        ("STEP_FORM", "A form of a plan.", own_members(RecordedForm)),
+        ("STEP_ARGUMENT", "An argument of a plan.", own_members(RecordedArgument)),
+        ("STEP_LAUNCH", "A launch of a plan.", own_members(RecordedLaunch)),
     )
     newest = max(LAYOUTS_MINOR, *(one.since for _, _, members in (*strict, *values) for one in members))
     tables = "".join(f"    SILO_TABLE_{name.upper()},\n" for name in TABLES)

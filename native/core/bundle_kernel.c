@@ -1,5 +1,6 @@
 #include "bundle_kernel.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, silo_error *error) {
@@ -19,6 +20,43 @@ struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, 
         return NULL;
     }
     return made;
+}
+
+struct silo_kernel *silo_kernel_get(struct silo_bundle *bundle, uint32_t index, silo_error *error) {
+    struct silo_kernel *found = __atomic_load_n(&bundle->kernels[index], __ATOMIC_ACQUIRE);
+    if (found != NULL)
+        return found;
+    silo_fork_lock_take(&bundle->lock);
+    found = bundle->kernels[index];
+    if (found == NULL) {
+        found = silo_kernel_new(bundle, index, error);
+        __atomic_store_n(&bundle->kernels[index], found, __ATOMIC_RELEASE);
+    }
+    silo_fork_lock_give(&bundle->lock);
+    return found;
+}
+
+static void no_kernel(const struct silo_bundle *bundle, const char *name, silo_error *error) {
+    char text[700];
+    size_t used = 0;
+    const uint32_t count = silo_reader_kernel_count(bundle->reader);
+    text[0] = '\0';
+    for (uint32_t i = 0; i < count && used + 1 < sizeof text; i++) {
+        const int length = snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "",
+                                    silo_reader_kernel_name(bundle->reader, i).data);
+        used += length > 0 ? (size_t)length : 0;
+    }
+    silo_fail(error, SILO_ERROR_NO_KERNEL, "%s has no kernel '%.100s'; it has %s", bundle->name,
+              name, count > 0 ? text : "none");
+}
+
+struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *name,
+                                      silo_error *error) {
+    const int64_t index = silo_reader_kernel_index(bundle->reader, name);
+    if (index >= 0)
+        return silo_kernel_get(bundle, (uint32_t)index, error);
+    no_kernel(bundle, name, error);
+    return NULL;
 }
 
 static void release_entry(void *binding, void *keep) {

@@ -313,12 +313,6 @@ int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
         values->grid[axis] = (uint32_t)dims[axis];
     if (check_nulls(call, served, error) != 0)
         return -1;
-    if (served->packing.takes_scratch &&
-        (served->function.scratch_bytes != 0 || served->function.profile_bytes != 0))
-        return silo_fail(error, SILO_ERROR_UNSUPPORTED,
-                         "%s: it needs scratch memory, which a plan does not give: launch it by "
-                         "silo_launch",
-                         call->tagged.intake->kernel);
     return SILO_UNLIKELY(served->packing.maps != NULL)
                ? copy_with_maps(call, served, places, values, error)
                : copy_parameters(call, served, places, values, NULL, error);

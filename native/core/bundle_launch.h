@@ -9,7 +9,7 @@
 int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, silo_error *error);
 
 /* The same up to the driver: the grid and each parameter's bytes go to `values` and behind it, to
- * `places`. An empty grid: not enabled. */
+ * `places`; addresses of scratch memory are 0. An empty grid: not enabled. */
 int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
                      const struct silo_parameter_place *places, struct silo_plan_values *values,
                      silo_error *error);

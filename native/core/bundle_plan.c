@@ -4,6 +4,7 @@
 #include "cpu_plan.h"
 #include "graph_plan.h"
 #include "plan_fill.h"
+#include "plan_scratch.h"
 
 #include <stdlib.h>
 
@@ -19,6 +20,11 @@ struct part {
     struct silo_parameter_place *places; /* owned */
 };
 
+/* A parameter of a node that is the address of scratch memory. */
+struct scratch_use {
+    uint32_t values, at; /* bytes of the block: of the node's values, and of the address */
+};
+
 /* A sequence of parts that was run, and the state that replays it. */
 struct form {
     struct form *next; /* owned */
@@ -26,6 +32,10 @@ struct form {
     const struct part **parts; /* owned */
     const struct silo_plan_backend *backend;
     void *state; /* owned */
+    uint32_t use_count;
+    struct scratch_use *uses;       /* owned: of nodes that need scratch memory */
+    struct silo_plan_piece *pieces; /* owned: the memory of each */
+    struct silo_plan_scratch scratch;
 };
 
 struct silo_step_plan {
@@ -39,6 +49,7 @@ struct silo_step_plan {
     uint32_t bytes, block_room;
     bool begun, spoilt; /* launches were added since the last run; one of them failed */
     uint32_t taken;     /* atomic */
+    struct silo_bundle_step *followed; /* owned; NULL: launches are added one by one */
 };
 
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error) {
@@ -53,6 +64,9 @@ struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error 
 static void free_form(struct form *form) {
     if (form->state != NULL)
         form->backend->close(form->state);
+    silo_plan_scratch_close(&form->scratch);
+    free(form->uses);
+    free(form->pieces);
     free(form->parts);
     free(form);
 }
@@ -69,9 +83,18 @@ void silo_bundle_plan_free(struct silo_step_plan *plan) {
         free(part->places);
         free(part);
     }
+    silo_bundle_step_free(plan->followed);
     free(plan->step);
     free(plan->block);
     free(plan);
+}
+
+void silo_bundle_plan_follow(struct silo_step_plan *plan, struct silo_bundle_step *step) {
+    plan->followed = step;
+}
+
+struct silo_bundle_step *silo_bundle_plan_followed(const struct silo_step_plan *plan) {
+    return plan->followed;
 }
 
 const silo_queue *silo_bundle_plan_queue(const struct silo_step_plan *plan) {
@@ -216,6 +239,11 @@ static void begin_step(struct silo_step_plan *plan) {
     plan->count = plan->bytes = 0;
 }
 
+void silo_bundle_plan_restart(struct silo_step_plan *plan) {
+    plan->begun = false;
+    begin_step(plan);
+}
+
 void silo_bundle_plan_spoil(struct silo_step_plan *plan) {
     begin_step(plan);
     plan->spoilt = true;
@@ -235,6 +263,67 @@ int silo_bundle_plan_add(struct silo_step_plan *plan, struct silo_kernel_call *c
 static bool is_form(const struct silo_step_plan *plan, const struct form *form) {
     return form->count == plan->count &&
            memcmp(form->parts, plan->step, plan->count * sizeof *plan->step) == 0;
+}
+
+/* Bytes that a part needs for each program, of the kind that a parameter points to; 0: none. */
+static uint64_t scratch_of(const struct part *part, uint32_t number, uint32_t *align) {
+    const struct silo_function *function = &part->served->function;
+    const uint8_t pack = part->served->packing.packed[number].pack;
+    *align = pack == SILO_PACK_SCRATCH ? function->scratch_align : function->profile_align;
+    return pack == SILO_PACK_SCRATCH   ? function->scratch_bytes
+           : pack == SILO_PACK_PROFILE ? function->profile_bytes
+                                       : 0;
+}
+
+static uint64_t programs_of(const struct silo_step_plan *plan, const struct scratch_use *use) {
+    const struct silo_plan_values *values = (const void *)(plan->block + use->values);
+    return values->enabled ? silo_plan_programs(values->grid) : 0;
+}
+
+/* Whether the form has the scratch memory that this step needs. */
+SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *form) {
+    for (uint32_t i = 0; i < form->use_count; i++)
+        if (programs_of(plan, &form->uses[i]) > form->pieces[i].programs)
+            return false;
+    return true;
+}
+
+/* Room for this step, and for as much as the form `before` had; NULL: none. */
+static int take_scratch(const struct silo_step_plan *plan, struct form *form,
+                        const struct form *before, silo_error *error) {
+    uint32_t at = 0, count = 0, align;
+    for (uint32_t i = 0; i < plan->count; i++)
+        for (uint32_t k = 0; k < plan->step[i]->count; k++)
+            count += scratch_of(plan->step[i], k, &align) != 0;
+    if (count == 0)
+        return 0;
+    form->uses = calloc(count, sizeof *form->uses);
+    form->pieces = calloc(count, sizeof *form->pieces);
+    if (form->uses == NULL || form->pieces == NULL)
+        return silo_fail_memory(error);
+    for (uint32_t i = 0; i < plan->count; at += plan->step[i++]->bytes) {
+        const struct part *part = plan->step[i];
+        for (uint32_t k = 0; k < part->count; k++) {
+            const uint64_t each = scratch_of(part, k, &align);
+            if (each == 0)
+                continue;
+            const uint32_t number = form->use_count++;
+            form->uses[number] = (struct scratch_use){
+                at, at + (uint32_t)(sizeof(struct silo_plan_values) + part->places[k].offset)};
+            uint64_t room = silo_plan_scratch_room(programs_of(plan, &form->uses[number]));
+            if (before != NULL && before->pieces[number].programs > room)
+                room = before->pieces[number].programs;
+            form->pieces[number] =
+                (struct silo_plan_piece){.kernel = part->served->variant->kernel.data,
+                                         .each = each,
+                                         .programs = room,
+                                         .align = align};
+        }
+    }
+    if (silo_plan_scratch_check(form->backend, form->state, form->pieces[0].kernel, error) != 0)
+        return -1;
+    return silo_plan_scratch_open(&form->scratch, plan->step[0]->served->function.device,
+                                  form->pieces, count, error);
 }
 
 static int open_form(const struct silo_step_plan *plan, struct form *form, silo_error *error) {
@@ -277,7 +366,8 @@ static void drop_oldest(struct silo_step_plan *plan) {
     plan->form_count--;
 }
 
-static struct form *new_form(struct silo_step_plan *plan, silo_error *error) {
+static struct form *new_form(struct silo_step_plan *plan, const struct form *before,
+                             silo_error *error) {
     struct form *form = calloc(1, sizeof *form);
     if (form != NULL)
         form->parts = malloc(plan->count * sizeof *form->parts);
@@ -289,7 +379,7 @@ static struct form *new_form(struct silo_step_plan *plan, silo_error *error) {
     memcpy(form->parts, plan->step, plan->count * sizeof *form->parts);
     form->count = plan->count;
     form->bytes = plan->bytes;
-    if (open_form(plan, form, error) != 0) {
+    if (open_form(plan, form, error) != 0 || take_scratch(plan, form, before, error) != 0) {
         free_form(form);
         return NULL;
     }
@@ -299,7 +389,8 @@ static struct form *new_form(struct silo_step_plan *plan, silo_error *error) {
     return form;
 }
 
-/* The form of the step, which is then the first of the list. */
+/* The form of the step, which is then the first of the list. One whose scratch memory is too small
+ * is replaced. */
 static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
     struct form **link = &plan->forms;
     while (*link != NULL && !is_form(plan, *link))
@@ -307,8 +398,17 @@ static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
     struct form *form = *link;
     if (form != NULL)
         *link = form->next;
-    else if ((form = new_form(plan, error)) == NULL)
-        return NULL;
+    if (form == NULL || !has_room(plan, form)) {
+        struct form *before = form;
+        form = new_form(plan, before, error);
+        if (before != NULL) {
+            plan->last = plan->last == before ? NULL : plan->last;
+            plan->form_count--;
+            free_form(before);
+        }
+        if (form == NULL)
+            return NULL;
+    }
     form->next = plan->forms;
     plan->forms = form;
     return form;
@@ -317,11 +417,15 @@ static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
 static int run_step(struct silo_step_plan *plan, void *stream, silo_error *error) {
     uint8_t *block;
     struct form *form =
-        plan->last != NULL && is_form(plan, plan->last) ? plan->last : find_form(plan, error);
+        plan->last != NULL && is_form(plan, plan->last) && has_room(plan, plan->last)
+            ? plan->last
+            : find_form(plan, error);
     if (form == NULL || form->backend->begin(form->state, &block, error) != 0)
         return -1;
     plan->last = form;
     memcpy(block, plan->block, plan->bytes);
+    for (uint32_t i = 0; i < form->use_count; i++)
+        memcpy(block + form->uses[i].at, &form->pieces[i].address, sizeof form->pieces[i].address);
     if (form->backend->launch(form->state, stream, error) == 0)
         return 0;
     if (form->backend == &silo_cpu_plan && error->code == SILO_ERROR_LAUNCH)

@@ -3,6 +3,7 @@
 #define SILO_BUNDLE_PLAN_H
 
 #include "bundle_call.h"
+#include "bundle_steps.h"
 
 /* Without launches. NULL with SILO_ERROR_MEMORY. */
 struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error);
@@ -19,6 +20,13 @@ void silo_bundle_plan_give(struct silo_step_plan *plan);
 int silo_bundle_plan_add(struct silo_step_plan *plan, struct silo_kernel_call *call,
                          struct silo_served *served, silo_error *error);
 void silo_bundle_plan_spoil(struct silo_step_plan *plan); /* an add failed before it came here */
+
+/* Forget the launches that were added since the last run. */
+void silo_bundle_plan_restart(struct silo_step_plan *plan);
+
+/* The plan of a bundle whose launches it makes, which it owns from now on; NULL: of none. */
+void silo_bundle_plan_follow(struct silo_step_plan *plan, struct silo_bundle_step *step);
+struct silo_bundle_step *silo_bundle_plan_followed(const struct silo_step_plan *plan);
 
 /* Launch the step, or without one the last step again, on the stream. */
 int silo_bundle_plan_run(struct silo_step_plan *plan, void *stream, silo_error *error);

@@ -214,6 +214,15 @@ int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *n
     return silo_kernels_find(&reader->manifest, name, strlen(name));
 }
 
+uint32_t silo_reader_plan_count(const struct silo_reader *reader) {
+    return reader->manifest.plan_count;
+}
+
+const struct silo_recorded_plan *silo_reader_plan(const struct silo_reader *reader,
+                                                  uint32_t index) {
+    return index < reader->manifest.plan_count ? &reader->manifest.plans[index] : NULL;
+}
+
 /* ---- decoded at the first use ---- */
 
 const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,

@@ -1,7 +1,5 @@
 #include "host_digest.h"
 
-#include "json_text.h"
-
 /* The rows of a decoded variant are in their canonical form, so they are written as they were read:
  * nothing that decides how code is called can be left out. */
 
@@ -72,4 +70,23 @@ int silo_host_digest(const struct silo_manifest *manifest, uint32_t kernel, uint
     put_text(&text, ",\"text\":", checked);
     silo_json_put_word(&text, "}]");
     return finish(&text, digest);
+}
+
+int silo_host_plan_digest(const struct silo_manifest *manifest, uint32_t plan,
+                          const char (*codes)[SILO_SHA256_HEX], size_t count,
+                          struct silo_json_text *text, char sha256[SILO_SHA256_HEX],
+                          char digest[SILO_SHA256_HEX]) {
+    uint8_t bytes[SILO_SHA256_BYTES];
+    silo_json_put(text, &silo_json_member(manifest->top, "plans")->items[plan]);
+    if (text->failed)
+        return -1;
+    silo_sha256(text->data, text->bytes, bytes);
+    silo_sha256_hex(bytes, sha256);
+    struct silo_json_text whole = {0};
+    silo_json_put_word(&whole, "[\"host-plan/1\",{\"codes\":[");
+    for (size_t i = 0; i < count; i++)
+        put_text(&whole, i > 0 ? "," : "", codes[i]);
+    put_text(&whole, "],\"plan\":", sha256);
+    silo_json_put_word(&whole, "}]");
+    return finish(&whole, digest);
 }

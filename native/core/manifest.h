@@ -273,6 +273,59 @@ struct silo_kernel_info {
     const struct silo_group *groups; /* in order of first occurrence */
 };
 
+/* ---- plans (silo.core.recorded_plans) ---- */
+
+enum silo_recorded_kind {
+    SILO_RECORDED_ARRAY, /* `element` and `rank` */
+    SILO_RECORDED_INTEGER,
+    SILO_RECORDED_FLOAT,
+    SILO_RECORDED_VALUE, /* `value` and no other */
+};
+
+struct silo_recorded_argument {
+    uint8_t kind;     /* enum silo_recorded_kind */
+    uint16_t element; /* enum silo_element */
+    int32_t rank;
+    struct silo_value value;
+};
+
+enum silo_recorded_source_kind {
+    SILO_RECORDED_GIVEN,    /* `argument` of the plan, as it is */
+    SILO_RECORDED_COMPUTED, /* `node` over the plan's arguments */
+    SILO_RECORDED_CONSTANT, /* `value` */
+};
+
+struct silo_recorded_source {
+    struct silo_string parameter;
+    uint8_t kind; /* enum silo_recorded_source_kind */
+    uint32_t argument;
+    const struct silo_node *node;
+    struct silo_value value;
+};
+
+struct silo_recorded_launch {
+    struct silo_string kernel; /* which need not be in the file: a slice has some */
+    uint32_t source_count, option_count;
+    const struct silo_recorded_source *sources;
+    uint32_t grid_axes; /* 0: the declared grid */
+    const struct silo_node *grid[3];
+    const struct silo_named_value *options;
+};
+
+struct silo_recorded_form {
+    const struct silo_recorded_argument *arguments; /* one a parameter of the plan */
+    uint32_t hold_count, launch_count;
+    const struct silo_node *const *holds; /* none of which is 0 */
+    const struct silo_recorded_launch *launches;
+};
+
+struct silo_recorded_plan {
+    struct silo_string name;
+    struct silo_signature parameters; /* of which only the names are there */
+    uint32_t form_count;
+    const struct silo_recorded_form *forms;
+};
+
 struct silo_blob {
     char sha256[65]; /* of the raw bytes, in hex */
     struct silo_string kind;
@@ -327,6 +380,10 @@ struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uin
 
 /* The kernel of a name; -1: none. */
 int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name);
+
+/* Plans in the order of their names; NULL past the end. */
+uint32_t silo_reader_plan_count(const struct silo_reader *reader);
+const struct silo_recorded_plan *silo_reader_plan(const struct silo_reader *reader, uint32_t index);
 
 /* Check and return a kernel without its groups, or an existing row of a table (enum
  * silo_table_kind); decoded at the first use and kept. From any thread. NULL with `error` filled.

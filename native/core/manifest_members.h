@@ -30,7 +30,7 @@ struct silo_member_list {
 };
 
 /* The newest version that is read, and the version that added structs and dynamic layouts. */
-enum { SILO_MAJOR = 1, SILO_MINOR = 6, SILO_LAYOUTS_MINOR = 3 };
+enum { SILO_MAJOR = 1, SILO_MINOR = 7, SILO_LAYOUTS_MINOR = 3 };
 
 /* The tables. */
 enum silo_table_kind {
@@ -66,10 +66,12 @@ enum silo_top_member {
     SILO_TOP_TABLES,
     SILO_TOP_TOOLCHAIN,
     SILO_TOP_ATTACHMENTS,
+    SILO_TOP_PLANS,
     SILO_TOP_MEMBERS
 };
 enum {
     SILO_TOP_ATTACHMENTS_SINCE = 4,
+    SILO_TOP_PLANS_SINCE = 7,
 };
 static const struct silo_member SILO_TOP_NAMES[SILO_TOP_MEMBERS] = {
     {"blobs", 0, SILO_CHECK_NONE},
@@ -80,6 +82,7 @@ static const struct silo_member SILO_TOP_NAMES[SILO_TOP_MEMBERS] = {
     {"tables", 0, SILO_CHECK_NONE},
     {"toolchain", 0, SILO_CHECK_NONE},
     {"attachments", 4, SILO_CHECK_NONE},
+    {"plans", 7, SILO_CHECK_NONE},
 };
 static const struct silo_member_list SILO_TOP_LIST = {7, SILO_TOP_MEMBERS, SILO_TOP_NAMES};
 
@@ -343,6 +346,66 @@ static const struct silo_member SILO_DISPATCH_NAMES[SILO_DISPATCH_MEMBERS] = {
     {"unseen", 0, SILO_CHECK_NONE},
 };
 static const struct silo_member_list SILO_DISPATCH_LIST = {3, SILO_DISPATCH_MEMBERS, SILO_DISPATCH_NAMES};
+
+/* A plan. */
+enum silo_step_member {
+    SILO_STEP_NAME,
+    SILO_STEP_PARAMETERS,
+    SILO_STEP_FORMS,
+    SILO_STEP_MEMBERS
+};
+static const struct silo_member SILO_STEP_NAMES[SILO_STEP_MEMBERS] = {
+    {"name", 0, SILO_CHECK_NONE},
+    {"parameters", 0, SILO_CHECK_NONE},
+    {"forms", 0, SILO_CHECK_NONE},
+};
+static const struct silo_member_list SILO_STEP_LIST = {3, SILO_STEP_MEMBERS, SILO_STEP_NAMES};
+
+/* A form of a plan. */
+enum silo_step_form_member {
+    SILO_STEP_FORM_ARGUMENTS,
+    SILO_STEP_FORM_LAUNCHES,
+    SILO_STEP_FORM_HOLDS,
+    SILO_STEP_FORM_MEMBERS
+};
+static const struct silo_member SILO_STEP_FORM_NAMES[SILO_STEP_FORM_MEMBERS] = {
+    {"arguments", 0, SILO_CHECK_NONE},
+    {"launches", 0, SILO_CHECK_NONE},
+    {"holds", 0, SILO_CHECK_NONE},
+};
+static const struct silo_member_list SILO_STEP_FORM_LIST = {2, SILO_STEP_FORM_MEMBERS, SILO_STEP_FORM_NAMES};
+
+/* An argument of a plan. */
+enum silo_step_argument_member {
+    SILO_STEP_ARGUMENT_KIND,
+    SILO_STEP_ARGUMENT_DTYPE,
+    SILO_STEP_ARGUMENT_RANK,
+    SILO_STEP_ARGUMENT_VALUE,
+    SILO_STEP_ARGUMENT_MEMBERS
+};
+static const struct silo_member SILO_STEP_ARGUMENT_NAMES[SILO_STEP_ARGUMENT_MEMBERS] = {
+    {"kind", 0, SILO_CHECK_NONE},
+    {"dtype", 0, SILO_CHECK_NONE},
+    {"rank", 0, SILO_CHECK_NONE},
+    {"value", 0, SILO_CHECK_NONE},
+};
+static const struct silo_member_list SILO_STEP_ARGUMENT_LIST = {1, SILO_STEP_ARGUMENT_MEMBERS, SILO_STEP_ARGUMENT_NAMES};
+
+/* A launch of a plan. */
+enum silo_step_launch_member {
+    SILO_STEP_LAUNCH_KERNEL,
+    SILO_STEP_LAUNCH_ARGUMENTS,
+    SILO_STEP_LAUNCH_GRID,
+    SILO_STEP_LAUNCH_OPTIONS,
+    SILO_STEP_LAUNCH_MEMBERS
+};
+static const struct silo_member SILO_STEP_LAUNCH_NAMES[SILO_STEP_LAUNCH_MEMBERS] = {
+    {"kernel", 0, SILO_CHECK_NONE},
+    {"arguments", 0, SILO_CHECK_NONE},
+    {"grid", 0, SILO_CHECK_NONE},
+    {"options", 0, SILO_CHECK_NONE},
+};
+static const struct silo_member_list SILO_STEP_LAUNCH_LIST = {2, SILO_STEP_LAUNCH_MEMBERS, SILO_STEP_LAUNCH_NAMES};
 
 /* clang-format on */
 

@@ -2,6 +2,7 @@
 
 #include "manifest_blobs.h"
 #include "manifest_kernels.h"
+#include "manifest_plans.h"
 
 /* About the bytes of memory that parsing a text takes in Python, which sets the limit for both
  * (silo.core.values.footprint). */
@@ -129,6 +130,8 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
         silo_blobs_open(manifest, decoding, found[SILO_TOP_BLOBS]) != 0 ||
         (found[SILO_TOP_ATTACHMENTS] != NULL &&
          check_attachments(manifest, decoding, found[SILO_TOP_ATTACHMENTS]) != 0) ||
+        (found[SILO_TOP_PLANS] != NULL &&
+         silo_plans_open(manifest, decoding, found[SILO_TOP_PLANS]) != 0) ||
         silo_tables_open(decoding, found[SILO_TOP_TABLES], manifest->tables) != 0)
         return -1;
     manifest->top = top;

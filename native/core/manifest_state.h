@@ -26,6 +26,8 @@ struct silo_manifest {
     const struct silo_json *top; /* the whole document; it is checked that it is an object */
     struct silo_table tables[SILO_TABLES];
     struct silo_kernel_row *kernels; /* sorted by name */
+    uint32_t plan_count;
+    const struct silo_recorded_plan *plans; /* sorted by name */
 };
 
 static inline struct silo_decoding silo_decoding_of(struct silo_manifest *manifest,

@@ -1,5 +1,8 @@
 #include "plan_fill.h"
 
+#include "plan_scratch.h"
+#include "shape.h"
+
 #include <stdlib.h>
 
 /* Values of one replay; -1 with the error. */
@@ -69,6 +72,17 @@ struct arrays {
     int32_t ndims[SILO_MAX_PARAMETERS], itemsizes[SILO_MAX_PARAMETERS];
 };
 
+/* The extents and strides of a descriptor that a grid reads. */
+static void read_described(const struct silo_plan_made *made, const uint64_t *values,
+                           int64_t shape[SILO_MAX_RANK], int64_t strides[SILO_MAX_RANK]) {
+    for (uint32_t axis = 0; axis < made->descriptor.rank; axis++) {
+        shape[axis] = made->shape[axis] >= 0 ? (int64_t)values[made->shape[axis]]
+                                             : made->descriptor.shape[axis];
+        strides[axis] = made->strides[axis] >= 0 ? (int64_t)values[made->strides[axis]]
+                                                 : made->descriptor.strides[axis];
+    }
+}
+
 static int declared(const struct silo_plan_grid *grid, const struct silo_plan_arguments *arguments,
                     const uint64_t *values, int64_t dims[3], struct silo_grid_fault *fault) {
     uint64_t slots[SILO_MAX_PARAMETERS];
@@ -79,12 +93,23 @@ static int declared(const struct silo_plan_grid *grid, const struct silo_plan_ar
         return 0;
     silo_bindings bindings = {.slot_count = grid->count, .values = (const int64_t *)slots};
     struct arrays arrays;
+    int64_t shapes[SILO_MAX_DESCRIPTORS][SILO_MAX_RANK];
+    int64_t strides[SILO_MAX_DESCRIPTORS][SILO_MAX_RANK];
+    uint32_t used = 0;
     if (grid->declared->arrays_used != 0) {
         const silo_bindings *given = &arguments->bindings;
         memset(arrays.ndims, 0, (size_t)grid->count * sizeof *arrays.ndims);
         for (uint32_t i = 0; i < grid->declared->arrays_used; i++) {
             const uint16_t slot = grid->declared->arrays[i];
             const int32_t argument = grid->arrays[i];
+            if (grid->described[i].descriptor.rank != 0) {
+                read_described(&grid->described[i], values, shapes[used], strides[used]);
+                arrays.shapes[slot] = shapes[used];
+                arrays.strides[slot] = strides[used++];
+                arrays.ndims[slot] = (int32_t)grid->described[i].descriptor.rank;
+                arrays.itemsizes[slot] = 0;
+                continue;
+            }
             arrays.shapes[slot] = given->shapes[argument];
             arrays.strides[slot] = given->strides[argument];
             arrays.ndims[slot] = given->ndims[argument];
@@ -126,6 +151,83 @@ static int find_grid(const struct silo_plan_form *form, const struct silo_plan_g
     return 0;
 }
 
+/* ---- tensor maps and structs ---- */
+
+bool silo_plan_made_varies(const struct silo_plan_made *made) {
+    bool varies = made->address >= 0 || made->argument >= 0;
+    for (int axis = 0; axis < SILO_MAX_RANK; axis++)
+        varies = varies || made->shape[axis] >= 0 || made->strides[axis] >= 0;
+    return varies;
+}
+
+static int refuse_made(const struct silo_plan_made *made, const silo_error *why,
+                       silo_error *error) {
+    return silo_fail(error, why->code, "%s: argument '%s' %s", made->kernel, made->name, why->text);
+}
+
+static int make_struct(const struct silo_plan_made *made,
+                       const struct silo_plan_arguments *arguments, uint64_t address,
+                       uint8_t *block, silo_error *error) {
+    const silo_bindings *given = &arguments->bindings;
+    const int32_t rank = given->ndims[made->argument];
+    uint64_t layout[1 + 2 * SILO_MAX_AXES], words[SILO_STRUCT_WORDS];
+    layout[0] = (uint64_t)rank;
+    for (int32_t axis = 0; axis < rank; axis++) {
+        layout[1 + axis] = (uint64_t)given->shapes[made->argument][axis];
+        layout[1 + rank + axis] = (uint64_t)given->strides[made->argument][axis];
+    }
+    if (!silo_struct_write(made->form, address, layout, words))
+        return silo_fail(error, SILO_ERROR_SHAPE,
+                         "%s: argument '%s' has other axes than the code takes, or one that 32 "
+                         "bits do not hold",
+                         made->kernel, made->name);
+    memcpy(block + made->at, words, made->form->bytes);
+    return 0;
+}
+
+/* What the map says; -1 with `why`. */
+static int describe(const struct silo_plan_made *made, const struct silo_plan_arguments *arguments,
+                    const uint64_t *values, struct silo_descriptor *out, silo_error *why) {
+    if (made->argument >= 0) {
+        const silo_bindings *given = &arguments->bindings;
+        return silo_map_of_array(made->map, values[made->address], given->ndims[made->argument],
+                                 given->shapes[made->argument], given->strides[made->argument], out,
+                                 why);
+    }
+    *out = made->descriptor;
+    if (values == NULL)
+        return 0; /* as it was read */
+    if (made->address >= 0)
+        out->address = values[made->address];
+    for (uint32_t axis = 0; axis < out->rank; axis++) {
+        if (made->shape[axis] >= 0)
+            out->shape[axis] = (int64_t)values[made->shape[axis]];
+        if (made->strides[axis] >= 0)
+            out->strides[axis] = (int64_t)values[made->strides[axis]];
+    }
+    return silo_descriptor_check(out, made->type, why);
+}
+
+int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
+                   const struct silo_plan_arguments *arguments, const uint64_t *values,
+                   uint8_t *block, silo_error *error) {
+    _Alignas(SILO_MAP_ALIGN) uint8_t map[SILO_MAP_BYTES];
+    struct silo_descriptor now;
+    silo_error why = {.code = SILO_OK};
+    if (made->form != NULL)
+        return make_struct(made, arguments, values[made->address], block, error);
+    memset(&now, 0, sizeof now); /* compared as bytes */
+    if (describe(made, arguments, values, &now, &why) != 0)
+        return refuse_made(made, &why, error);
+    if (made->map == NULL || memcmp(&now, made->last, sizeof now) == 0)
+        return 0; /* of a descriptor that is taken apart: it is checked */
+    if (silo_tensor_map_encode(device, made->map, &now, map, &why) != 0)
+        return refuse_made(made, &why, error);
+    memcpy(block + made->at, map, sizeof map);
+    *made->last = now;
+    return 0;
+}
+
 enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
                                      const struct silo_plan_arguments *arguments, uint8_t *block,
                                      uint32_t *check, silo_error *error) {
@@ -143,6 +245,11 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
         if (SILO_UNLIKELY(find_grid(form, grid, arguments, values, dims, error) != 0))
             return SILO_PLAN_REFUSED;
         struct silo_plan_values *to = (void *)(block + form->nodes[grid->node].values);
+        const uint32_t programs[3] = {(uint32_t)dims[0], (uint32_t)dims[1], (uint32_t)dims[2]};
+        if (SILO_UNLIKELY(grid->most != 0) && silo_plan_programs(programs) > grid->most) {
+            *check = form->check_count;
+            return SILO_PLAN_OTHER_FORM;
+        }
         for (int axis = 0; axis < 3; axis++)
             to->grid[axis] = (uint32_t)dims[axis];
         to->enabled = dims[0] != 0 && dims[1] != 0 && dims[2] != 0;
@@ -151,6 +258,11 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
         const struct silo_plan_move *move = &form->moves[i];
         silo_plan_write(block + move->at, values[move->value], move->pack, move->bytes);
     }
+    for (uint32_t i = 0; i < form->made_count; i++)
+        if (silo_plan_made_varies(&form->made[i]) &&
+            SILO_UNLIKELY(
+                silo_plan_make(&form->made[i], form->device, arguments, values, block, error) != 0))
+            return SILO_PLAN_REFUSED;
     return SILO_PLAN_FILLED;
 }
 
@@ -229,11 +341,15 @@ void silo_plan_form_clear(struct silo_plan_form *form) {
         free(form->grids[i].codes);
         free(form->grids[i].slot_value);
         free(form->grids[i].arrays);
+        free(form->grids[i].described);
     }
     for (uint32_t i = 0; form->nodes != NULL && i < form->node_count; i++) {
         free((void *)(uintptr_t)form->nodes[i].places);
         free((void *)(uintptr_t)form->nodes[i].after);
     }
+    for (uint32_t i = 0; form->made != NULL && i < form->made_count; i++)
+        free(form->made[i].last);
+    free(form->made);
     free(form->values);
     free(form->checks);
     free(form->moves);

@@ -9,6 +9,7 @@
 #include "grid.h"
 #include "packing.h"
 #include "plan_backend.h"
+#include "tensor_map.h"
 
 /* Arguments of a plan, values and pieces of memory of a form. */
 #define SILO_PLAN_ARGUMENTS 64
@@ -54,17 +55,35 @@ struct silo_plan_move {
     uint8_t pack;  /* enum silo_pack */
 };
 
+/* A parameter that is made of an array, or of a tensor descriptor: a tensor map or a struct. */
+struct silo_plan_made {
+    uint32_t at;        /* byte of the block */
+    const char *kernel; /* borrowed, like the next: for messages */
+    const char *name;
+    const struct silo_map_form *map;     /* borrowed of the binding; NULL: a struct */
+    const struct silo_struct_form *form; /* borrowed as well */
+    int32_t argument;                    /* of an array: which argument of the plan */
+    int32_t address;                     /* of an array or descriptor: the value, -1: as recorded */
+    struct silo_descriptor descriptor;   /* as recorded */
+    struct silo_dtype type;              /* of its elements */
+    int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* values, -1: as recorded */
+    struct silo_descriptor *last; /* owned: what the map in the block was made of; rank 0: none */
+};
+
 /* A grid that is not the same in every replay. */
 struct silo_plan_grid {
     uint32_t node;
     const struct silo_grid_programs *declared; /* borrowed of the node's binding; NULL: by values */
     int32_t axis[3]; /* of a grid by values: which, or -1: the extent below */
     int64_t extent[3];
+    uint64_t most;       /* programs that the node's scratch memory is for; 0: any number */
     int32_t count;       /* parameters of the kernel */
     uint64_t *slots;     /* owned: of a declared grid, the arguments of the kernel as recorded */
     uint64_t *codes;     /* owned: their words */
     int32_t *slot_value; /* owned: the value in place of each, -1: as recorded */
     int32_t *arrays;     /* owned: of each array that it reads, which argument of the plan */
+    /* Owned: of each, the tensor descriptor in its place, of rank 0 where it is an array. */
+    struct silo_plan_made *described;
 };
 
 /* Memory that nodes use: that of an argument, or some that the plan holds. */
@@ -74,12 +93,14 @@ struct silo_plan_memory {
 };
 
 struct silo_plan_form {
-    uint32_t value_count, check_count, move_count, grid_count, node_count, memory_count;
+    uint32_t value_count, check_count, move_count, grid_count, node_count, memory_count, made_count;
     uint32_t block_bytes;
+    struct silo_gpu_device *device; /* of its nodes; NULL: a CPU */
     struct silo_plan_value *values; /* these are owned */
     struct silo_plan_check *checks;
     struct silo_plan_move *moves;
     struct silo_plan_grid *grids;
+    struct silo_plan_made *made;
     struct silo_plan_node *nodes;
     struct silo_plan_memory memories[SILO_PLAN_MEMORIES];
     uint64_t overlaps[SILO_PLAN_MEMORIES]; /* of each memory, those that it shared bytes with */
@@ -88,14 +109,22 @@ struct silo_plan_form {
 /* What came of filling a block. */
 enum silo_plan_filled {
     SILO_PLAN_FILLED,
-    SILO_PLAN_OTHER_FORM, /* a check does not hold: `*check` */
-    SILO_PLAN_REFUSED,    /* the error says why: a grid */
+    SILO_PLAN_OTHER_FORM, /* a check does not hold: `*check`, or scratch memory is too small */
+    SILO_PLAN_REFUSED,    /* the error says why: a grid, a tensor map */
 };
 
 /* Evaluate everything and write it to the block, which has the constants. */
 enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
                                      const struct silo_plan_arguments *arguments, uint8_t *block,
                                      uint32_t *check, silo_error *error);
+
+/* Whether something of a parameter is not the same in every replay. */
+bool silo_plan_made_varies(const struct silo_plan_made *made);
+
+/* Make one parameter, with the values of a replay or (NULL) as it was recorded. -1 with `error`. */
+int silo_plan_make(const struct silo_plan_made *made, struct silo_gpu_device *device,
+                   const struct silo_plan_arguments *arguments, const uint64_t *values,
+                   uint8_t *block, silo_error *error);
 
 /* The bytes of one parameter, at most 8, from the word of an argument. */
 void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);

@@ -5,6 +5,7 @@
 #include "bundle_launch.h"
 #include "bundle_miss.h"
 #include "bundle_plan.h"
+#include "bundle_steps.h"
 #include "tagged_error.h"
 
 #include <alloca.h>
@@ -109,39 +110,11 @@ const char *silo_kernel_name(const silo_bundle *bundle, size_t index) {
 
 /* ---- kernels ---- */
 
-static int no_kernel(const silo_bundle *bundle, const char *name, silo_error *error) {
-    char text[700];
-    size_t used = 0;
-    const uint32_t count = silo_reader_kernel_count(bundle->reader);
-    text[0] = '\0';
-    for (uint32_t i = 0; i < count && used + 1 < sizeof text; i++) {
-        const int length = snprintf(text + used, sizeof text - used, "%s%s", i > 0 ? ", " : "",
-                                    silo_reader_kernel_name(bundle->reader, i).data);
-        used += length > 0 ? (size_t)length : 0;
-    }
-    return silo_fail(error, SILO_ERROR_NO_KERNEL, "%s has no kernel '%.100s'; it has %s",
-                     bundle->name, name, count > 0 ? text : "none");
-}
-
 static int find(silo_bundle *bundle, const char *name, silo_kernel **kernel, silo_error *error) {
     if (bundle == NULL || name == NULL || kernel == NULL)
         return usage(error, "silo_find", "needs a bundle, a name and a place for the kernel");
-    *kernel = NULL;
-    const int64_t index = silo_reader_kernel_index(bundle->reader, name);
-    if (index < 0)
-        return no_kernel(bundle, name, error);
-    struct silo_kernel *found = __atomic_load_n(&bundle->kernels[index], __ATOMIC_ACQUIRE);
-    if (found == NULL) {
-        silo_fork_lock_take(&bundle->lock);
-        found = bundle->kernels[index];
-        if (found == NULL) {
-            found = silo_kernel_new(bundle, (uint32_t)index, error);
-            __atomic_store_n(&bundle->kernels[index], found, __ATOMIC_RELEASE);
-        }
-        silo_fork_lock_give(&bundle->lock);
-    }
-    *kernel = found;
-    return found != NULL ? 0 : -1;
+    *kernel = silo_kernel_named(bundle, name, error);
+    return *kernel != NULL ? 0 : -1;
 }
 
 int silo_find(silo_bundle *bundle, const char *name, silo_kernel **kernel, silo_error *error) {
@@ -280,6 +253,91 @@ int silo_explain(silo_kernel *kernel, const silo_queue *queue, const silo_argume
 }
 
 /* ---- plans ---- */
+
+size_t silo_plan_count(const silo_bundle *bundle) {
+    return silo_reader_plan_count(bundle->reader);
+}
+
+const char *silo_plan_name(const silo_bundle *bundle, size_t index) {
+    const struct silo_recorded_plan *plan =
+        index < silo_plan_count(bundle) ? silo_reader_plan(bundle->reader, (uint32_t)index) : NULL;
+    return plan != NULL ? plan->name.data : NULL;
+}
+
+static int find_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
+                     silo_plan **plan, silo_error *error) {
+    if (bundle == NULL || name == NULL || queue == NULL || plan == NULL)
+        return usage(error, "silo_bundle_plan",
+                     "needs a bundle, a name, a queue and a place for the plan");
+    *plan = NULL;
+    struct silo_bundle_step *step = silo_bundle_step_new(bundle, name, queue, error);
+    if (step == NULL)
+        return -1;
+    *plan = silo_bundle_plan_new(queue, error);
+    if (*plan == NULL)
+        silo_bundle_step_free(step);
+    else
+        silo_bundle_plan_follow(*plan, step);
+    return *plan != NULL ? 0 : -1;
+}
+
+int silo_bundle_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
+                     silo_plan **plan, silo_error *error) {
+    silo_error own;
+    if (find_plan(bundle, name, queue, plan, error != NULL ? error : &own) == 0)
+        return 0;
+    return finish(error, &own);
+}
+
+size_t silo_plan_parameter_count(const silo_plan *plan) {
+    const struct silo_bundle_step *step = silo_bundle_plan_followed(plan);
+    return step != NULL ? silo_bundle_step_plan(step)->parameters.count : 0;
+}
+
+const char *silo_plan_parameter_name(const silo_plan *plan, size_t index) {
+    return index < silo_plan_parameter_count(plan)
+               ? silo_bundle_step_plan(silo_bundle_plan_followed(plan))
+                     ->parameters.parameters[index]
+                     .name.data
+               : NULL;
+}
+
+/* With the plan taken. */
+static int call_plan(silo_plan *plan, void *stream, const silo_argument *arguments, size_t count,
+                     silo_error *error) {
+    struct silo_bundle_step *step = silo_bundle_plan_followed(plan);
+    uint32_t launches = 0;
+    if (step == NULL)
+        return usage(error, "silo_plan_call", "the plan is of no bundle: see silo_bundle_plan");
+    const struct silo_step_launch *launch =
+        silo_bundle_step_fill(step, arguments, count, &launches, error);
+    if (launch == NULL)
+        return -1;
+    silo_bundle_plan_restart(plan);
+    for (uint32_t i = 0; i < launches; i++, launch++)
+        if (SILO_UNLIKELY(call_kernel(launch->kernel, silo_bundle_plan_queue(plan),
+                                      launch->arguments, launch->count, &launch->call, ADD, plan,
+                                      error) != 0)) {
+            silo_bundle_plan_restart(plan);
+            return -1;
+        }
+    return silo_bundle_plan_run(plan, stream, error);
+}
+
+int silo_plan_call(silo_plan *plan, void *stream, const silo_argument *arguments, size_t count,
+                   silo_error *error) {
+    silo_error own;
+    silo_error *filled = error != NULL ? error : &own;
+    if (plan == NULL) {
+        usage(filled, "silo_plan_call", "needs a plan");
+        return finish(error, &own);
+    }
+    if (silo_bundle_plan_take(plan, filled) != 0)
+        return finish(error, &own);
+    const int result = call_plan(plan, stream, arguments, count, filled);
+    silo_bundle_plan_give(plan);
+    return result == 0 ? 0 : finish(error, &own);
+}
 
 int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_error *error) {
     silo_error own;

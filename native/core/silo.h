@@ -335,6 +335,29 @@ SILO_API int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argu
  * or the text says how many launches were. */
 SILO_API int silo_plan_run(silo_plan *plan, void *stream, silo_error *error);
 
+/* ---- plans of a bundle: silo.step ---- */
+
+/* Names of the plans that a bundle keeps; NULL past the end. */
+SILO_API size_t silo_plan_count(const silo_bundle *bundle);
+SILO_API const char *silo_plan_name(const silo_bundle *bundle, size_t index);
+
+/* The plan of this name, for a device. Its launches are the bundle's, so nothing is added to it;
+ * each silo_plan_call is one step. On a CPU, `vouch` of the options is asked for it, as for the
+ * native code that it calls: `kernel` is the plan's name then, and the data is its JSON. */
+SILO_API int silo_bundle_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
+                              silo_plan **plan, silo_error *error);
+
+/* Of a plan of a bundle; 0 and NULL of other plans. */
+SILO_API size_t silo_plan_parameter_count(const silo_plan *plan);
+SILO_API const char *silo_plan_parameter_name(const silo_plan *plan, size_t index);
+
+/* Run it with all its arguments, in the order of its parameters, as silo_plan_run does. Arrays need
+ * their shape (silo_array) where the plan reads it. SILO_ERROR_NO_VARIANT: it was recorded for
+ * other arguments, and `details` has the reasons. After an error in an argument or a launch nothing
+ * of the call was launched. */
+SILO_API int silo_plan_call(silo_plan *plan, void *stream, const silo_argument *arguments,
+                            size_t count, silo_error *error);
+
 /* How the last run was launched ("device": a graph whose nodes the device updates, "host": a graph
  * that the host updates, "singly": one by one, or a CPU's way), and into `*reason` why. The texts
  * live until the next run; NULL before the first. */

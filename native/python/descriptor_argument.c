@@ -2,6 +2,7 @@
 
 #include "placement.h"
 #include "stack.h"
+#include "stand_in.h"
 
 /* Raise the error of the checks of native/core, which run again for its text: a valid descriptor
  * needs no room for a text; -1. */
@@ -42,6 +43,11 @@ static int read_members(const struct silo_plan *plan, int32_t index, struct silo
     PyObject *base = silo_descriptor_base(members);
     if (base == NULL)
         return silo_refuse_descriptor(plan->kernel, plan->names[index], "has no base");
+    if (SILO_UNLIKELY(silo_stood_for(base) != NULL)) {
+        PyObject *real = Py_NewRef(silo_stood_for(base));
+        Py_DECREF(base);
+        base = real;
+    }
     frame->holds.object[frame->holds.objects++] = base; /* to the end of the call */
     const struct silo_adapter *how = silo_adapter_of(Py_TYPE(base));
     if (how == NULL)

@@ -2,6 +2,7 @@
 
 #include "errors.h"
 #include "names.h"
+#include "stand_in.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ static PyObject *member(struct silo_members *members, PyObject *name) {
 }
 
 static int one_integer(PyObject *item, int64_t *value) {
-    PyObject *number = PyNumber_Index(item);
+    PyObject *number = PyNumber_Index(silo_stood_for(item) != NULL ? silo_stood_for(item) : item);
     if (number == NULL)
         return -1;
     *value = PyLong_AsLongLong(number);

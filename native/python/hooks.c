@@ -3,11 +3,11 @@
 #include "flat.h"
 #include "stack.h"
 
-bool silo_hooks_on;
+bool silo_hooks_on, silo_hooks_each;
 static PyObject *enter_hook, *exit_hook; /* owned; both or neither */
 static int recordings;
 
-int silo_hooks_set(PyObject *enter, PyObject *leave) {
+int silo_hooks_set(PyObject *enter, PyObject *leave, bool each) {
     const bool off = enter == Py_None && leave == Py_None;
     if (!off && !(PyCallable_Check(enter) && PyCallable_Check(leave))) {
         PyErr_SetString(PyExc_TypeError, "hooks are two callables, or None and None");
@@ -15,6 +15,7 @@ int silo_hooks_set(PyObject *enter, PyObject *leave) {
     }
     PyObject *old_enter = enter_hook, *old_exit = exit_hook;
     silo_hooks_on = false;
+    silo_hooks_each = each && !off;
     enter_hook = off ? NULL : enter;
     exit_hook = off ? NULL : leave;
     Py_XINCREF(enter_hook);

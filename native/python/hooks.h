@@ -5,6 +5,7 @@
 #include "launcher.h"
 
 extern bool silo_hooks_on;
+extern bool silo_hooks_each; /* some hook sees the launches of a plan one by one: no replays */
 
 /* Call the function that `set_hooks` was given: enter(kernel, arguments, config, grid, stream,
  * device, effects, tag of the binding) -> token. A new reference, or NULL with its exception set:
@@ -28,6 +29,6 @@ int silo_hooks_exit(PyObject *token);
 void silo_hooks_record(int change);
 
 /* Two callables, or None and None: off. */
-int silo_hooks_set(PyObject *enter, PyObject *leave);
+int silo_hooks_set(PyObject *enter, PyObject *leave, bool each);
 
 #endif

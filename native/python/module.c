@@ -265,7 +265,9 @@ static PyObject *py_set_allocator(PyObject *module, PyObject *allocate) {
 static PyObject *py_set_hooks(PyObject *module, PyObject *args) {
     (void)module;
     PyObject *enter, *leave;
-    if (!PyArg_ParseTuple(args, "OO", &enter, &leave) || silo_hooks_set(enter, leave) != 0)
+    int each = 0;
+    if (!PyArg_ParseTuple(args, "OO|p", &enter, &leave, &each) ||
+        silo_hooks_set(enter, leave, each != 0) != 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -389,8 +391,10 @@ static PyMethodDef methods[] = {
     {"set_scratch_allocator", py_set_allocator, METH_O,
      "allocate(bytes, alignment, kind, index, stream) -> (owner, address), or None."},
     {"set_hooks", py_set_hooks, METH_VARARGS,
-     "set_hooks(enter, exit)\n\nenter(kernel, arguments, config, grid, stream, device, effects) "
-     "-> token before and exit(token) after each launch; None, None: off."},
+     "set_hooks(enter, exit, each=False)\n\nenter(kernel, arguments, config, grid, stream, device, "
+     "effects) "
+     "-> token before and exit(token) after each launch; None, None: off. With each, plans do not "
+     "replay: their function runs."},
     {"triton_methods", silo_py_triton_methods, METH_VARARGS,
      "triton_methods(kind, first_use) -> (run, __getitem__)\n\nWhat launches functions of a class "
      "through Silo; first_use(function) gives its TritonKernel."},

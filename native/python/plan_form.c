@@ -164,22 +164,24 @@ struct found {
     struct silo_binding *binding;
     struct silo_launcher *launcher;
     PyObject *slots, *codes, *sources, *axes, *memories; /* borrowed tuples; axes may be None */
+    PyObject *described; /* borrowed tuple: of each parameter, its tensor descriptor or None */
     long long dims[3];
 };
 
 static int find_node(PyObject *item, struct found *found) {
     PyObject *binding, *launcher;
-    if (!PyArg_ParseTuple(item, "O!O!O!O!O!(LLL)OO!", silo_binding_type, &binding,
+    if (!PyArg_ParseTuple(item, "O!O!O!O!O!(LLL)OO!O!", silo_binding_type, &binding,
                           silo_launcher_type, &launcher, &PyTuple_Type, &found->slots,
                           &PyTuple_Type, &found->codes, &PyTuple_Type, &found->sources,
                           &found->dims[0], &found->dims[1], &found->dims[2], &found->axes,
-                          &PyTuple_Type, &found->memories))
+                          &PyTuple_Type, &found->memories, &PyTuple_Type, &found->described))
         return -1;
     found->binding = (struct silo_binding *)binding;
     found->launcher = (struct silo_launcher *)launcher;
     const Py_ssize_t count = found->launcher->plan.count;
     if (PyTuple_Size(found->slots) != count || PyTuple_Size(found->codes) != count ||
-        PyTuple_Size(found->sources) != count || PyTuple_Size(found->memories) != count)
+        PyTuple_Size(found->sources) != count || PyTuple_Size(found->memories) != count ||
+        PyTuple_Size(found->described) != count)
         return refuse("a node has one slot, word, source and memory for each parameter");
     return 0;
 }
@@ -210,21 +212,20 @@ static int32_t number_at(PyObject *tuple, Py_ssize_t index) {
     return (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, index));
 }
 
+static size_t parameter_bytes(const struct silo_packing *packing, uint32_t number) {
+    const struct silo_packed *packed = &packing->packed[number];
+    if (packed->pack == SILO_PACK_STRUCT)
+        return packing->structs[packed->axis].bytes;
+    if (packed->pack == SILO_PACK_ARRAY_MAP ||
+        (packed->pack == SILO_PACK_DESCRIPTOR && packed->part == SILO_PART_MAP))
+        return SILO_MAP_BYTES;
+    return packed->bits <= 8 ? 1 : packed->bits / 8U;
+}
+
 static int layout(struct silo_plan_form *form, const struct found *found,
                   struct silo_plan_node *node) {
     const struct silo_packing *packing = &found->binding->packing;
     const struct silo_loaded *loaded = found->binding->loaded;
-    for (uint32_t i = 0; i < packing->count; i++) {
-        const uint8_t pack = packing->packed[i].pack;
-        if (pack > SILO_PACK_BF16)
-            return PyErr_Format(silo_argument_error,
-                                "%U takes %s, which plans do not pass yet: launch it by itself",
-                                loaded->name,
-                                pack == SILO_PACK_SCRATCH || pack == SILO_PACK_PROFILE
-                                    ? "scratch memory"
-                                    : "a tensor descriptor or the layout of an array"),
-                   -1;
-    }
     struct silo_parameter_place *places = calloc((size_t)packing->count + 1, sizeof *places);
     if (places == NULL)
         return no_memory();
@@ -250,8 +251,8 @@ static int layout(struct silo_plan_form *form, const struct found *found,
         else {
             size_t at = 0;
             for (uint32_t i = 0; i < packing->count; i++) {
-                const size_t size = packing->packed[i].bits <= 8 ? 1 : packing->packed[i].bits / 8U;
-                at = (at + size - 1) / size * size;
+                const size_t size = parameter_bytes(packing, i), align = size > 8 ? 8 : size;
+                at = (at + align - 1) / align * align;
                 places[i] = (struct silo_parameter_place){at, size};
                 at += size;
             }
@@ -274,6 +275,141 @@ static bool is_open(const struct found *found) {
             silo_code_kind(word_at(found->codes, i)) == SILO_VALUE_ABSENT)
             return true;
     return false;
+}
+
+/* ---- tensor descriptors, tensor maps and structs ---- */
+
+/* (address, nan, tf32, shape, strides, value of the address, values of the shape, of the strides),
+ * values -1 where there is none. */
+static int read_described(PyObject *item, const struct silo_plan_form *form,
+                          struct silo_plan_made *made) {
+    unsigned long long address, nan, tf32;
+    PyObject *shape, *strides, *shape_values, *stride_values;
+    if (!PyTuple_Check(item) ||
+        !PyArg_ParseTuple(item, "KKKO!O!iO!O!", &address, &nan, &tf32, &PyTuple_Type, &shape,
+                          &PyTuple_Type, &strides, &made->address, &PyTuple_Type, &shape_values,
+                          &PyTuple_Type, &stride_values))
+        return PyErr_Occurred() ? -1 : refuse("a tensor descriptor is a tuple");
+    const Py_ssize_t rank = PyTuple_Size(shape);
+    if (rank < 1 || rank > SILO_MAX_RANK || PyTuple_Size(strides) != rank ||
+        PyTuple_Size(shape_values) != rank || PyTuple_Size(stride_values) != rank)
+        return refuse("a tensor descriptor has 1 to 5 axes");
+    made->descriptor.address = address;
+    made->descriptor.nan = nan;
+    made->descriptor.tf32 = tf32;
+    made->descriptor.rank = (uint32_t)rank;
+    for (Py_ssize_t axis = 0; axis < rank; axis++) {
+        made->descriptor.shape[axis] = PyLong_AsLongLong(PyTuple_GetItem(shape, axis));
+        made->descriptor.strides[axis] = PyLong_AsLongLong(PyTuple_GetItem(strides, axis));
+        made->shape[axis] = number_at(shape_values, axis);
+        made->strides[axis] = number_at(stride_values, axis);
+        if (made->shape[axis] >= (int32_t)form->value_count ||
+            made->strides[axis] >= (int32_t)form->value_count)
+            return refuse("an extent that is no value");
+    }
+    if (made->address >= (int32_t)form->value_count)
+        return refuse("an address that is no value");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static uint32_t place_of_parameter(const struct silo_plan_node *node, uint32_t number) {
+    return node->values + (uint32_t)(sizeof(struct silo_plan_values) + node->places[number].offset);
+}
+
+static int begin_made(const struct found *found, const struct silo_plan_node *node, uint32_t number,
+                      struct silo_plan_made *made) {
+    const struct silo_packed *packed = &found->binding->packing.packed[number];
+    memset(made, 0, sizeof *made);
+    made->at = place_of_parameter(node, number);
+    made->kernel = node->kernel;
+    made->name = PyUnicode_AsUTF8AndSize(found->launcher->plan.names[packed->slot], NULL);
+    made->argument = made->address = -1;
+    for (int axis = 0; axis < SILO_MAX_RANK; axis++)
+        made->shape[axis] = made->strides[axis] = -1;
+    const uint64_t code = word_at(found->codes, packed->slot);
+    made->type = (struct silo_dtype){(uint8_t)silo_code_type(code), (uint8_t)silo_code_bits(code)};
+    return made->name != NULL ? 0 : -1;
+}
+
+static int add_made(struct silo_plan_form *form, struct silo_plan_made *made) {
+    made->last = calloc(1, sizeof *made->last);
+    if (made->last == NULL)
+        return no_memory();
+    form->made[form->made_count++] = *made; /* there is room: see follow */
+    return 0;
+}
+
+/* A part of a descriptor: its map, or a number. */
+static int follow_descriptor(struct silo_plan_form *form, const struct found *found,
+                             const struct silo_plan_node *node, uint32_t number) {
+    const struct silo_packing *packing = &found->binding->packing;
+    const struct silo_packed *packed = &packing->packed[number];
+    struct silo_plan_made made;
+    if (begin_made(found, node, number, &made) != 0 ||
+        read_described(PyTuple_GetItem(found->described, packed->slot), form, &made) != 0)
+        return -1;
+    if (packed->rank != made.descriptor.rank)
+        return refuse("a tensor descriptor of another rank");
+    if (packed->part == SILO_PART_MAP) {
+        made.map = &packing->maps[packed->axis];
+        return add_made(form, &made);
+    }
+    const int32_t source = packed->part == SILO_PART_BASE     ? made.address
+                           : packed->part == SILO_PART_SHAPE  ? made.shape[packed->axis]
+                           : packed->part == SILO_PART_STRIDE ? made.strides[packed->axis]
+                                                              : -1;
+    if (source >= 0)
+        form->moves[form->move_count++] =
+            (struct silo_plan_move){.value = (uint32_t)source,
+                                    .at = made.at,
+                                    .bytes = (uint8_t)node->places[number].size,
+                                    .pack = SILO_PACK_SLOT};
+    if (packed->part != SILO_PART_BASE || !silo_plan_made_varies(&made))
+        return 0; /* the base stands for the descriptor, which is checked once */
+    return add_made(form, &made);
+}
+
+/* A struct, or the tensor map of an array. */
+static int follow_layout(struct silo_plan_form *form, const struct found *found,
+                         const struct silo_plan_node *node, uint32_t number) {
+    const struct silo_packing *packing = &found->binding->packing;
+    const struct silo_packed *packed = &packing->packed[number];
+    const int32_t source = number_at(found->sources, packed->slot);
+    struct silo_plan_made made;
+    if (begin_made(found, node, number, &made) != 0)
+        return -1;
+    if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
+        return PyErr_Format(silo_argument_error,
+                            "%s takes the layout of '%s', which is not an argument of the plan: "
+                            "make it one",
+                            made.kernel, made.name),
+               -1;
+    made.address = source;
+    made.argument = form->values[source].argument;
+    if (packed->pack == SILO_PACK_STRUCT)
+        made.form = &packing->structs[packed->axis];
+    else
+        made.map = &packing->maps[packed->axis];
+    return add_made(form, &made);
+}
+
+static int follow_parameter(struct silo_plan_form *form, const struct found *found,
+                            const struct silo_plan_node *node, uint32_t number) {
+    const struct silo_packed *packed = &found->binding->packing.packed[number];
+    if (packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE)
+        return 0; /* give_scratch */
+    if (packed->pack == SILO_PACK_DESCRIPTOR)
+        return follow_descriptor(form, found, node, number);
+    if (packed->pack == SILO_PACK_STRUCT || packed->pack == SILO_PACK_ARRAY_MAP)
+        return follow_layout(form, found, node, number);
+    const int32_t source = packed->slot >= 0 ? number_at(found->sources, packed->slot) : -1;
+    if (source >= 0)
+        form->moves[form->move_count++] =
+            (struct silo_plan_move){.value = (uint32_t)source,
+                                    .at = place_of_parameter(node, number),
+                                    .bytes = (uint8_t)node->places[number].size,
+                                    .pack = packed->pack};
+    return 0;
 }
 
 /* Where values of the plan's arguments go, and what has to hold of them. */
@@ -299,19 +435,12 @@ static int follow(struct silo_plan_form *form, const struct found *found,
         if (add_check(form, check) != 0)
             return -1;
     }
-    if (extend(&form->moves, form->move_count, packing->count, sizeof *form->moves) != 0)
+    if (extend(&form->moves, form->move_count, packing->count, sizeof *form->moves) != 0 ||
+        extend(&form->made, form->made_count, packing->count, sizeof *form->made) != 0)
         return -1;
-    for (uint32_t i = 0; i < packing->count; i++) {
-        const struct silo_packed *packed = &packing->packed[i];
-        const int32_t source = packed->slot >= 0 ? number_at(found->sources, packed->slot) : -1;
-        if (source >= 0)
-            form->moves[form->move_count++] = (struct silo_plan_move){
-                .value = (uint32_t)source,
-                .at = node->values +
-                      (uint32_t)(sizeof(struct silo_plan_values) + node->places[i].offset),
-                .bytes = (uint8_t)node->places[i].size,
-                .pack = packed->pack};
-    }
+    for (uint32_t i = 0; i < packing->count; i++)
+        if (follow_parameter(form, found, node, i) != 0)
+            return -1;
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -342,6 +471,7 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
         grid.codes = calloc((size_t)count + 1, sizeof *grid.codes);
         grid.slot_value = calloc((size_t)count + 1, sizeof *grid.slot_value);
         grid.arrays = calloc((size_t)binding->grid.arrays_used + 1, sizeof *grid.arrays);
+        grid.described = calloc((size_t)binding->grid.arrays_used + 1, sizeof *grid.described);
         for (int32_t i = 0;
              i < count && grid.slot_value != NULL && grid.codes != NULL && grid.slots != NULL;
              i++) {
@@ -353,15 +483,23 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
     if (extend(&form->grids, form->grid_count, 1, sizeof *form->grids) != 0)
         return -1;
     form->grids[form->grid_count++] = grid;
-    for (uint32_t i = 0; grid.arrays != NULL && i < binding->grid.arrays_used; i++) {
+    for (uint32_t i = 0;
+         grid.arrays != NULL && grid.described != NULL && i < binding->grid.arrays_used; i++) {
         const uint16_t slot = binding->grid.arrays[i];
+        if (slot < count && PyTuple_GetItem(found->described, slot) != Py_None) {
+            if (read_described(PyTuple_GetItem(found->described, slot), form, &grid.described[i]) !=
+                0)
+                return -1;
+            continue;
+        }
         const int32_t source = slot < count ? number_at(found->sources, slot) : -1;
         if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
             return refuse("a grid reads the shape of what is no argument of the plan");
         grid.arrays[i] = form->values[source].argument;
     }
-    return grid.declared != NULL && (grid.slots == NULL || grid.codes == NULL ||
-                                     grid.slot_value == NULL || grid.arrays == NULL)
+    return grid.declared != NULL &&
+                   (grid.slots == NULL || grid.codes == NULL || grid.slot_value == NULL ||
+                    grid.arrays == NULL || grid.described == NULL)
                ? no_memory()
                : 0;
 }
@@ -386,11 +524,13 @@ static int find_effects(const struct found *found, struct silo_plan_effects *eff
         const int32_t memory = number_at(found->memories, packed->slot);
         if (may_hold_addresses(code))
             effects->alone = true;
-        if (silo_code_kind(code) != SILO_VALUE_POINTER)
+        if (silo_code_kind(code) != SILO_VALUE_POINTER &&
+            silo_code_kind(code) != SILO_VALUE_DESCRIPTOR)
             continue;
         if (memory < 0 || memory >= (int32_t)form->memory_count)
             effects->alone = true;
-        else if (packed->writes || found->launcher->route == SILO_ROUTE_TRITON) /* nobody knows */
+        else if (packed->writes || silo_code_kind(code) == SILO_VALUE_DESCRIPTOR ||
+                 found->launcher->route == SILO_ROUTE_TRITON) /* nobody knows */
             effects->writes |= UINT64_C(1) << memory;
         else
             effects->reads |= UINT64_C(1) << memory;
@@ -453,6 +593,91 @@ static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
     return 0;
 }
 
+/* A part of a descriptor as it was recorded, but its map. */
+static int write_part(const struct silo_plan_form *form, const struct found *found,
+                      const struct silo_packed *packed, uint8_t *to, size_t bytes) {
+    struct silo_plan_made made = {.kernel = NULL};
+    if (packed->part == SILO_PART_MAP)
+        return 0;
+    if (read_described(PyTuple_GetItem(found->described, packed->slot), form, &made) != 0)
+        return -1;
+    memcpy(to, silo_descriptor_part(&made.descriptor, packed->part, packed->axis),
+           bytes < sizeof(uint64_t) ? bytes : sizeof(uint64_t));
+    return 0;
+}
+
+/* Maps of descriptors that no argument changes. */
+static int make_constants(const struct silo_plan_served *served, uint8_t *block) {
+    silo_error error;
+    for (uint32_t i = 0; i < served->form.made_count; i++)
+        if (!silo_plan_made_varies(&served->form.made[i]) &&
+            silo_plan_make(&served->form.made[i], served->device, NULL, NULL, block, &error) != 0)
+            return silo_raise(&error);
+    return 0;
+}
+
+/* ---- scratch memory ---- */
+
+static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, uint32_t *align) {
+    *align = pack == SILO_PACK_SCRATCH ? function->scratch_align : function->profile_align;
+    return pack == SILO_PACK_SCRATCH   ? function->scratch_bytes
+           : pack == SILO_PACK_PROFILE ? function->profile_bytes
+                                       : 0;
+}
+
+/* Programs that a node's memory is for: as many as it had, or where its grid changes with room. */
+static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const struct found *found) {
+    const uint32_t grid[3] = {(uint32_t)found->dims[0], (uint32_t)found->dims[1],
+                              (uint32_t)found->dims[2]};
+    const uint64_t programs = silo_plan_programs(grid);
+    for (uint32_t i = 0; i < form->grid_count; i++)
+        if (form->grids[i].node == number)
+            return form->grids[i].most = silo_plan_scratch_room(programs);
+    return programs;
+}
+
+/* Give nodes that need scratch memory theirs: into the block of the only state. */
+static int give_scratch(struct silo_plan_served *served, PyObject *nodes, uint8_t *block) {
+    struct silo_plan_form *form = &served->form;
+    struct silo_plan_piece *pieces = NULL;
+    uint32_t *places = NULL, count = 0, align;
+    silo_error error;
+    int result = 0;
+    for (uint32_t i = 0; i < form->node_count && result == 0 && served->device != NULL; i++) {
+        struct found found;
+        if (form->nodes[i].function == NULL)
+            continue;
+        if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &found) != 0)
+            result = -1;
+        for (uint32_t k = 0; result == 0 && k < found.binding->packing.count; k++) {
+            const uint64_t each =
+                scratch_of(form->nodes[i].function, found.binding->packing.packed[k].pack, &align);
+            if (each == 0)
+                continue;
+            if (extend(&pieces, count, 1, sizeof *pieces) != 0 ||
+                extend(&places, count, 1, sizeof *places) != 0) {
+                result = -1;
+                break;
+            }
+            pieces[count] = (struct silo_plan_piece){.kernel = form->nodes[i].kernel,
+                                                     .each = each,
+                                                     .programs = room_of(form, i, &found),
+                                                     .align = align};
+            places[count++] = place_of_parameter(&form->nodes[i], k);
+        }
+    }
+    if (result == 0 && count > 0 &&
+        (silo_plan_scratch_check(served->backend, served->state[1], pieces[0].kernel, &error) !=
+             0 ||
+         silo_plan_scratch_open(&served->scratch, served->device, pieces, count, &error) != 0))
+        result = silo_raise(&error);
+    for (uint32_t i = 0; i < count && result == 0; i++)
+        memcpy(block + places[i], &pieces[i].address, sizeof pieces[i].address);
+    free(pieces);
+    free(places);
+    return result;
+}
+
 /* Constants of a block that begins as zeros. */
 static int write_constants(const struct silo_plan_form *form, PyObject *nodes, uint8_t *block) {
     for (uint32_t i = 0; i < form->node_count; i++) {
@@ -471,6 +696,12 @@ static int write_constants(const struct silo_plan_form *form, PyObject *nodes, u
         const struct silo_packing *packing = &found.binding->packing;
         for (uint32_t k = 0; k < packing->count; k++) {
             const struct silo_packed *packed = &packing->packed[k];
+            if (packed->pack == SILO_PACK_DESCRIPTOR &&
+                write_part(form, &found, packed, block + place_of_parameter(node, k),
+                           node->places[k].size) != 0)
+                return -1;
+            if (packed->pack > SILO_PACK_BF16)
+                continue;
             silo_plan_write(block + node->values + sizeof *values + node->places[k].offset,
                             packed->slot >= 0 ? word_at(found.slots, packed->slot) : 0,
                             packed->pack, (uint8_t)node->places[k].size);
@@ -483,6 +714,7 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes,
                        const struct silo_plan_effects *effects) {
     struct silo_plan_form *form = &served->form;
     silo_error error;
+    form->device = served->device;
     const struct silo_plan_shape shape = {served->device, form->nodes, form->node_count,
                                           form->block_bytes};
     served->backend = served->device == NULL ? &silo_cpu_plan : GRAPHS;
@@ -499,7 +731,8 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes,
         uint8_t *block;
         if (served->backend->begin(served->state[way], &block, &error) != 0)
             return silo_raise(&error);
-        if (write_constants(form, nodes, block) != 0)
+        if (write_constants(form, nodes, block) != 0 || make_constants(served, block) != 0 ||
+            (way == 1 && give_scratch(served, nodes, block) != 0))
             return -1;
     }
     return 0;
@@ -562,6 +795,7 @@ void silo_plan_form_free(struct silo_plan_served *served) {
     for (int way = 0; way < 2; way++)
         if (served->state[way] != NULL)
             served->backend->close(served->state[way]);
+    silo_plan_scratch_close(&served->scratch);
     for (int32_t i = 0; served->wanted != NULL && i < served->count; i++) {
         Py_XDECREF(served->wanted[i].other);
         free(served->wanted[i].extents);

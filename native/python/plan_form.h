@@ -4,6 +4,7 @@
 
 #include "fork_lock.h"
 #include "plan_fill.h"
+#include "plan_scratch.h"
 #include "python.h"
 
 /* What an argument of a plan is. */
@@ -35,6 +36,7 @@ struct silo_plan_served {
     struct silo_gpu_device *device; /* of all nodes; NULL: a CPU */
     int32_t memory_type, device_index;
     const struct silo_function *first; /* of the first kernel */
+    struct silo_plan_scratch scratch;  /* of its nodes */
     PyObject *keeps;                   /* owned: bindings, launchers, arrays that do not change */
     /* Owned: what a replay returns: (argument, object) with the number of an argument, or -1 and an
      * object; a tuple of such pairs; or None. */

@@ -399,8 +399,8 @@ static PyObject *plan_call(PyObject *object, PyObject *const *arguments, size_t 
     PyObject *out = NULL;
     for (int32_t i = 0; i < self->count && result == 0; i++)
         result = read_one(self, &given, i);
-    /* Within a recording the launches themselves are recorded. */
-    if (result == 0 && SILO_LIKELY(silo_recorder == NULL || !silo_hooks_on))
+    /* Within a recording the launches themselves are recorded, and hooks may want each of them. */
+    if (result == 0 && SILO_LIKELY(!silo_hooks_on || (silo_recorder == NULL && !silo_hooks_each)))
         result = serve(self, &given, &out);
     silo_holds_release(&given.holds);
     if (SILO_LIKELY(result > 0))

@@ -25,6 +25,31 @@ static PyObject *objects(PyObject *const *values, int32_t count) {
     return tuple;
 }
 
+static PyObject *integers(const int64_t *values, uint32_t count) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+    for (uint32_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *number = PyLong_FromLongLong(values[i]);
+        if (number == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, number) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+/* Tensor descriptors as they were read, by their number: (address, nan, tf32, shape, strides). */
+static PyObject *descriptors(const struct silo_frame *frame) {
+    PyObject *tuple = PyTuple_New((Py_ssize_t)frame->descriptors_used);
+    for (uint32_t i = 0; tuple != NULL && i < frame->descriptors_used; i++) {
+        const struct silo_descriptor *one = &frame->descriptors[i];
+        PyObject *made =
+            Py_BuildValue("(KKKNN)", (unsigned long long)one->address, (unsigned long long)one->nan,
+                          (unsigned long long)one->tf32, integers(one->shape, one->rank),
+                          integers(one->strides, one->rank));
+        if (made == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)i, made) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
 /* The source of the dimensions (a new reference); None: the declared grid. */
 static PyObject *grid_object(const struct silo_launcher *self, const struct silo_inputs *inputs,
                              const struct silo_grid_source *grid,
@@ -49,19 +74,27 @@ static PyObject *grid_object(const struct silo_launcher *self, const struct silo
 int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inputs,
                       const struct silo_grid_source *grid, struct silo_binding *binding,
                       const struct silo_frame *frame, const int64_t dims[3], void *stream) {
-    PyObject *options = PyTuple_New((Py_ssize_t)inputs->options);
-    for (uint32_t i = 0; options != NULL && i < inputs->options; i++)
+    const bool called = silo_recorder->grid != NULL;
+    PyObject *options = PyTuple_New((Py_ssize_t)inputs->options),
+             *names = PyTuple_New((Py_ssize_t)inputs->options);
+    for (uint32_t i = 0; options != NULL && names != NULL && i < inputs->options; i++) {
         PyTuple_SetItem(options, (Py_ssize_t)i, Py_NewRef(inputs->option_value[i]));
+        PyTuple_SetItem(names, (Py_ssize_t)i, Py_NewRef(self->plan.options[inputs->option[i]]));
+    }
     PyObject *entry = NULL, *given = grid_object(self, inputs, grid, binding),
              *arguments = objects(inputs->arguments, self->plan.count),
              *slots = words(frame->slots, self->plan.count),
-             *codes = words(frame->key, self->plan.count);
-    if (options != NULL && given != NULL && arguments != NULL && slots != NULL && codes != NULL)
-        entry = Py_BuildValue("(OOOOO(LLL)OKOi)", (PyObject *)self, (PyObject *)binding, arguments,
-                              slots, codes, (long long)dims[0], (long long)dims[1],
+             *codes = words(frame->key, self->plan.count), *described = descriptors(frame);
+    if (options != NULL && names != NULL && given != NULL && arguments != NULL && slots != NULL &&
+        codes != NULL && described != NULL)
+        entry = Py_BuildValue("(OOOOO(LLL)OKOiOiO)", (PyObject *)self, (PyObject *)binding,
+                              arguments, slots, codes, (long long)dims[0], (long long)dims[1],
                               (long long)dims[2], given, (unsigned long long)(uintptr_t)stream,
-                              options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD));
+                              options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD),
+                              names, (int)called, described);
     Py_XDECREF(options);
+    Py_XDECREF(names);
+    Py_XDECREF(described);
     Py_XDECREF(given);
     Py_XDECREF(arguments);
     Py_XDECREF(slots);

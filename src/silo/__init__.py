@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from silo.kernels.check_kernels import check
     from silo.kernels.kernel import Kernel, KernelFunction, kernel
     from silo.kernels.plans import Plan, PlanReport, plan, planning
+    from silo.kernels.recorded_steps import step
     from silo.kinds.binary.binary_definition import Binary, binary
     from silo.kinds.cute.front.cute_definition import cute
     from silo.kinds.metal.front.metal_definition import metal
@@ -85,6 +86,7 @@ __all__ = [
     "same_decisions",
     "select",
     "set_allocator",
+    "step",
     "torch_annotations",
     "torch_op",
 ]
@@ -131,6 +133,7 @@ _HOMES = {
     "same_decisions": "silo.kernels.agreement",
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",
+    "step": "silo.kernels.recorded_steps",
     "torch_annotations": "silo.launch.hooks",
     "torch_op": "silo.integrations.torch.operator",
 }

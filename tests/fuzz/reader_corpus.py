@@ -22,6 +22,15 @@ from silo.core.expressions import Argument, ConfigValue, Const, OpKind
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.nodes import DeviceFact, Extent, ItemSize, Node, Op, Stride
+from silo.core.recorded_plans import (
+    ArgumentKind,
+    RecordedArgument,
+    RecordedForm,
+    RecordedLaunch,
+    RecordedPlan,
+    RecordedSource,
+    Source,
+)
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
@@ -203,8 +212,44 @@ def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[
     if random.random() < 0.3:
         text = put(blobs, "file", b"text " * 40)
         attachments = (("again", text), ("notes/a", kernels[0].variants[0].artifact.blob), ("notes/ü", text))
-    contents = BundleContents(tuple(kernels), (("name", "silo"),), (), (("note", "ü\n"),), attachments)
+    plans = _plans(random, names) if random.random() < 0.4 else ()
+    contents = BundleContents(tuple(kernels), (("name", "silo"),), (), (("note", "ü\n"),), attachments, plans)
     return contents, blobs
+
+
+def _plan_node(random: Random) -> Node:
+    leaf: Node = random.choice((Argument("n"), Extent("x", 0), Stride("x", 1), Const(3)))
+    return Op(random.choice((OpKind.CDIV, OpKind.GT, OpKind.MUL)), (leaf, Const(64)))
+
+
+def _plans(random: Random, names: tuple[str, ...]) -> tuple[RecordedPlan, ...]:
+    """Two plans, with every kind of argument, source and condition."""
+    arguments = (
+        RecordedArgument(ArgumentKind.ARRAY, dtype("bfloat16"), 2),
+        RecordedArgument(ArgumentKind.INTEGER),
+        RecordedArgument(ArgumentKind.FLOAT),
+        RecordedArgument(ArgumentKind.VALUE, value=random.choice((None, True, 5, 0.5, "relu"))),
+    )
+
+    def launch() -> RecordedLaunch:
+        sources = (
+            RecordedSource("x", Source.GIVEN, "x"),
+            RecordedSource("n", Source.COMPUTED, _plan_node(random)),
+            RecordedSource("factor", Source.GIVEN, "factor"),
+            RecordedSource("MODE", Source.CONSTANT, random.choice(("relu", None, 3, -0.0, dtype("float32"), False))),
+        )
+        grid = random.choice((None, (_plan_node(random),), (_plan_node(random), Const(2), Const(1))))
+        options = random.choice(((), (("num_warps", 4), ("num_stages", None))))
+        return RecordedLaunch(random.choice((*names, "elsewhere")), sources[: random.randrange(5)], grid, options)
+
+    def form() -> RecordedForm:
+        launches = tuple(launch() for _ in range(random.choice((1, 2, 5))))
+        return RecordedForm(arguments, launches, tuple(_plan_node(random) for _ in range(random.randrange(3))))
+
+    return tuple(
+        RecordedPlan(name, ("x", "n", "factor", "mode"), tuple(form() for _ in range(random.choice((1, 2)))))
+        for name in ("step", "ütep 2")
+    )
 
 
 def corpus() -> list[bytes]:

@@ -62,7 +62,7 @@ _TEXTS = (
 )
 _OPTIONAL = (
     *("kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes", "bits", "hidden_memory"),
-    "contiguous",
+    *("contiguous", "plans", "holds", "options", "rank", "value"),
 )
 _PLAIN: tuple[Any, ...] = (
     *(None, True, False, [], {}, [[]], [0], [None], [1, 2, 3], [1, 1, 1], [4, 1, 1], ["x", "ptr"], ["n", 0], {"a": 1}),
@@ -71,6 +71,7 @@ _PLAIN: tuple[Any, ...] = (
     *({"tuple": [1, {"tuple": [None]}]}, {"dtype": "float32"}, {"dtype": "fp32"}, {"function": ["f", "x"]}, ["add", 1]),
     *({"argument": "n"}, {"extent": ["x", 0]}, {"extent": ["x", 1 << 63]}, {"stride": ["x", -1]}, {"fact": "sm_count"}),
     *({"shape": [4]}, {"shape": [4], "strides": [1]}, {"shape": [4], "strides": []}, {"facts": [], "constants": []}),
+    *({"kind": "value", "value": 1}, {"kind": "integer"}, ["n", "constant", 1], ["x", "given", "x"]),
     *({"values": {}, "options": {}}, [["x", {"shape": [1]}]], ["neg", 1], ["select", 1, 2, 3], ["add", 1, 2]),
 )
 
@@ -169,7 +170,7 @@ def _limit(mutant: Mutant) -> None:
 
 def _version(mutant: Mutant) -> None:
     """Another version, in the header and mostly in the manifest too."""
-    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 255))
+    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 255))
     mutant.manifest["format"] = mutant.random.choice(
         ([1, mutant.minor], [1, mutant.minor], [True, mutant.minor], [1, 0], [1], [0, 1], [1, 2, 3], None)
     )

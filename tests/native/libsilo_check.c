@@ -1,6 +1,6 @@
 /* A program that uses libsilo in every way that needs no GPU, from several threads, and frees what
  * it took: run under the sanitizers by test_libsilo_sanitized.py. Argument: a bundle of
- * made_bundles.py. */
+ * made_plans.py. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -156,6 +156,41 @@ static void plans(silo_bundle *bundle) {
     silo_plan_close(plan);
 }
 
+/* The plans that the bundle keeps: "sums" is x + y, and that + x. */
+static void recorded(silo_bundle *bundle) {
+    static const int64_t shape[] = {40};
+    float x[40], between[40], out[40];
+    silo_error error;
+    silo_plan *plan, *none;
+    for (int i = 0; i < 40; i++)
+        x[i] = (float)i;
+    NEED(silo_plan_count(bundle) == 3 && strcmp(silo_plan_name(bundle, 2), "sums") == 0);
+    NEED(silo_plan_name(bundle, 3) == NULL);
+    NEED(silo_bundle_plan(bundle, "none", &cpu, &none, &error) == SILO_ERROR_NO_KERNEL &&
+         none == NULL);
+    silo_error_clear(&error);
+    NEED(silo_bundle_plan(bundle, "sums", &cpu, &plan, &error) == 0);
+    NEED(silo_plan_parameter_count(plan) == 5 &&
+         strcmp(silo_plan_parameter_name(plan, 4), "n") == 0 &&
+         silo_plan_parameter_name(plan, 5) == NULL);
+    for (int64_t n = -1; n <= 40; n++) {
+        const silo_argument arguments[] = {
+            silo_array(x, SILO_FLOAT32, 1, shape, NULL), silo_pointer(x, SILO_FLOAT32),
+            silo_pointer(between, SILO_FLOAT32), silo_pointer(out, SILO_FLOAT32), silo_int(n)};
+        memset(out, 0, sizeof out);
+        const int code = silo_plan_call(plan, NULL, arguments, 5, &error);
+        NEED(code == (n < 0 ? SILO_ERROR_NO_VARIANT : 0));
+        if (code != 0)
+            silo_error_clear(&error);
+        for (int64_t i = 0; i < 40; i++)
+            NEED(out[i] == (i < n || n == 0 ? 3 * x[i] : 0));
+        NEED(n < 0 || silo_plan_run(plan, NULL, &error) == 0);
+    }
+    NEED(silo_plan_call(plan, NULL, NULL, 5, &error) == SILO_ERROR_USAGE);
+    silo_error_clear(&error);
+    silo_plan_close(plan);
+}
+
 /* ---- calls of noise: refused or not, nothing is read that is not there ---- */
 
 static uint64_t state;
@@ -241,6 +276,36 @@ static void noise(silo_bundle *bundle, uint64_t seed) {
     NEED(served > 500);
 }
 
+/* Every plan with arguments of noise, whose launches are of no program: `rows` has a grid of them.
+ */
+static void noise_of_plans(silo_bundle *bundle, uint64_t seed) {
+    static const int64_t extents[] = {1, 2, 16, 32, 64, 4, 0, -1, INT64_MAX, INT64_MIN, 1 << 20, 3};
+    static _Alignas(16) char memory[64];
+    silo_plan *plans[2];
+    silo_error error;
+    state = seed;
+    NEED(silo_bundle_plan(bundle, "rows", &cpu, &plans[0], &error) == 0);
+    NEED(silo_bundle_plan(bundle, "sums", &cpu, &plans[1], &error) == 0);
+    for (int round = 0; round < 4000; round++) {
+        silo_plan *plan = plans[round % 2];
+        silo_argument arguments[8];
+        int64_t numbers[64];
+        for (int i = 0; i < 64; i++)
+            numbers[i] = extents[draw(draw(3) ? 6 : 12)];
+        const size_t own = silo_plan_parameter_count(plan), count = own + draw(8) / 7;
+        for (size_t i = 0; i < count; i++)
+            arguments[i] = noise_argument(numbers, memory);
+        if (round % 2 == 0) /* nothing to write: no program, or refused */
+            arguments[1] = silo_int(draw(4) ? 0 : -5);
+        else
+            arguments[4] = silo_int(draw(2) ? -1 : INT64_MIN);
+        if (silo_plan_call(plan, NULL, arguments, count, &error) != 0)
+            silo_error_clear(&error);
+    }
+    silo_plan_close(plans[0]);
+    silo_plan_close(plans[1]);
+}
+
 static void *work(void *data) {
     silo_bundle *bundle = data;
     for (int i = 0; i < 12; i++) {
@@ -249,6 +314,7 @@ static void *work(void *data) {
     }
     shapes(bundle);
     plans(bundle);
+    recorded(bundle);
     mistakes(bundle);
     return NULL;
 }
@@ -277,6 +343,7 @@ int main(int count, char **words) {
         for (int i = 0; i < 4; i++)
             pthread_join(threads[i], NULL);
         noise(bundle, 7U + (unsigned)repeat);
+        noise_of_plans(bundle, 7U + (unsigned)repeat);
         if (strcmp(words[2], "fork") == 0)
             child(bundle);
         silo_close(bundle);

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import libsilo
-from made_bundles import write_made
+from made_plans import write_plans
 from native_builds import ADDRESS, CORE, THREAD, archive
 
 HERE = Path(__file__).parent
@@ -17,6 +17,7 @@ STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 KERNELS = "16"
 PUBLIC = {
     "silo_close",
+    "silo_bundle_plan",
     "silo_code_name",
     "silo_error_clear",
     "silo_explain",
@@ -32,8 +33,13 @@ PUBLIC = {
     "silo_parameter_name",
     "silo_plan_add",
     "silo_plan_begin",
+    "silo_plan_call",
     "silo_plan_close",
+    "silo_plan_count",
     "silo_plan_explain",
+    "silo_plan_name",
+    "silo_plan_parameter_count",
+    "silo_plan_parameter_name",
     "silo_plan_run",
     "silo_version",
     "silo_warmup",
@@ -63,7 +69,7 @@ def run(*words, timeout=240, **environment):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return write_made(tmp_path_factory.mktemp("made") / "made.silo")
+    return write_plans(tmp_path_factory.mktemp("made") / "made.silo")
 
 
 @pytest.mark.parametrize("flags", [ADDRESS, THREAD], ids=["address", "thread"])

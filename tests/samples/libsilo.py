@@ -255,6 +255,12 @@ def load(path: str = "") -> ctypes.CDLL:
     pointers["silo_plan_run"] = (ctypes.c_int, [void, void, void])
     pointers["silo_plan_explain"] = (ctypes.c_char_p, [void, void])
     pointers["silo_plan_close"] = (None, [void])
+    pointers["silo_plan_count"] = (ctypes.c_size_t, [void])
+    pointers["silo_plan_name"] = (ctypes.c_char_p, [void, size])
+    pointers["silo_bundle_plan"] = (ctypes.c_int, [void, ctypes.c_char_p, void, void, void])
+    pointers["silo_plan_parameter_count"] = (ctypes.c_size_t, [void])
+    pointers["silo_plan_parameter_name"] = (ctypes.c_char_p, [void, size])
+    pointers["silo_plan_call"] = (ctypes.c_int, [void, void, void, size, void])
     for name, (result, arguments) in pointers.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -286,13 +292,29 @@ def _packed(values: Sequence[object], given: dict[str, Any]) -> tuple[Any, Call 
 
 
 class Plan:
-    """``silo_plan``, on the CPU where no queue is given."""
+    """``silo_plan``, on the CPU where no queue is given; of a bundle where it is named."""
 
-    def __init__(self, library: ctypes.CDLL, queue: Queue | None = None) -> None:
+    def __init__(self, library: ctypes.CDLL, queue: Queue | None = None, bundle: Bundle | None = None, name: str = ""):
         self.library, made, error = library, ctypes.c_void_p(), Error()
-        place = Queue(CPU, 0, None) if queue is None else queue
-        _check(library, library.silo_plan_begin(ctypes.byref(place), ctypes.byref(made), ctypes.byref(error)), error)
+        place = ctypes.byref(Queue(CPU, 0, None) if queue is None else queue)
+        places = (place, ctypes.byref(made), ctypes.byref(error))
+        if bundle is None:
+            _check(library, library.silo_plan_begin(*places), error)
+        else:
+            _check(library, library.silo_bundle_plan(bundle.handle, name.encode(), *places), error)
         self.handle = made.value
+
+    @property
+    def parameters(self) -> list[str]:
+        """Of a plan of a bundle."""
+        count = self.library.silo_plan_parameter_count(self.handle)
+        return [self.library.silo_plan_parameter_name(self.handle, i).decode() for i in range(count)]
+
+    def __call__(self, *values: object, stream: int | None = None) -> None:
+        """``silo_plan_call``."""
+        arguments, error = (Argument * max(len(values), 1))(*(argument(value) for value in values)), Error()
+        code = self.library.silo_plan_call(self.handle, stream, arguments, len(values), ctypes.byref(error))
+        _check(self.library, code, error)
 
     def run(self, stream: int | None = None) -> None:
         """``silo_plan_run``."""
@@ -428,6 +450,17 @@ class Bundle:
         count = self.library.silo_kernel_count(self.handle)
         assert self.library.silo_kernel_name(self.handle, count) is None
         return [self.library.silo_kernel_name(self.handle, i).decode() for i in range(count)]
+
+    @property
+    def plans(self) -> list[str]:
+        """The names of its plans."""
+        count = self.library.silo_plan_count(self.handle)
+        assert self.library.silo_plan_name(self.handle, count) is None
+        return [self.library.silo_plan_name(self.handle, i).decode() for i in range(count)]
+
+    def plan(self, name: str, queue: Queue | None = None) -> Plan:
+        """``silo_bundle_plan``."""
+        return Plan(self.library, queue, self, name)
 
     @property
     def identity(self) -> str:

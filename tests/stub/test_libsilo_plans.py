@@ -4,6 +4,7 @@
 import os
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -85,16 +86,63 @@ def test_a_tensor_map_is_made_anew_in_each_step(stub, bundle):
     assert len({one[0] for one in seen}) == 3
 
 
+def test_scratch_memory_is_the_plans_own_and_grows_with_the_grid(stub, bundle):
+    """256 bytes and 16 of profiling for each program: a piece for each node, which no other node has."""
+    queue = Queue(CUDA, 0, None)
+    stub.parameters("scratched", 8, 4, 8, 8)
+    out = silo.Buffer((64,), "int32", "cuda:0")
+    seen = []
+    stub.run("scratched", lambda launch: seen.append((launch.grid[0], launch.parameters[2:])))
+    places = {}
+    with Plan(bundle.library, queue) as plan:
+        for n in (3, 4, 1, 0, 4, 5, 8, 2, 100, 3):
+            for count in (n, 2):
+                bundle["scratched"].add_to(plan, of(out), count)
+            plan.run()
+            ran, seen[:] = list(seen), []
+            assert [grid for grid, _ in ran] == [count for count in (n, 2) if count]
+            pieces = []
+            for grid, (scratch, profile) in ran:
+                pieces += [(int.from_bytes(scratch, "little"), 256 * grid, 128)]
+                pieces += [(int.from_bytes(profile, "little"), 16 * grid, 16)]
+            assert all(address and address % align == 0 for address, _, align in pieces)
+            pieces.sort()
+            assert all(low + size <= high for (low, size, _), (high, _, _) in pairwise(pieces))
+            places.setdefault(n, pieces)
+        assert plan.explain()[0] == "device"
+    first, second = (address for address, _, _ in places[4][:2])
+    assert first
+    assert second
+    assert places[8][0] != places[4][0]  # from 5 programs on the memory is another
+
+
+def test_scratch_memory_stays_while_it_is_enough(stub, bundle):
+    queue = Queue(CUDA, 0, None)
+    stub.parameters("scratched", 8, 4, 8, 8)
+    out = silo.Buffer((64,), "int32", "cuda:0")
+    seen = []
+    stub.run("scratched", lambda launch: seen.append(launch.parameters[2:]))
+    with Plan(bundle.library, queue) as plan:
+        for n in (7, 8, 5, 1, 8):
+            bundle["scratched"].add_to(plan, of(out), n)
+            plan.run()
+    assert len(set(seen)) == 1
+
+
+def test_a_plan_that_is_no_graph_has_no_scratch_memory(stub, bundle):
+    stub.parameters("scratched", 8, 4, 8, 8)
+    out = silo.Buffer((64,), "int32", "hip:0")
+    with Plan(bundle.library, Queue(ROCM, 0, None)) as plan:
+        bundle["scratched"].add_to(plan, of(out), 2)
+        with pytest.raises(LibraryError, match="scratched: it needs scratch memory, which plans give") as caught:
+            plan.run()
+        assert caught.value.code == UNSUPPORTED
+
+
 def test_what_a_plan_does_not_take(stub, bundle):
     queue = Queue(CUDA, 0, None)
     out = silo.Buffer((64,), "int32", "cuda:0")
     with Plan(bundle.library, queue) as plan:
-        with pytest.raises(LibraryError, match="scratched: it needs scratch memory") as caught:
-            bundle["scratched"].add_to(plan, of(out), 2)
-        assert caught.value.code == UNSUPPORTED
-        bundle["bare"].add_to(plan, of(out), 2, grid=(2, 1, 1))
-        with pytest.raises(LibraryError, match="could not be added"):
-            plan.run()
         bundle["bare"].add_to(plan, of(out), 2, grid=(2, 1, 1))
         plan.run(4096)
         assert stub.last("rows").stream == 4096

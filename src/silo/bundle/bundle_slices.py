@@ -18,6 +18,7 @@ from silo.bundle.cut import is_for
 from silo.bundle.format import TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob
+from silo.core.recorded_plans import RecordedPlan
 from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleError
@@ -113,6 +114,7 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
         _agreed("toolchain", ([pair for pair in one.toolchain if pair[0] != "zstd"] for one in manifests)),
         _agreed("notes", ([pair for pair in one.notes if pair[0] != _NOTE] for one in manifests)),
         _attached(bundles),
+        _planned(bundles),
     )
     return replace(_together(base, kernels, whole if noted else ""), of=whole)
 
@@ -125,6 +127,16 @@ def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
             if found.setdefault(name, ref) != ref:
                 raise BundleError(f"two bundles have different attachments {name}: record into one of them again")
     return tuple(sorted(found.items()))
+
+
+def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
+    """The plans of all; each slice has every plan of the whole, though it may not have all kernels of one."""
+    found: dict[str, RecordedPlan] = {}
+    for bundle in bundles:
+        for name, plan in bundle.manifest.plans.items():
+            if found.setdefault(name, plan) != plan:
+                raise BundleError(f"two bundles have different plans {name}: build both from the same source")
+    return tuple(found[name] for name in sorted(found))
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:

@@ -8,6 +8,7 @@ the manifest's tables.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
@@ -41,10 +42,12 @@ from silo.core.variant import Variant
 from silo.frozen import Field, field, frozen
 
 if TYPE_CHECKING:
-    from silo.core.consent import HostCases, HostCode, HostText
+    from silo.core.consent import HostCases, HostCode, HostPlan, HostText
     from silo.core.extents import ArrayExtents
+    from silo.core.recorded_plans import RecordedPlan
 
 __all__ = [
+    "CPU_KIND",
     "INLINED",
     "TABLES",
     "Basis",
@@ -71,12 +74,15 @@ __all__ = [
     "entry_members",
     "host_cases",
     "host_code",
+    "host_plan",
+    "host_plans",
     "host_text",
     "parse_document",
     "rules_key",
     "variant_calls",
 ]
 
+CPU_KIND: Final = "cpu"  # of targets
 # ---- Members of the manifest that are more than the JSON of the value ----
 
 TABLES: Final[Mapping[str, Form[Any]]] = {
@@ -127,6 +133,15 @@ _TEXTS: Final[Form[tuple[tuple[str, str], ...]]] = Form(
     lambda data, what: tuple(sorted((name, TEXT.read(text, what)) for name, text in read_mapping(data, what).items())),
     dict,
 )
+
+
+def _read_plans(data: JSON, what: str) -> tuple[RecordedPlan, ...]:
+    from silo.core.recorded_plans import RecordedPlan  # noqa: PLC0415  # most bundles have no plans
+
+    return listed(value_of(RecordedPlan)).read(data, what)
+
+
+_PLANS: Final[Form[tuple[RecordedPlan, ...]]] = Form(_read_plans, lambda plans: [plan.to_json() for plan in plans])
 
 RulesKey: TypeAlias = "tuple[Target, Signature, tuple[tuple[str, ArrayExtents], ...]]"
 
@@ -263,7 +278,7 @@ class BundleContents:
 
     ``producer`` and ``toolchain`` are names and versions, ``notes`` free text by name (licence, source commit).
     None of them may hold a time or a path, so that the same inputs give the same file. ``attachments`` are files that
-    travel with the kernels, by name; no launch reads them.
+    travel with the kernels, by name; no launch reads them. ``plans`` are sequences of launches of the kernels.
     """
 
     kernels: tuple[BundleKernel, ...] = field(form=Entries(BundleKernel))
@@ -271,6 +286,7 @@ class BundleContents:
     toolchain: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     notes: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     attachments: tuple[tuple[str, BlobRef], ...] = field(default=(), form=NamedBlobs(), since=4)
+    plans: tuple[RecordedPlan, ...] = field(default=(), form=_PLANS, since=7)
 
 
 # ---- Parts of an open bundle ----
@@ -420,6 +436,30 @@ def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | N
 
     digests = tuple(code.digest for code in codes)
     return None if kernel.cases is None or not digests else HostCases(kernel.cases.sha256, digests)
+
+
+def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
+    """What it is to vouch for the plans that launch code of the CPU, each with the plan's name."""
+    kernels = {kernel.name: kernel for kernel in contents.kernels}
+    found: list[tuple[HostPlan, str]] = []
+    for plan in contents.plans:
+        codes = [
+            host_code(one, calls_of(kernels[name])).digest
+            for name in plan.kernels
+            if name in kernels
+            for one in kernels[name].variants
+            if one.artifact.variant.target.kind == CPU_KIND
+        ]
+        if codes:
+            found.append((host_plan(plan, codes), plan.name))
+    return found
+
+
+def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
+    """What it is to vouch for a plan; ``codes`` are the digests of all the CPU's code of its kernels."""
+    from silo.core.consent import HostPlan  # noqa: PLC0415  # few bundles have plans
+
+    return HostPlan(hashlib.sha256(canonical_json(plan.to_json())).hexdigest(), tuple(codes))
 
 
 def host_text(one: BundleVariant, code: HostCode) -> HostText | None:

@@ -36,6 +36,8 @@ def cut_contents(
 ) -> BundleContents:
     """The kernels' variants for these targets (None: all), without documents and attachments, unread by launches.
 
+    Plans stay that launch none but these kernels.
+
     Raises:
         BundleError: a kernel does not exist, or lacks variants for all of the targets.
     """
@@ -44,7 +46,13 @@ def cut_contents(
         if name not in known:
             raise BundleError(f"there is no kernel {name}; the bundle has {', '.join(known) or 'none'}")
     chosen = [kernel for kernel in contents.kernels if kernels is None or kernel.name in kernels]
-    return replace(contents, kernels=tuple(_cut_kernel(kernel, targets) for kernel in chosen), attachments=())
+    names = {kernel.name for kernel in chosen}
+    return replace(
+        contents,
+        kernels=tuple(_cut_kernel(kernel, targets) for kernel in chosen),
+        attachments=(),
+        plans=tuple(plan for plan in contents.plans if names.issuperset(plan.kernels)),
+    )
 
 
 def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> BundleKernel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import (
@@ -31,6 +31,9 @@ from silo.core.target import Target
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
 from silo.frozen import Field, replace
+
+if TYPE_CHECKING:
+    from silo.core.recorded_plans import RecordedPlan
 
 __all__ = ["encode_manifest", "minor_version"]
 
@@ -121,13 +124,20 @@ def minor_version(value: object) -> int:
     return minor
 
 
+def _sorted_plans(contents: BundleContents) -> tuple[RecordedPlan, ...]:
+    names = [plan.name for plan in contents.plans]
+    if len(set(names)) != len(names):
+        raise BundleError(f"two plans of one bundle have one name: {', '.join(sorted(names))}")
+    return tuple(sorted(contents.plans, key=lambda plan: plan.name))
+
+
 def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> bytes:
     """The manifest's canonical JSON. ``blobs`` is the blob table, sorted; it must hold every blob referred to."""
     encoder = _Encoder(blobs)
     kernels = tuple(sorted(contents.kernels, key=lambda kernel: kernel.name))
     return canonical_json(
         {
-            **encoder.members(replace(contents, kernels=kernels)),
+            **encoder.members(replace(contents, kernels=kernels, plans=_sorted_plans(contents))),
             "format": [MAJOR, minor_version(contents)],
             "blobs": [entry.to_json() for entry in blobs],
             "tables": encoder.tables(),

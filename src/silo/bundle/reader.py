@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from silo.artifacts.artifact import Artifact
     from silo.bundle.checks import Checker
     from silo.core.protocols import Device
+    from silo.core.recorded_plans import RecordedPlan
 
 __all__ = [
     "Bundle",
@@ -120,6 +121,16 @@ class Manifest:
         return {name: self._blob(number) for name, number in rows}
 
     @cached_property
+    def plans(self) -> Mapping[str, RecordedPlan]:
+        """The plans by name."""
+        rows = cast("list[JSON]", self._open.member("plans") or [])
+        if not rows:
+            return {}
+        from silo.core.recorded_plans import RecordedPlan  # noqa: PLC0415  # most bundles have no plans
+
+        return {plan.name: plan for plan in map(RecordedPlan.from_json, rows)}
+
+    @cached_property
     def blobs(self) -> tuple[BlobEntry, ...]:
         """Every blob of the file, in order."""
         return tuple(BlobEntry(*row) for row in self._open.blobs())
@@ -133,6 +144,7 @@ class Manifest:
             self.toolchain,
             self.notes,
             tuple(self.attachments.items()),
+            tuple(self.plans.values()),
         )
 
     # -- Kernels -------------------------------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ def command(
     for every value that triton.heuristics computes for a case. For a target that nothing here can measure, it also
     holds the configs of the space; calls use the heuristic's config until silo tune K.silo has measured them there. The
     bundle is written in one piece: an existing file is replaced only by a finished one.
+
+    Functions that silo.step marked run with their examples on this machine; the bundle keeps their launches as plans.
     """
     from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 
@@ -113,5 +115,7 @@ def command(
             f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
             f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s"
         )
+        if summary.plans:
+            say(f"{output}: plans {', '.join(summary.plans)}")
         if summary.signature:
             say(f"{output}: {summary.signature}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -111,10 +112,19 @@ def command(
     )
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
     console().print(table("cases", ["kernel", "case", "checks"], cases))
+    if description.plans:
+        plans = [[row.plan, row.arguments, _counted(row.launches), row.holds or "any"] for row in description.plans]
+        console().print(table("plans", ["plan", "arguments", "launches", "where"], plans))
     for doubt in description.doubts:
         say(doubt)
     if verify:
         say("every byte verified")
+
+
+def _counted(names: tuple[str, ...]) -> str:
+    """Kernels in order: ``norm, 3 x gemm, norm``."""
+    runs = [(name, len(list(run))) for name, run in groupby(names)]
+    return ", ".join(name if count == 1 else f"{count} x {name}" for name, count in runs)
 
 
 def _print_code(

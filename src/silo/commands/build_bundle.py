@@ -21,6 +21,7 @@ from silo.bundle.contents import (
     calls_of,
     host_cases,
     host_code,
+    host_plans,
     host_text,
     rules_key,
 )
@@ -41,16 +42,18 @@ from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
 from silo.core.protocols import Device
 from silo.core.recipes import CaseRecipe, ScalarRecipe
+from silo.core.recorded_plans import RecordedPlan
 from silo.core.space import Space
 from silo.core.target import Target
 from silo.core.values import JSON, Value, identity_of
 from silo.core.variant import Variant
-from silo.errors import BundleError, CaseError, NoVariantError, TargetError
-from silo.kernels.collection import collect_kernels
+from silo.errors import ArgumentError, BundleError, CaseError, NoVariantError, TargetError
+from silo.kernels.collection import Collected, collect
 from silo.kernels.kernel import Kernel
+from silo.kernels.recorded_steps import record_step
 from silo.machine.device_plugins import all_devices, device_named, devices_of_kind, resolve_target
 from silo.machine.process_session import session
-from silo.settings import settings
+from silo.settings import override, settings
 from silo.sources.kernel_source import BringsCode, KernelSource
 from silo.sources.kinds import kind_named
 from silo.sources.source_kind import NeedsPackages, UnnamedInBundles
@@ -99,7 +102,10 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True)
 class BuildSummary:
-    """The result of a build: its file and counts, the kernels left out by target, and the state of the signature."""
+    """The result of a build: its file and counts, the kernels left out by target, and the state of the signature.
+
+    ``plans`` are the names of the plans in it.
+    """
 
     path: str
     size_bytes: int
@@ -113,6 +119,7 @@ class BuildSummary:
     remarks: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     signature: str = ""
+    plans: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,8 @@ def build_bundle(
     configs of each case that are packed. By default a target without measurements gets its whole space, within the
     limits of :class:`silo.compile.packed_configs.Packing`, and a measured target its winners. Without ``targets``
     kernels are compiled for this machine's CPU (kernels of a kind that cannot run on it, for the first device here that
-    they can run on), and all code that exists already is included. The bundle is signed with ``key``.
+    they can run on), and all code that exists already is included. The functions that ``silo.step`` marked run with
+    their examples on this machine, and the bundle keeps their plans. The bundle is signed with ``key``.
 
     Raises:
         TargetError: a kernel that no compiler here compiles for any of the targets, or a target without a kernel.
@@ -159,6 +167,7 @@ def build_bundle(
         NoVariantError: a kernel whose code exists already, but for none of the targets.
         SourceError, CompileError: a kernel that does not compile.
         SpaceError: ``configs`` is neither.
+        ArgumentError: a step cannot be a plan of the bundle.
         TuneError: no config of a case can be used: each fails, or its result is wrong.
         FrozenError, LockError: see :mod:`silo.calls.decision`.
         BundleError: the file cannot be written; an earlier file there is unchanged.
@@ -175,7 +184,8 @@ def build_bundle(
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     shared = session()
     start_early_worker(shared, files, given or (resolve_target("cpu"),), output)
-    found = collect_kernels(files, kernels)
+    collected = collect(files, kernels)
+    found = collected.kernels
     brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
     concrete = given or _usual_targets([one.source for one in found if one.name not in brought])
     # Raises before anything is compiled. Code that exists already is for its own targets, unless targets are named.
@@ -193,6 +203,7 @@ def build_bundle(
     ]
     codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
     kept = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
+    plans, plan_remarks = _record_steps(collected, only=kernels is not None)
     documents: dict[str, bytes] = {}
     contents = BundleContents(
         kernels=tuple(
@@ -201,6 +212,7 @@ def build_bundle(
         ),
         producer=(("silo", __version__),),
         toolchain=_toolchain(found, pairs),
+        plans=plans,
     )
 
     def read_blob(sha256: str) -> bytes | None:
@@ -215,6 +227,7 @@ def build_bundle(
         texts = [text for one, code in native if (text := host_text(one, code)) is not None]
         shared.store.trust.note_variants(*called)
         shared.store.trust.note_built(*texts, *(() if cases is None else (cases,)))
+    shared.store.trust.note_built(*(plan for plan, _ in host_plans(contents)))
     before = header_of(output)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
@@ -227,10 +240,29 @@ def build_bundle(
         reused=sum(code.reused for code in codes),
         seconds=time.monotonic() - begin,
         rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
-        remarks=tuple(remark for code in codes for remark in code.remarks),
+        remarks=(*(remark for code in codes for remark in code.remarks), *plan_remarks),
         left_out=pairs.left_out,
         signature=settle_signature(output, before, written.header, key),
+        plans=tuple(plan.name for plan in plans),
     )
+
+
+def _record_steps(collected: Collected, *, only: bool) -> tuple[tuple[RecordedPlan, ...], tuple[str, ...]]:
+    """The plans of the files' steps, and remarks. With ``only`` some kernels, a step that needs others is left out.
+
+    The examples run on this machine, with configs that need no tuning: a plan keeps no config.
+    """
+    plans: list[RecordedPlan] = []
+    remarks: list[str] = []
+    with override(tune="off"):
+        for step in collected.steps:
+            try:
+                plans.append(record_step(step, collected.kernels))
+            except ArgumentError as error:
+                if not only:
+                    raise
+                remarks.append(f"the step {step.name} is left out: {error}")
+    return tuple(plans), tuple(remarks)
 
 
 def _builds(source: KernelSource, target: Target) -> Decision:

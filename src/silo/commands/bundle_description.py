@@ -14,6 +14,7 @@ from silo.bundle.look_alikes import shared_by_look_alikes
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.config import Config
 from silo.core.launch_info import format_block
+from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedPlan
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import JSON
 from silo.errors import SourceError
@@ -23,7 +24,16 @@ from silo.tuner.progress import format_time
 from silo.tuner.trial import Trial
 from silo.tuner.winner import standings
 
-__all__ = ["BundleDescription", "CaseRow", "CoverageRow", "RuleRow", "VariantRow", "describe_bundle", "verify_bundle"]
+__all__ = [
+    "BundleDescription",
+    "CaseRow",
+    "CoverageRow",
+    "PlanRow",
+    "RuleRow",
+    "VariantRow",
+    "describe_bundle",
+    "verify_bundle",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,17 @@ class CaseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanRow:
+    """One form of a plan: its launches in order, the arguments that it takes, and for which calls it is."""
+
+    plan: str
+    form: int
+    arguments: str
+    launches: tuple[str, ...]
+    holds: str
+
+
+@dataclass(frozen=True, slots=True)
 class BundleDescription:
     """A whole bundle."""
 
@@ -91,6 +112,7 @@ class BundleDescription:
     winners: tuple[RuleRow, ...]
     cases: tuple[CaseRow, ...]
     signature: SignatureSummary
+    plans: tuple[PlanRow, ...] = ()
     doubts: tuple[str, ...] = ()  # variants whose code may belong to another variant
 
     def to_json(self) -> JSON:
@@ -122,6 +144,12 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
             winners=tuple(row for kernel in chosen for row in _rules(bundle, kernel)),
             cases=tuple(row for kernel in chosen for row in _cases(bundle, kernel)),
             signature=look_at_signature(path, bundle),
+            plans=tuple(
+                row
+                for plan in contents.plans
+                if not kernels or set(kernels) & set(plan.kernels)
+                for row in _forms(plan)
+            ),
             doubts=shared_by_look_alikes(chosen),
         )
 
@@ -157,6 +185,22 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
         serves=variant.specialization.served,
         hidden_memory=hidden,
     )
+
+
+def _forms(plan: RecordedPlan) -> Iterator[PlanRow]:
+    for number, form in enumerate(plan.forms, start=1):
+        arguments = [f"{name}: {_argument(one)}" for name, one in zip(plan.parameters, form.arguments, strict=True)]
+        launches = tuple(launch.kernel for launch in form.launches)
+        yield PlanRow(plan.name, number, ", ".join(arguments), launches, " and ".join(map(str, form.holds)))
+
+
+def _argument(one: RecordedArgument) -> str:
+    """An argument of a plan in a few words."""
+    if one.kind is ArgumentKind.VALUE:
+        return repr(one.value)
+    if one.dtype is None:
+        return one.kind.value
+    return f"{one.dtype.short} of {one.rank} axes"
 
 
 def _types(signature: Signature) -> str:

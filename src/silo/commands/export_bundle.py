@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from silo.artifacts.artifact import decoded
-from silo.bundle.contents import BundleContents, calls_of, host_cases, host_code, host_text
+from silo.bundle.contents import BundleContents, calls_of, host_cases, host_code, host_plans, host_text
 from silo.bundle.cut import cut_contents, is_for_any
 from silo.bundle.documents import case_recipes
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signature_file import signed_file
 from silo.bundle.writer import write_bundle
-from silo.core.consent import HostCases, HostCode, HostText
+from silo.core.consent import HostCases, HostCode, HostPlan, HostText
 from silo.core.plugins import COMPILERS, part_of
 from silo.core.recipes import CaseRecipe
 from silo.core.target import Target
@@ -28,6 +28,7 @@ from silo.export.exported_library import ExportedLibrary
 from silo.export.function_signatures import functions_of
 from silo.export.native_sources import licence
 from silo.export.operations import operations_of
+from silo.export.plan_classes import plans_of
 from silo.export.project import CpuSource, export_files, namespace_of
 from silo.export.shared_library import built_libraries
 from silo.export.wheel import package_files, package_of, write_wheel
@@ -178,10 +179,11 @@ def check_export(path: Path, folder: Path) -> Differences:
 
 def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust: bool) -> None:
     """Requires consent, as loading the bundle does, to all code that programs built from the export run on the host."""
-    wanted: list[HostCode | HostCases | HostText] = []
+    wanted: list[HostCode | HostCases | HostPlan | HostText] = []
     targets = asked.parsed_targets
     contents = bundle.contents()
-    exported = {kernel.name for kernel in cut_contents(contents, asked.kernels, targets).kernels}
+    cut = cut_contents(contents, asked.kernels, targets)
+    exported = {kernel.name for kernel in cut.kernels}
     for kernel in contents.kernels:
         if kernel.name not in exported:
             continue
@@ -193,6 +195,7 @@ def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust:
             wanted += [text for one, code in kept if (text := host_text(one, code)) is not None]
         if asked.tests and kept and (cases := host_cases(kernel, (code for _, code in native))) is not None:
             wanted.append(cases)
+    wanted += [plan for plan, name in host_plans(contents) if name in {one.name for one in cut.plans}]
     if wanted:
         session().store.trust.require(
             wanted, origin=str(path), trust=trust, signed=lambda: signed_file(bundle, path), exported=True
@@ -206,8 +209,9 @@ def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Exporte
     cut = cut_contents(contents, asked.kernels, targets)
     cases: dict[str, Sequence[CaseRecipe]] = {kernel.name: case_recipes(bundle, kernel.name) for kernel in cut.kernels}
     functions = functions_of(cut.kernels, cases)
+    plans = plans_of(cut.plans, cut.kernels)
     data, identity = _written(bundle, cut)
-    library = ExportedLibrary(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity)
+    library = ExportedLibrary(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity, plans)
     sources = _cpu_sources(bundle, contents, cut, targets) if asked.cpu_source else []
     return library, export_files(library, data, sources, tests=asked.tests, torch=asked.torch)
 

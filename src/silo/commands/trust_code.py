@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from silo.bundle.contents import calls_of, host_cases, host_code, host_text
+from silo.bundle.contents import calls_of, host_cases, host_code, host_plans, host_text
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signature_file import signed_file
-from silo.core.consent import HostCases, HostCode, HostText
+from silo.core.consent import HostCases, HostCode, HostPlan, HostText
 from silo.core.minisign import PublicKey
 from silo.errors import StoreError
 from silo.machine.process_session import session
@@ -117,7 +117,7 @@ def _key_row(entry: KeyEntry) -> KeyRow:
 
 
 def trust_bundle(path: Path) -> TrustSummary:
-    """Consents to the native code of a bundle as the bundle calls it, to its cases, and to the C text beside it.
+    """Consents to the native code of a bundle as it calls it, to its cases and plans, and to the C text beside it.
 
     Every byte of these is verified first.
 
@@ -133,7 +133,7 @@ def trust_bundle(path: Path) -> TrustSummary:
         sizes = {entry.sha256: entry.raw_bytes for entry in bundle.blobs}
         ledger = session().store.trust
         added = ledger.note_trusted(codes, path.name)
-        ledger.note_trusted((*cases, *texts), path.name)
+        ledger.note_trusted((*cases, *texts, *_plans(bundle)), path.name)
         return TrustSummary(len(codes), added, sum(sizes[blob] for blob in {code.blob for code, _ in codes}))
 
 
@@ -176,7 +176,8 @@ def untrust(names: Sequence[str]) -> int:
         path = Path(name)
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
-                found.update(one.digest for one, _ in (*_codes(bundle), *_cases(bundle), *_texts(bundle)))
+                vouched = (*_codes(bundle), *_cases(bundle), *_texts(bundle), *_plans(bundle))
+                found.update(one.digest for one, _ in vouched)
                 taken += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
             continue
         rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
@@ -212,6 +213,12 @@ def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
         for one in kernel.variants:
             if one.artifact.runs_on_host and (text := host_text(one, host_code(one, calls))) is not None:
                 yield text, f"the C text of {name} for {one.artifact.variant.target}"
+
+
+def _plans(bundle: Bundle) -> Iterator[tuple[HostPlan, str]]:
+    """The plans that launch code of the CPU, with a description."""
+    for one, name in host_plans(bundle.contents()):
+        yield one, f"the plan {name}"
 
 
 def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:

@@ -17,6 +17,7 @@ __all__ = [
     "Consent",
     "HostCases",
     "HostCode",
+    "HostPlan",
     "HostText",
     "PackedHostCode",
     "issue_consent",
@@ -116,6 +117,24 @@ class HostText:
     def digest(self) -> str:
         """The sha256 that the ledger notes, in hex (``host-text/1``)."""
         return digest("host-text/1", {"text": self.blob, "code": self.code})
+
+
+@frozen
+class HostPlan:
+    """A plan of a bundle, which launches native code of the CPU with the sizes and grids that it says.
+
+    ``blob`` is the sha256 of the plan's canonical JSON; ``codes`` are the digests of all the CPU's code of the kernels
+    that it launches.
+    """
+
+    blob: str
+    codes: tuple[str, ...]
+    kind: str = "plan"
+
+    @property
+    def digest(self) -> str:
+        """What is vouched for, in hex (``host-plan/1``)."""
+        return digest("host-plan/1", {"plan": self.blob, "codes": sorted(set(self.codes))})
 
 
 class Consent:

@@ -20,6 +20,7 @@ from silo.export.exported_library import (
     number,
 )
 from silo.export.function_signatures import ExportedFunction, FunctionChoice, ParameterRole, Taken
+from silo.export.plan_classes import plan_classes
 
 __all__ = ["c_header", "c_source", "cpp_header"]
 
@@ -237,7 +238,9 @@ def cpp_header(library: ExportedLibrary) -> str:
     parts.append("/// Load all that a call needs, and launch nothing.\nnamespace warmup {\n\n")
     for function in library.functions:
         parts += _cpp_overloads(library, function, ("warmup",))
-    parts.append(f"}} // namespace warmup\n\n}} // namespace {library.namespace}\n\n#endif\n")
+    parts.append("} // namespace warmup\n\n")
+    parts.append(plan_classes(library.name, library.plans))
+    parts.append(f"}} // namespace {library.namespace}\n\n#endif\n")
     return "".join(parts)
 
 

@@ -6,12 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.recipes import ArrayRecipe, CaseRecipe, DescriptorRecipe
 from silo.core.values import Value
 from silo.export.c_names import comment_text, joined
 from silo.export.function_signatures import ExportedFunction, ParameterRole, Taken
+
+if TYPE_CHECKING:
+    from silo.export.plan_classes import ExportedPlan
 
 __all__ = [
     "ExportedLibrary",
@@ -41,7 +45,7 @@ class ExportedLibrary:
     """An export before it is text.
 
     ``namespace`` is the C++ namespace, ``name`` the prefix of C names and of the files. ``origin`` is the bundle's
-    name, ``identity`` the identity of the embedded bundle.
+    name, ``identity`` the identity of the embedded bundle. ``plans`` become classes of C++.
     """
 
     namespace: str
@@ -50,6 +54,7 @@ class ExportedLibrary:
     cases: Mapping[str, Sequence[CaseRecipe]]
     origin: str
     identity: str
+    plans: tuple[ExportedPlan, ...] = ()
 
     @property
     def kernels(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
+from silo.bundle.contents import CPU_KIND, calls_of, host_cases, host_code, host_plan, variant_calls
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.consent import PackedHostCode
 from silo.core.device import HOST_MEMORY
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from silo.core.nodes import Node
     from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
+    from silo.core.recorded_plans import RecordedPlan
+    from silo.kernels.bundle_plans import BundledPlans
     from silo.launch.native import LoadedKernel
     from silo.store.trusted_keys import SignedFile
 
@@ -80,6 +82,29 @@ class Kernels:
             return self[name]
         except BundleError as error:
             raise AttributeError(str(error)) from error
+
+    @cached_property
+    def plans(self) -> BundledPlans:
+        """The plans of the bundle by name (:func:`silo.step`); each is called like a :class:`silo.Plan`."""
+        from silo.kernels.bundle_plans import BundledPlans  # noqa: PLC0415  # most programs call kernels alone
+
+        return BundledPlans(self._bundle.name, self._bundle.manifest.plans, self, self._consent_to)
+
+    def _consent_to(self, plan: RecordedPlan) -> None:
+        """Ask for consent to a plan's launches of the CPU's code. Raises TrustError: nobody vouches for them."""
+        if self._trust:
+            return
+        from silo.machine.process_session import session  # noqa: PLC0415  # few programs run plans of bundles
+
+        codes = [
+            kernel.host_digest(number)
+            for kernel in (self._bundle.open_kernel(name) for name in plan.kernels)
+            for group in kernel.code
+            if group.target.kind == CPU_KIND
+            for number in group.numbers
+        ]
+        wanted = [host_plan(plan, codes)] if codes else []
+        session().store.trust.require(wanted, origin=self._origin, signed=self._signed)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._bundle.kernel_names)

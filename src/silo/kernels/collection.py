@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,11 +11,20 @@ from typing import Any
 from silo.building.zeroing import refuse_zeroing
 from silo.errors import SourceError
 from silo.kernels.kernel import Kernel, kernel_of
+from silo.kernels.recorded_steps import Step, step_of
 from silo.machine.user_files import load_module
 from silo.sources.kinds import kinds
 from silo.sources.source_kind import DefinesKernels
 
-__all__ = ["collect_kernels"]
+__all__ = ["Collected", "collect", "collect_kernels"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The kernels and the steps (:func:`silo.step`) of some files, in order of definition."""
+
+    kernels: list[Kernel]
+    steps: list[Step]
 
 
 def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
@@ -23,7 +33,16 @@ def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) 
     Kernels in classes are found too; a kernel written there is called ``Class.kernel``. ``names`` keeps only those.
     ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or given to two kernels.
     """
+    return collect(places, names).kernels
+
+
+def collect(places: Sequence[Path], names: Sequence[str] | None = None) -> Collected:
+    """The kernels as :func:`collect_kernels` gives them, and the steps of the same files.
+
+    ``SourceError`` also when two steps have one name.
+    """
     by_name: dict[str, Kernel] = {}
+    steps: dict[str, Step] = {}
     for place in places:
         module = load_module(place)
         found = list(dict.fromkeys(_kernels_of(module)))
@@ -38,12 +57,17 @@ def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) 
                 raise SourceError(
                     f"two kernels are called {kernel.name!r}: {other.location} and {kernel.location}; rename one"
                 )
+        for step in filter(None, map(step_of, tuple(vars(module).values()))):
+            known = steps.setdefault(step.name, step)
+            if known is not step:
+                raise SourceError(
+                    f"two steps are called {step.name!r}: {known.location} and {step.location}; rename one"
+                )
     if names:
         missing = [name for name in names if name not in by_name]
         if missing:
             raise SourceError(f"no kernel called {', '.join(missing)}; there are {', '.join(by_name)}")
-        return [by_name[name] for name in names]
-    return list(by_name.values())
+    return Collected([by_name[name] for name in names or by_name], list(steps.values()))
 
 
 def _advice() -> str:

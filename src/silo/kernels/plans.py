@@ -13,11 +13,12 @@ from typing import Any, Self
 from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.launch import native
+from silo.launch.hooks import want_each_launch
 from silo.launch.plan_forms import FormMaker, SeenLaunch, address_of, seen_launches
 from silo.launch.plan_torch import TorchWork, torch_work
 from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for
 
-__all__ = ["Plan", "PlanForm", "PlanReport", "plan", "planning"]
+__all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "planning"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,13 @@ class Plan(native.LaunchPlan):
 
     def _miss(self, arguments: tuple[Any, ...]) -> object:
         """Serve a call of a form that is not there, by running the function."""
+        if want_each_launch():
+            if self._function is None:
+                raise ArgumentError(
+                    f"{self._name}: a hook of silo.on_launch(..., each=True) sees every launch by itself, and a block"
+                    " cannot be run again: make the plan of a function, silo.plan(function, ...), or remove the hook"
+                )
+            return self._function(arguments)
         if self._function is None:
             self._refuse_other_memory(arguments)
             raise ArgumentError(
@@ -320,7 +328,7 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
         raise ArgumentError(f"silo.plan takes a function and its arguments, not {function!r}")
     if native.recording() is not None:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
-    positional = _names(function, len(examples), named)
+    positional = names_of_arguments(function, len(examples), named)
     keywords = tuple(named)
 
     def run(arguments: tuple[Any, ...]) -> object:
@@ -332,7 +340,7 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
     return made
 
 
-def _names(function: Callable[..., object], count: int, named: Mapping[str, object]) -> tuple[str, ...]:
+def names_of_arguments(function: Callable[..., object], count: int, named: Mapping[str, object]) -> tuple[str, ...]:
     """Names of the arguments that are given by position."""
     try:
         parameters = list(inspect.signature(function).parameters.values())

@@ -15,7 +15,16 @@ from silo.errors import SettingsError
 from silo.forks import Mutex, in_child
 from silo.launch import native
 
-__all__ = ["LaunchEvent", "LaunchHook", "launch_hook", "nvtx_ranges", "on_launch", "torch_annotations", "without_hooks"]
+__all__ = [
+    "LaunchEvent",
+    "LaunchHook",
+    "launch_hook",
+    "nvtx_ranges",
+    "on_launch",
+    "torch_annotations",
+    "want_each_launch",
+    "without_hooks",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +60,30 @@ _EFFECTS = {effect.value: effect for effect in Effect}  # several times as fast 
 
 _lock = Mutex()
 _hooks: tuple[LaunchHook, ...] = ()
+_of_each: tuple[LaunchHook, ...] = ()  # those that see the launches of a plan one by one
 _suspended: Counter[int] = Counter()  # how often, by thread; a child made by fork has one thread
 
 
-def on_launch(hook: LaunchHook) -> Callable[[], None]:
+def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
     """Call ``hook`` before every launch from now on; the function returned takes it off again.
 
-    Hooks run in the order they were added, the functions that they return in the opposite order. A hook must not keep
-    arrays longer than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches
-    that tuning makes to check and to measure.
+    Hooks run in the order they were added, the functions that they return in the opposite order. A hook must not keep arrays longer
+    than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches that tuning
+    makes to check and to measure. A replay of a plan is one launch (:attr:`LaunchEvent.parts`), unless some hook has
+    ``each``: then plans run their functions, launch by launch, as long as it is there. A plan of a block cannot, and
+    raises ``ArgumentError``.
     """
-    global _hooks  # noqa: PLW0603  # replaced as a whole under the lock, read without it
+    global _hooks, _of_each  # noqa: PLW0603  # replaced as a whole under the lock, read without it
     with _lock:
         _hooks = (*_hooks, hook)
+        _of_each = (*_of_each, hook) if each else _of_each
         _switch()
 
     def remove() -> None:
-        global _hooks  # noqa: PLW0603
+        global _hooks, _of_each  # noqa: PLW0603
         with _lock:
             _hooks = tuple(one for one in _hooks if one is not hook)
+            _of_each = tuple(one for one in _of_each if one is not hook)
             _switch()
 
     return remove
@@ -78,7 +92,7 @@ def on_launch(hook: LaunchHook) -> Callable[[], None]:
 def _switch() -> None:
     """Tell the native module whether to ask; called with the lock held."""
     if _hooks and not _suspended:
-        native.set_hooks(_enter, _exit)
+        native.set_hooks(_enter, _exit, bool(_of_each))
     else:
         native.set_hooks(None, None)
 
@@ -110,10 +124,15 @@ def without_hooks() -> Generator[None]:
             _switch()
 
 
+def want_each_launch() -> bool:
+    """Whether some hook sees the launches of a plan one by one."""
+    return bool(_of_each) and not _suspended
+
+
 @contextmanager
-def launch_hook(hook: LaunchHook) -> Generator[None]:
+def launch_hook(hook: LaunchHook, *, each: bool = False) -> Generator[None]:
     """:func:`on_launch` until the block ends."""
-    remove = on_launch(hook)
+    remove = on_launch(hook, each=each)
     try:
         yield
     finally:

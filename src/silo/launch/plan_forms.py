@@ -21,7 +21,7 @@ from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail,
 __all__ = ["FormMaker", "SeenLaunch", "address_of", "seen_launches"]
 
 # native/core/argument_word.h: enum silo_value_kind.
-_POINTER, _INT, _BOOL, _FLOAT = 1, 4, 5, 6
+_POINTER, _INT, _BOOL, _FLOAT, _DESCRIPTOR = 1, 4, 5, 6, 8
 _SCALARS = (_INT, _BOOL, _FLOAT)
 # native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind and the limit.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
@@ -31,7 +31,12 @@ _WORD = (1 << 64) - 1
 
 
 class SeenLaunch(NamedTuple):
-    """One launch as ``native.record`` has it. ``grid`` is what the dimensions came from, None: the declared grid."""
+    """One launch as ``native.record`` has it.
+
+    ``grid`` is what the dimensions came from, None: the declared grid; ``called`` says that a callable gave it.
+    ``described`` has the tensor descriptors, to which the slots of such arguments are indices: address, whether what
+    lies outside is NaN, whether float32 is rounded, shape and strides.
+    """
 
     launcher: native.Launcher
     binding: native.Binding
@@ -43,6 +48,9 @@ class SeenLaunch(NamedTuple):
     stream: int
     options: tuple[Any, ...]
     held: int
+    option_names: tuple[str, ...]
+    called: int
+    described: tuple[tuple[int, int, int, tuple[int, ...], tuple[int, ...]], ...]
 
 
 def _graph_node(one: TorchNode) -> tuple[int, str, int]:
@@ -160,12 +168,16 @@ class FormMaker:
         sources = [self._sources(number, *pair) for number, pair in enumerate(pairs)]
         grids = [self._axes(*pair) for pair in pairs]
         regions = self._regions()  # known once every launch has named its memory
+        described = [self._described(number, *pair) for number, pair in enumerate(pairs)]
         captured = list(self.work.nodes)
-        for number, (one, (values, places), axes) in enumerate(zip(self.first, sources, grids, strict=True)):
+        rows = zip(self.first, sources, grids, described, strict=True)
+        for number, (one, (values, places), axes, descriptors) in enumerate(rows):
             while captured and captured[0].at <= number:
                 self._nodes.append(_graph_node(captured.pop(0)))
             memories = tuple(self._memory(place, regions) for place in places)
-            self._nodes.append((one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories))
+            self._nodes.append(
+                (one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories, descriptors)
+            )
         self._nodes += map(_graph_node, captured)
         for name, (_, address) in self.tied.items():
             self.checks.append((self._given(name), address))
@@ -255,8 +267,11 @@ class FormMaker:
         if isinstance(given, TracedArray) and kind == _POINTER:
             return self._given(given.argument), self._slots[given.argument]
         self._use(given, f"{one.launcher.name}, to whose code it is a constant")
+        if kind == _DESCRIPTOR:
+            return -1, self._base(number, one, other, place)[1]
         if kind == _POINTER:
-            return self._pointer(number, one, other, place)
+            address, then = one.slots[place], other.slots[place]
+            return self._pointer(number, one, place, one.arguments[place], (address, then))
         if kind in _SCALARS and (isinstance(given, TracedArray) or hasattr(type(given), "__setitem__")):
             raise ArgumentError(
                 f"{self.name}: argument {place + 1} of launch {number + 1} ({one.launcher.name}) is the value of an"
@@ -264,11 +279,47 @@ class FormMaker:
             )
         return -1, None
 
-    def _pointer(
+    def _base(
         self, number: int, one: SeenLaunch, other: SeenLaunch, place: int
     ) -> tuple[int, tuple[int, int] | int | None]:
+        """The address of a tensor descriptor, and the memory."""
+        base = other.arguments[place].base
+        if isinstance(base, TracedArray):
+            return self._given(base.argument), self._slots[base.argument]
+        addresses = one.described[one.slots[place]][0], other.described[other.slots[place]][0]
+        return self._pointer(number, one, place, one.arguments[place].base, addresses)
+
+    def _described(self, number: int, one: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
+        """For each parameter its tensor descriptor as recorded, with the values that change; None for others."""
+        found: list[object] = []
+        for place, code in enumerate(one.codes):
+            if code >> 56 != _DESCRIPTOR:
+                found.append(None)
+                continue
+            was, then = one.described[one.slots[place]], other.described[other.slots[place]]
+            given = other.arguments[place]
+            axes = [
+                tuple(self._extent(number, one, place, *three) for three in zip(members, a, b, strict=True))
+                for members, a, b in ((given.shape, was[3], then[3]), (given.strides, was[4], then[4]))
+            ]
+            if was[1:3] != then[1:3]:
+                raise ArgumentError(self._unexplained(number, one, place, "another kind of descriptor"))
+            for extent in given.block_shape:
+                self._use(extent, f"the block of a tensor descriptor of {one.launcher.name}")
+            found.append((*was, self._base(number, one, other, place)[0], *axes))
+        return tuple(found)
+
+    def _extent(self, number: int, one: SeenLaunch, place: int, given: object, was: int, then: int) -> int:
+        """The value of an extent or a stride of a tensor descriptor; -1: a constant."""
+        if was != then:
+            raise ArgumentError(self._unexplained(number, one, place, then))
+        return self._value(given.node) if isinstance(given, TracedInt) else -1
+
+    def _pointer(
+        self, number: int, one: SeenLaunch, place: int, array: object, addresses: tuple[int, int]
+    ) -> tuple[int, tuple[int, int] | int | None]:
         """Of an array that is no stand-in: an argument, a part of one, or memory that the plan holds."""
-        array, address = one.arguments[place], one.slots[place]
+        address, then = addresses
         same = [name for name, value in self.arguments.items() if value is array]
         inside = [name for name, found in self._arrays.items() if found.reach[0] <= address < found.reach[1]]
         candidates = same or inside
@@ -278,16 +329,16 @@ class FormMaker:
                 f" ({one.launcher.name}) is given, so that nothing says which of them it is: record the plan with"
                 " arrays that lie apart"
             )
-        if candidates and other.slots[place] == address:
+        if candidates and then == address:
             name = candidates[0]
             self.trail.used.setdefault(name, f"a part of it for {one.launcher.name}")
             offset = address - self._arrays[name].address
             if offset == 0:
                 return self._given(name), self._slots[name]
             return self._add((_MOVED, self._slots[name], offset, b"")), self._slots[name]
-        if self._fixed.setdefault(address, other.slots[place]) != other.slots[place]:
-            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
-        if other.slots[place] != address and not is_of_torch(array):
+        if self._fixed.setdefault(address, then) != then:
+            raise ArgumentError(self._unexplained(number, one, place, then))
+        if then != address and not is_of_torch(array):
             raise ArgumentError(
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
                 " anew each time and fills: make it outside of the function, or give it as an argument"
@@ -301,7 +352,7 @@ class FormMaker:
         self._places.append(reach)
         return -1, reach
 
-    def _unexplained(self, number: int, one: SeenLaunch, place: int, then: int) -> str:
+    def _unexplained(self, number: int, one: SeenLaunch, place: int, then: object) -> str:
         return (
             f"{self.name}: argument {place + 1} of launch {number + 1} ({one.launcher.name}) is neither an argument of"
             f" the plan nor computed from one: it was {one.slots[place]}, and {then} the second time"
@@ -315,8 +366,10 @@ class FormMaker:
                 " computed from more than the arguments"
             )
         if other.grid is None:
-            read = [other.arguments[place] for place in one.binding.grid_arrays]
-            if all(isinstance(array, TracedArray) for array in read):
+            if all(
+                isinstance(other.arguments[place], TracedArray) or one.codes[place] >> 56 == _DESCRIPTOR
+                for place in one.binding.grid_arrays
+            ):
                 return None
             self._hold(other, f"the grid of {one.launcher.name}, which reads the shape of an array that stays")
             for given in other.arguments:

@@ -412,6 +412,26 @@ for _name in _FLOAT_METHODS:
     setattr(_Ratio, _name, _of_float(_name))
 
 
+class _Address:
+    """What ``data_ptr()`` gives: only its alignment can be asked for, which replays compare."""
+
+    def __init__(self, address: int, name: str, trail: Trail) -> None:
+        self._address, self._name, self._trail = address, name, trail
+
+    def __mod__(self, other: object) -> TracedInt:
+        if not isinstance(other, int) or other <= 0:
+            self._refuse()
+        return TracedInt(self._address % other, make(OpKind.MOD, Argument(self._name), Const(other)), self._trail)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ArgumentError(
+            f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"
+        )
+
+    __index__ = __int__ = __bool__ = __hash__ = __eq__ = __str__ = __repr__ = __add__ = __and__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __sub__ = __floordiv__ = __format__ = _refuse
+
+
 class TracedArray(_TracedArgument):
     """An array argument: launches are given it; its extents and strides are integers with expressions."""
 
@@ -422,6 +442,10 @@ class TracedArray(_TracedArgument):
         """Its extents."""
         sizes = enumerate(self.stands_for.shape)
         return tuple(TracedInt(int(size), Extent(self._name, axis), self._trail) for axis, size in sizes)
+
+    def traced_axis(self, axis: int, number: int, *, stride: bool) -> TracedInt:
+        """``number``, which is the extent or the stride (in elements) of an axis."""
+        return TracedInt(number, (Stride if stride else Extent)(self._name, axis), self._trail)
 
     def size(self, dim: int | None = None) -> Any:
         """Its extents, or one of them; of numpy's arrays a number."""
@@ -464,6 +488,8 @@ class TracedArray(_TracedArgument):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name == "data_ptr" and hasattr(self.stands_for, "data_ptr"):
+            return partial(_Address, self.stands_for.data_ptr(), self._name, self._trail)
         if name == "data_ptr":
             raise ArgumentError(
                 f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"

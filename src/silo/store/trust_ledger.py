@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from silo.core.consent import Consent, HostCases, HostCode, HostText, PackedHostCode, issue_consent
+from silo.core.consent import Consent, HostCases, HostCode, HostPlan, HostText, PackedHostCode, issue_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON
 from silo.errors import TrustError
@@ -42,7 +42,7 @@ REMOTES = "remotes"
 _MOST_SHOWN = 8
 _CALLERS_WORD = "the caller passed trust=True"
 
-Vouchable: TypeAlias = "HostCode | PackedHostCode | HostCases | HostText"
+Vouchable: TypeAlias = "HostCode | PackedHostCode | HostCases | HostPlan | HostText"
 
 
 def may_load(
@@ -393,6 +393,8 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
         brings = "native code, C text or cases that programs built from the export would run, and nothing is exported"
     elif code:
         brings = "native code that would run in this process, and it may not be loaded"
+    elif any(isinstance(one, HostPlan) for one, _ in refused):
+        brings = "a plan for native code that is known here, and it may not be run as the plan says"
     else:
         brings = "cases for native code that is known here, and it may not be run on what they say"
     return TrustError(

@@ -18,6 +18,7 @@ import triton.language as tl
 
 import silo
 from grown import descriptors, resident
+from made_bundles import write_made
 from repetitions import repetitions
 from silo.errors import ArgumentError, GridError, LaunchError
 from silo.launch.log import LaunchLog
@@ -659,6 +660,102 @@ def test_hooks_see_a_replay_as_one_launch():
     np.testing.assert_array_equal(out, before)
 
 
+def test_a_hook_that_has_to_see_each_launch_sees_each():
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    x, between, out = arrays(N)
+    seen = []
+    with silo.launch_hook(lambda event: seen.append(event.kernel), each=True):
+        plan(x, between, out, N, 3.0)
+        plan(x, between, out, N, 2.0)
+    assert seen == ["scaled", "added"] * 2
+    assert plan.replays == 0
+    np.testing.assert_array_equal(out, np.float32(2.0) * x + x)
+    with silo.planning(x=x) as block:
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+    out[:] = 0
+    with silo.launch_hook(seen.append, each=True), pytest.raises(ArgumentError, match="a block cannot be run again"):
+        block(x=x)
+    assert not out.any()
+    plan(x, between, out, N, 2.0)
+    block(x=x)
+    assert plan.replays == block.replays == 1
+
+
+@pytest.fixture(name="failing", scope="module")
+def _failing(tmp_path_factory):
+    """A plan whose second launch of three fails where ``blocks`` is not 0: no such launch is in the recording."""
+    kernels = silo.load(write_made(tmp_path_factory.mktemp("made") / "made.silo"), trust=True)
+
+    def step(x, out, ints, blocks):
+        kernels.add(x, x, out, 64)
+        kernels.fails(ints, blocks)
+        kernels.add(out, x, x, 64)
+
+    return silo.plan(step, np.ones(64, np.float32), np.ones(64, np.float32), np.ones(16, np.int32), 0)
+
+
+def test_a_launch_that_fails_in_the_middle_ends_the_replay(failing):
+    for turn in range(3):
+        x, out, ints = np.ones(64, np.float32), np.zeros(64, np.float32), np.zeros(16, np.int32)
+        with pytest.raises(LaunchError, match=r"fails.*2|2.*fails") as caught:
+            failing(x, out, ints, 16 * (turn + 1))
+        assert "assertion failed: n < 3" in str(caught.value)
+        assert out.tolist() == [2.0] * 64
+        assert x.tolist() == [1.0] * 64  # the launch after it, which needs its memory or not, is not made
+        failing(x, out, ints, 0)
+        assert x.tolist() == [3.0] * 64
+    assert len(failing.report().forms) == 1
+
+
+def test_a_plan_that_fails_in_one_thread_serves_the_others(failing):
+    wrong = []
+
+    def run(number):
+        for _ in range(50):
+            x, out, ints = np.ones(64, np.float32), np.zeros(64, np.float32), np.zeros(16, np.int32)
+            try:
+                failing(x, out, ints, 16 if number == 0 else 0)
+            except LaunchError:
+                wrong.append(number)
+            else:
+                if number == 0 or x.tolist() != [3.0] * 64:
+                    wrong.append(-1)
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(run, range(3)))
+    assert wrong == [0] * 50
+
+
+def test_a_plan_that_its_own_replay_calls():
+    """A hook of a replay calls the plan again: each call is a replay of its own."""
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    inner, outer = arrays(N), arrays(N)
+    entered = []
+
+    def hook(event):
+        if not entered:
+            entered.append(event.kernel)
+            plan(*inner, N, 3.0)
+
+    with silo.launch_hook(hook):
+        plan(*outer, N, 2.0)
+    np.testing.assert_array_equal(inner[2], np.float32(3.0) * inner[0] + inner[0])
+    np.testing.assert_array_equal(outer[2], np.float32(2.0) * outer[0] + outer[0])
+
+
+def test_recordings_within_recordings():
+    inner = silo.plan(two, *arrays(N), N, 2.0)
+
+    def makes_a_plan(x, between, out):
+        silo.plan(two, x, between, out, N, 2.0)
+
+    values = arrays(N)
+    with pytest.raises(ArgumentError, match="a plan is being recorded in this thread"):
+        silo.plan(makes_a_plan, *values)
+    inner(*values, N, 2.0)
+    np.testing.assert_array_equal(values[2], np.float32(2.0) * values[0] + values[0])
+
+
 def test_hooks_see_the_kernels_of_the_form_that_runs_and_nothing_of_forms_that_do_not():
     def either(x, out, n):
         if n > 100:
@@ -800,3 +897,52 @@ def test_a_forked_child_replays_a_plan():
             os._exit(failed)
     assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
     child()
+
+
+@silo.kernel(grid=(1,))
+@triton.jit
+def moved(x, out):
+    out.store([8, 16], x.load([4, 24]) * 2)
+
+
+def test_descriptors_of_arguments():
+    def step(x, out, rows, columns):
+        source = silo.TensorDescriptor(x, (rows, columns), (columns, 1), [8, 16])
+        moved(source, silo.TensorDescriptor(out, (rows, columns), (columns, 1), [8, 16]))
+
+    def matrix(rows, columns):
+        return np.random.default_rng(rows).standard_normal((rows, columns), np.float32)
+
+    plan = silo.plan(step, matrix(20, 32), np.zeros((20, 32), np.float32), 20, 32)
+    for rows, columns in ((20, 32), (17, 48), (12, 64), (20, 32)):
+        x = matrix(rows, columns)
+        mine, theirs = np.zeros((rows, columns), np.float32), np.zeros((rows, columns), np.float32)
+        plan(x, mine, rows, columns)
+        step(x, theirs, rows, columns)
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.any()
+    assert plan.replays == 4
+    assert not plan.report().fixed
+    with pytest.raises(ArgumentError, match=r"moved: argument '(x|out)' has strides"):
+        plan(x, mine, 20, 31)
+    x = matrix(20, 32)
+    plan(x, mine, 20, 32)
+
+
+def test_descriptors_by_tritons_own_class():
+    torch = pytest.importorskip("torch")
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    def step(x, out):
+        moved(TensorDescriptor.from_tensor(x, [8, 16]), TensorDescriptor.from_tensor(out, [8, 16]))
+
+    plan = silo.plan(step, torch.ones(20, 32), torch.zeros(20, 32))
+    for rows, columns in ((20, 32), (24, 64)):
+        x, mine, theirs = torch.randn(rows, columns), torch.zeros(rows, columns), torch.zeros(rows, columns)
+        plan(x, mine)
+        step(x, theirs)
+        assert torch.equal(mine, theirs)
+    assert plan.replays == 2
+    wide = torch.zeros(20 * 40 + 1)
+    with pytest.raises(AssertionError, match="16-byte aligned"):
+        plan(wide[1 : 1 + 640].view(20, 32), mine)

@@ -94,6 +94,72 @@ template <class T, std::size_t Rank> struct descriptor {
         : data(at), shape(extents), strides(steps), block(blocks), flags(marks) {}
 };
 
+/// The launches of a step as one (the plans of silo.h). Used by one thread at a time; closed before
+/// the bundles of its kernels.
+class plan {
+  public:
+    /// Without launches: `add` them in order, `run` them, and begin again.
+    explicit plan(const queue &where) {
+        silo_error said;
+        check(silo_plan_begin(&where, &handle_, &said), said);
+    }
+
+    /// A plan that a bundle keeps (silo.step): each `call` is one step.
+    plan(silo_bundle *bundle, const char *name, const queue &where) {
+        silo_error said;
+        check(silo_bundle_plan(bundle, name, &where, &handle_, &said), said);
+    }
+
+    /// Takes over a plan of silo.h.
+    explicit plan(silo_plan *made) noexcept : handle_(made) {}
+
+    plan(plan &&other) noexcept : handle_(other.handle_) { other.handle_ = nullptr; }
+    plan &operator=(plan &&other) noexcept {
+        silo_plan *mine = handle_;
+        handle_ = other.handle_;
+        other.handle_ = mine; // closed with it
+        return *this;
+    }
+    plan(const plan &) = delete;
+    plan &operator=(const plan &) = delete;
+    ~plan() { silo_plan_close(handle_); }
+
+    /// The next launch of the step. `how`: a grid, options; null: neither.
+    void add(silo_kernel *kernel, const silo_argument *arguments, std::size_t count,
+             const silo_call *how = nullptr) {
+        silo_error said;
+        check(silo_plan_add(handle_, kernel, arguments, count, how, &said), said);
+    }
+    template <std::size_t Count>
+    void add(silo_kernel *kernel, const silo_argument (&arguments)[Count],
+             const silo_call *how = nullptr) {
+        add(kernel, arguments, Count, how);
+    }
+
+    /// Launch what was added; without additions the last step again.
+    void run(void *stream = nullptr) {
+        silo_error said;
+        check(silo_plan_run(handle_, stream, &said), said);
+    }
+
+    /// Run a plan of a bundle, with all its arguments.
+    void call(const silo_argument *arguments, std::size_t count, void *stream = nullptr) {
+        silo_error said;
+        check(silo_plan_call(handle_, stream, arguments, count, &said), said);
+    }
+
+    /// How the last run was launched, and why; empty before the first.
+    std::string explain() const {
+        const char *reason = nullptr, *way = silo_plan_explain(handle_, &reason);
+        return way == nullptr ? std::string() : std::string(way) + ": " + reason;
+    }
+
+    silo_plan *handle() const noexcept { return handle_; }
+
+  private:
+    silo_plan *handle_ = nullptr;
+};
+
 } // namespace silo
 
 #endif

@@ -1,0 +1,32 @@
+/* Plans that a bundle keeps (silo.core.recorded_plans), ready for calls: which launches a call
+ * makes, and with what. */
+#ifndef SILO_BUNDLE_STEPS_H
+#define SILO_BUNDLE_STEPS_H
+
+#include "bundle_kernel.h"
+
+struct silo_bundle_step; /* used by one thread at a time */
+
+/* The plan of this name; its kernels are found in the bundle. On a CPU, somebody has to vouch for
+ * it: it decides what native code is called with. NULL with `error` filled. */
+struct silo_bundle_step *silo_bundle_step_new(struct silo_bundle *bundle, const char *name,
+                                              const silo_queue *queue, silo_error *error);
+void silo_bundle_step_free(struct silo_bundle_step *step); /* NULL is allowed */
+
+const struct silo_recorded_plan *silo_bundle_step_plan(const struct silo_bundle_step *step);
+
+/* One launch of a call; its memory is the step's. */
+struct silo_step_launch {
+    struct silo_kernel *kernel;
+    silo_argument *arguments;
+    size_t count;
+    silo_call call;
+};
+
+/* The launches of a call, until the next one: `*count` of them. NULL with `error` filled:
+ * SILO_ERROR_NO_VARIANT with the reason against each form in `details`. */
+const struct silo_step_launch *silo_bundle_step_fill(struct silo_bundle_step *step,
+                                                     const silo_argument *arguments, size_t given,
+                                                     uint32_t *count, silo_error *error);
+
+#endif

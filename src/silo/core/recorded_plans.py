@@ -1,0 +1,154 @@
+"""A plan as a bundle keeps it: which kernels are launched, with what, for which calls.
+
+It names kernels, parameters and arguments, and no code, address or size of the machine that it was recorded on. So it
+runs wherever the bundle has code of its kernels.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final
+
+from silo.core import nodes
+from silo.core.dtypes import DType
+from silo.core.json_reader import (
+    ANYTHING,
+    DTYPE,
+    NAME,
+    VALUE,
+    Form,
+    Persisted,
+    PersistedRow,
+    enumerated,
+    integer,
+    listed,
+    optional,
+    paired,
+    value_of,
+)
+from silo.core.nodes import Node
+from silo.core.values import JSON, Value, malformed
+from silo.frozen import field, frozen
+
+__all__ = [
+    "MAX_ARGUMENTS",
+    "ArgumentKind",
+    "RecordedArgument",
+    "RecordedForm",
+    "RecordedLaunch",
+    "RecordedPlan",
+    "RecordedSource",
+    "Source",
+]
+
+MAX_FORMS: Final = 64
+MAX_ARGUMENTS: Final = 64
+MAX_LAUNCHES: Final = 16384
+_MAX_PARAMETERS: Final = 1024
+_MAX_AXES: Final = 32
+_MAX_HOLDS: Final = 4096
+
+_NODE: Final[Form[Node]] = Form(lambda data, what: nodes.from_json(data), nodes.to_json)  # noqa: ARG005
+
+
+class ArgumentKind(Enum):
+    """What a call gives for an argument of a plan."""
+
+    ARRAY = "array"
+    INTEGER = "integer"
+    FLOAT = "float"
+    VALUE = "value"  # this value and no other
+
+
+@frozen
+class RecordedArgument(Persisted):
+    """What an argument has to be for a form to serve it.
+
+    An array has this ``dtype`` and ``rank`` (its number of axes); ``value`` is what an argument of
+    :attr:`ArgumentKind.VALUE` equals.
+    """
+
+    title = "an argument of a plan"
+    kind: ArgumentKind = field(form=enumerated(ArgumentKind))
+    dtype: DType | None = field(default=None, form=optional(DTYPE), left_out=True)
+    rank: int = field(default=0, form=integer(0, _MAX_AXES), left_out=True)
+    value: Value = field(default=None, form=VALUE, left_out=True)
+
+
+class Source(Enum):
+    """Where a parameter of a launch takes its value from."""
+
+    GIVEN = "given"  # an argument of the plan, as it is
+    COMPUTED = "computed"  # an integer, by an expression over arguments of the plan
+    CONSTANT = "constant"
+
+
+@frozen
+class RecordedSource(PersistedRow):
+    """What a launch is given for one parameter of its kernel: the argument's name, an expression or a value."""
+
+    title = "an argument of a recorded launch"
+    parameter: str = field(form=NAME)
+    source: Source = field(form=enumerated(Source))
+    what: str | Node | Value = field(form=ANYTHING)  # by the source
+
+    def to_json(self) -> JSON:
+        """``[parameter, source, what]``."""
+        return [self.parameter, self.source.value, _WHAT[self.source].write(self.what)]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> RecordedSource:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        match data:
+            case [str(parameter), str(source), what] if source in _SOURCES:
+                kind = _SOURCES[source]
+                return cls(parameter, kind, _WHAT[kind].read(what, f"the argument {parameter} of a recorded launch"))
+            case _:
+                raise malformed(cls.title, data)
+
+
+_SOURCES: Final = {one.value: one for one in Source}
+_WHAT: Final[dict[Source, Form[Any]]] = {Source.GIVEN: NAME, Source.COMPUTED: _NODE, Source.CONSTANT: VALUE}
+
+
+@frozen
+class RecordedLaunch(Persisted):
+    """One launch: the kernel, its arguments (parameters that are not here take their default, or the config's value).
+
+    ``grid`` has an expression for each of one to three axes; None: the grid that the kernel declares. ``options`` are
+    compile options that the call asks for.
+    """
+
+    title = "a recorded launch"
+    kernel: str = field(form=NAME)
+    arguments: tuple[RecordedSource, ...] = field(form=listed(value_of(RecordedSource), most=_MAX_PARAMETERS))
+    grid: tuple[Node, ...] | None = field(default=None, form=optional(listed(_NODE, 1, 3)), left_out=True)
+    options: tuple[tuple[str, Value], ...] = field(default=(), form=paired(VALUE), left_out=True)
+
+
+@frozen
+class RecordedForm(Persisted):
+    """The launches for some calls: those whose arguments are ``arguments``, and for which every one of ``holds`` is so.
+
+    ``arguments`` has one item for each parameter of the plan. ``holds`` are expressions that are not 0.
+    """
+
+    title = "a form of a plan"
+    arguments: tuple[RecordedArgument, ...] = field(form=listed(value_of(RecordedArgument), most=MAX_ARGUMENTS))
+    launches: tuple[RecordedLaunch, ...] = field(form=listed(value_of(RecordedLaunch), 1, MAX_LAUNCHES))
+    holds: tuple[Node, ...] = field(default=(), form=listed(_NODE, most=_MAX_HOLDS), left_out=True)
+
+
+@frozen
+class RecordedPlan(Persisted):
+    """A plan of a bundle: ``parameters`` are the names of its arguments. The first form that serves a call is taken."""
+
+    title = "a plan"
+    name: str = field(form=NAME)
+    parameters: tuple[str, ...] = field(form=listed(NAME, most=MAX_ARGUMENTS))
+    forms: tuple[RecordedForm, ...] = field(form=listed(value_of(RecordedForm), 1, MAX_FORMS))
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The names of the kernels that it launches, each once."""
+        return tuple(dict.fromkeys(launch.kernel for form in self.forms for launch in form.launches))

@@ -1,0 +1,352 @@
+"""``silo.step``: functions whose launches a bundle keeps as a plan.
+
+``silo build`` runs a step with its examples on this machine, as :func:`silo.plan` does, and keeps which kernels were
+launched, with what, in terms of the function's arguments (:mod:`silo.core.recorded_plans`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, cast
+
+from silo.core.dtypes import from_dlpack
+from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind, Stride, make
+from silo.core.recorded_plans import (
+    ArgumentKind,
+    RecordedArgument,
+    RecordedForm,
+    RecordedLaunch,
+    RecordedPlan,
+    RecordedSource,
+    Source,
+)
+from silo.core.values import Value
+from silo.errors import ArgumentError, SourceError
+from silo.kernels.kernel import Kernel
+from silo.kernels.plans import Plan, names_of_arguments
+from silo.launch import native
+from silo.launch.plan_forms import SeenLaunch
+from silo.launch.plan_torch import TorchWork
+from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail
+
+__all__ = ["Step", "record_step", "step", "step_of"]
+
+F = TypeVar("F", bound=Callable[..., object])
+_MEMBER: Final = "__silo_step__"
+
+# native/core/argument_word.h: enum silo_value_kind.
+_ABSENT, _POINTER, _INT, _FLOAT, _DESCRIPTOR = 0, 1, 4, 6, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A function whose launches a bundle keeps, and what makes its examples."""
+
+    function: Callable[..., object]
+    examples: tuple[Callable[[], object], ...]
+
+    @property
+    def name(self) -> str:
+        """The function's name, by which the bundle has the plan."""
+        return self.function.__name__
+
+    @property
+    def location(self) -> str:
+        """Where the function is defined."""
+        code = getattr(self.function, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else self.name
+
+
+def step(*examples: Callable[[], object]) -> Callable[[F], F]:
+    """Have ``silo build`` keep the launches of a function in the bundle, as a plan of the function's name.
+
+    The function stays as it is. ``silo.load("K.silo").plans["name"]`` is a plan with its arguments, as
+    :func:`silo.plan` makes one: it launches the bundle's kernels, on every device that the bundle has code for, without
+    the function. In C, ``silo_bundle_plan`` is the same.
+
+    Args:
+        examples: functions without parameters, each of which makes the arguments of one call: a tuple by position, or
+            a mapping by name. ``silo build`` calls the function with each; calls that need other launches (another
+            result of a comparison, another value that is held) need an example of their own.
+
+    Raises:
+        ArgumentError: there is no example.
+
+    >>> import numpy, silo, triton, triton.language as tl
+    >>> @silo.kernel
+    ... @triton.jit
+    ... def double(x, out, n, BLOCK: tl.constexpr):
+    ...     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ...     tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+    >>> @silo.step(lambda: (*(numpy.ones(1000, "float32") for _ in range(3)), 1000))
+    ... def quadruple(x, between, out, n):
+    ...     grid = (silo.cdiv(n, 128),)
+    ...     double[grid](x, between, n, BLOCK=128)
+    ...     double[grid](between, out, n, BLOCK=128)
+    """
+    if not examples or not all(callable(one) for one in examples):
+        raise ArgumentError(
+            "silo.step takes functions that make the arguments of a call: @silo.step(lambda: (x, out, 1000))"
+        )
+
+    def mark(function: F) -> F:
+        setattr(function, _MEMBER, Step(function, examples))
+        return function
+
+    return mark
+
+
+def step_of(value: object) -> Step | None:
+    """The step behind a function that :func:`step` marked; None for any other object."""
+    found = getattr(value, "__dict__", {}).get(_MEMBER)
+    return found if isinstance(found, Step) else None
+
+
+class _RecordingPlan(Plan):
+    """A plan that tells what it records."""
+
+    seen: Callable[[Mapping[str, object], list[SeenLaunch], list[SeenLaunch], Trail], None]
+
+    def keep(
+        self,
+        named: Mapping[str, object],
+        first: list[SeenLaunch],
+        second: list[SeenLaunch],
+        trail: Trail,
+        work: TorchWork,
+        result: object = None,
+    ) -> None:
+        super().keep(named, first, second, trail, work, result)
+        if work.nodes:
+            raise ArgumentError(
+                f"the step {self._name}: {work.nodes[0].name} runs between launches, and a bundle keeps launches of"
+                " kernels alone: make it a kernel, or a step for the launches before and one for those after"
+            )
+        self.seen(named, first, second, trail)
+
+
+def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
+    """Run a step with its examples, which launches, and give its plan for a bundle of ``kernels``.
+
+    Raises:
+        ArgumentError: what it launches cannot be kept: see :func:`silo.plan`; or it launches a kernel that is not of
+            the bundle, or gives a launch memory that is no argument.
+        SourceError: an example is neither a tuple nor a mapping.
+    """
+    known = {id(kernel.resolver.native): kernel for kernel in kernels}
+    forms: list[RecordedForm] = []
+    names: tuple[str, ...] = ()
+    for number, example in enumerate(one.examples):
+        given = example()
+        if not isinstance(given, tuple | Mapping):
+            raise SourceError(
+                f"{one.location}: example {number + 1} of the step {one.name} gives {type(given).__name__}: it gives"
+                " the arguments as a tuple, or as a mapping by name"
+            )
+        positional = cast("tuple[object, ...]", given if isinstance(given, tuple) else ())
+        named = cast("Mapping[str, object]", {} if isinstance(given, tuple) else given)
+        these = (*names_of_arguments(one.function, len(positional), named), *named)
+        if names and these != names:
+            raise SourceError(f"{one.location}: the examples of the step {one.name} give {names} and {these}")
+        names = these
+        form = _record(one, names, (*positional, *named.values()), len(positional), known)
+        if form not in forms:
+            forms.append(form)
+    return RecordedPlan(one.name, names, tuple(forms))
+
+
+def _record(
+    one: Step, names: tuple[str, ...], arguments: tuple[object, ...], positional: int, known: Mapping[int, Kernel]
+) -> RecordedForm:
+    def run(values: tuple[Any, ...]) -> object:
+        return one.function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
+
+    found: list[RecordedForm] = []
+
+    def seen(named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail) -> None:
+        found.append(_FormRecorder(one, known, named, trail).form(first, second))
+
+    plan = _RecordingPlan(one.name, names, run)
+    plan.seen = seen
+    plan.learn(arguments)
+    return found[0]
+
+
+class _FormRecorder:
+    """Writes one recording in terms of the step's arguments."""
+
+    def __init__(self, one: Step, known: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail) -> None:
+        self._step = one
+        self._known = known
+        self._arguments = arguments
+        self._trail = trail
+        self._held: dict[str, int] = {}
+
+    def form(self, first: list[SeenLaunch], second: list[SeenLaunch]) -> RecordedForm:
+        """The form of the two recordings (:class:`silo.launch.plan_forms.FormMaker` compared them)."""
+        declared = {name: self._argument(name, value) for name, value in self._arguments.items()}
+        self._held = {
+            name: one.value
+            for name, one in declared.items()
+            if one.kind is ArgumentKind.VALUE and type(one.value) is int
+        }
+        launches = tuple(
+            self._launch(number, *pair) for number, pair in enumerate(zip(first, second, strict=True), start=1)
+        )
+        holds = dict.fromkeys([*self._shapes(declared), *self._conditions()])
+        return RecordedForm(tuple(declared.values()), launches, tuple(holds))
+
+    def _refuse(self, number: int, kernel: str, reason: str) -> ArgumentError:
+        return ArgumentError(f"the step {self._step.name}: launch {number} ({kernel}) {reason}")
+
+    # ---- arguments ----
+
+    def _argument(self, name: str, value: object) -> RecordedArgument:
+        held = name in self._trail.used
+        if type(value) is int and not held:
+            return RecordedArgument(ArgumentKind.INTEGER)
+        if type(value) is float and not held:
+            return RecordedArgument(ArgumentKind.FLOAT)
+        if value is None or isinstance(value, bool | int | float | str):
+            return RecordedArgument(ArgumentKind.VALUE, value=value)
+        try:
+            _, code, bits, _, _, sizes, _ = native.read(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise ArgumentError(
+                f"the step {self._step.name}: its argument {name} is {type(value).__name__}, which a bundle does not"
+                " hold: give arrays, numbers, texts and None"
+            ) from None
+        return RecordedArgument(ArgumentKind.ARRAY, from_dlpack(code, bits), len(sizes))
+
+    def _shapes(self, declared: Mapping[str, RecordedArgument]) -> Iterable[Node]:
+        """Of arrays whose shape was used in a way that nothing follows: that they have it."""
+        for name, one in declared.items():
+            if one.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
+                continue
+            *_, sizes, strides = native.read(self._arguments[name])
+            for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+                yield make(OpKind.EQ, Extent(name, axis), Const(size))
+                yield make(OpKind.EQ, Stride(name, axis), Const(stride))
+
+    def _conditions(self) -> Iterable[Node]:
+        for node, truth in self._trail.conditions:
+            plain = self._plain(node)
+            if not isinstance(plain, Const):
+                yield plain if truth else make(OpKind.NOT, plain)
+
+    def _plain(self, node: Node) -> Node:
+        """An expression with the values of the arguments that are held.
+
+        Raises:
+            ArgumentError: it reads the address of an array, which differs from process to process.
+        """
+        if isinstance(node, Op):
+            return make(node.kind, *map(self._plain, node.operands))
+        if isinstance(node, Argument) and node.name in self._held:
+            return Const(self._held[node.name])
+        if isinstance(node, Argument) and type(self._arguments[node.name]) is not int:
+            raise ArgumentError(
+                f"the step {self._step.name}: it depends on the address of {node.name}, by data_ptr(), which a bundle"
+                " does not keep"
+            )
+        return node
+
+    # ---- launches ----
+
+    def _launch(self, number: int, one: SeenLaunch, other: SeenLaunch) -> RecordedLaunch:
+        name = one.launcher.name
+        kernel = self._known.get(id(one.launcher))
+        if kernel is None:
+            raise self._refuse(
+                number,
+                name,
+                "is not of a kernel that the bundle holds: define it by silo.kernel in the file, and call it as"
+                " kernel(...) or kernel[grid](...)",
+            )
+        if one.stream:
+            raise self._refuse(number, name, "is on a stream of its own, which a plan of a bundle does not keep")
+        names = kernel.source.signature.names
+        left = [parameter for parameter, code in zip(names, one.codes, strict=True) if code >> 56 == _ABSENT]
+        open_names = [*left, *(option for option in kernel.config_names if option not in (*names, *one.option_names))]
+        if one.called and open_names:
+            raise self._refuse(
+                number,
+                name,
+                f"has a grid by a function, and leaves {', '.join(open_names)} to the config, which differs from device"
+                " to device: declare the grid, silo.kernel(grid=lambda a: ...)",
+            )
+        sources = tuple(
+            RecordedSource(parameter, *self._source(number, kernel, place, one, other))
+            for place, parameter in enumerate(kernel.source.signature.names)
+            if one.codes[place] >> 56 != _ABSENT
+        )
+        options = zip(other.option_names, other.options, strict=True)
+        return RecordedLaunch(
+            kernel.name,
+            sources,
+            self._grid(other),
+            tuple((option, self._constant(number, kernel, option, value)) for option, value in options),
+        )
+
+    def _source(
+        self, number: int, kernel: Kernel, place: int, one: SeenLaunch, other: SeenLaunch
+    ) -> tuple[Source, str | Node | Value]:
+        given, kind = other.arguments[place], one.codes[place] >> 56
+        if isinstance(given, TracedArray) and kind == _POINTER:
+            return Source.GIVEN, given.argument
+        if isinstance(given, TracedFloat) and kind == _FLOAT:
+            return self._given(given.argument)
+        if isinstance(given, TracedInt) and kind == _INT:
+            node = self._plain(given.node)
+            if isinstance(node, Const):
+                return Source.CONSTANT, node.value
+            return (Source.GIVEN, node.name) if isinstance(node, Argument) else (Source.COMPUTED, node)
+        if kind == _DESCRIPTOR:
+            raise self._refuse(
+                number,
+                kernel.name,
+                f"is given a tensor descriptor for {kernel.source.signature.names[place]!r}, which a plan of a bundle"
+                " does not keep yet: make the descriptor in the kernel, or launch this kernel by itself",
+            )
+        if kind == _POINTER:
+            return self._array(number, kernel, place, one)
+        return Source.CONSTANT, self._constant(number, kernel, kernel.source.signature.names[place], given)
+
+    def _given(self, name: str) -> tuple[Source, str | Value]:
+        held = name in self._trail.used
+        return (Source.CONSTANT, cast("float", self._arguments[name])) if held else (Source.GIVEN, name)
+
+    def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
+        """An array that is no stand-in: an argument of a function that takes none."""
+        for name, value in self._arguments.items():
+            if value is one.arguments[place]:
+                return Source.GIVEN, name
+        raise self._refuse(
+            number,
+            kernel.name,
+            f"is given memory for {kernel.source.signature.names[place]!r} that is no argument of the step, or a part"
+            " of one: a bundle holds no memory, so make it an argument",
+        )
+
+    def _constant(self, number: int, kernel: Kernel, parameter: str, given: object) -> Value:
+        plain: Any = given.stands_for if isinstance(given, native.StandIn) else given
+        if getattr(plain, "shape", None) == () and hasattr(plain, "item"):
+            plain = plain.item()
+        if plain is None or (isinstance(plain, bool | int | float | str) and "\0" not in str(plain)):
+            return plain
+        value = kernel.source.constant(plain)
+        if isinstance(value, tuple) or not isinstance(value, bool | int | float | str | type(from_dlpack(2, 32))):
+            raise self._refuse(
+                number, kernel.name, f"is given {plain!r} for {parameter!r}, which a plan of a bundle does not hold"
+            )
+        return value
+
+    def _grid(self, other: SeenLaunch) -> tuple[Node, ...] | None:
+        if other.grid is None:
+            return None
+        given: object = other.grid
+        extents = cast("Iterable[object]", given) if isinstance(given, tuple | list) else (given,)
+        return tuple(
+            self._plain(one.node) if isinstance(one, TracedInt) else Const(int(cast("int", one))) for one in extents
+        )
