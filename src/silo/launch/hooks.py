@@ -67,11 +67,11 @@ _suspended: Counter[int] = Counter()  # how often, by thread; a child made by fo
 def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
     """Call ``hook`` before every launch from now on; the function returned takes it off again.
 
-    Hooks run in the order they were added, the functions that they return in the opposite order. A hook must not keep arrays longer
-    than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches that tuning
-    makes to check and to measure. A replay of a plan is one launch (:attr:`LaunchEvent.parts`), unless some hook has
-    ``each``: then plans run their functions, launch by launch, as long as it is there. A plan of a block cannot, and
-    raises ``ArgumentError``.
+    Hooks run in the order they were added, the functions that they return in the opposite order. A hook must not keep
+    arrays longer than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches
+    that tuning makes to check and to measure. A replay of a plan is one launch (:attr:`LaunchEvent.parts`), unless some
+    hook has ``each``: then plans run their functions, launch by launch, as long as it is there. A plan of a block
+    cannot, and raises ``ArgumentError``.
     """
     global _hooks, _of_each  # noqa: PLW0603  # replaced as a whole under the lock, read without it
     with _lock:
