@@ -34,7 +34,10 @@ CALLS = {
         "kinds/cute/host_loader.py": "a loader, after consent was required",
         "export/templates/package_calls.py": "of an export: the library beside the file",
     },
-    "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
+    "GpuModule": {
+        "launch/gpu.py": "code of a device, which a driver runs there",
+        "launch/plan_copies.py": "Silo's own code of a device, for copies and fills",
+    },
     # What makes a kernel of a callable, and who imports the loader that gives it.
     "LibraryCode": {
         "launch/runtime.py": "load_library_code, which requires consent",
