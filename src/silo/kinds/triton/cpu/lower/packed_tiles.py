@@ -24,26 +24,41 @@ _TILE_WORDS = 16  # matrix tiles fill the depth up to so many words
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """Where panels lie, C texts: what says which they are (``0``: nobody asks), their place, how many values fit."""
+    """Where panels lie, C texts: what says which they are (``0``: nobody asks), their place, how many values fit.
+
+    ``pair`` leads to the operands of the last product where either side's panels may be kept, else it is "".
+    """
 
     kept: str
     place: str
     room: int
     buffer: LoopBuffer
+    pair: str = ""
 
 
-def keep_panels(scope: LoweringScope, right: Value, result: Type) -> Panels | None:
-    """Room for the panels of one whole operand, where no program can change what they hold."""
-    load = loaded_by(right)
-    assert load is not None
-    if not keeps_unchanged(scope.module, load):
+def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -> Panels | None:
+    """Room for the panels of one whole operand, where no program can change what they hold.
+
+    They are those of ``right``, or where the tile of sums is one of whole vectors both ways, of either.
+    """
+    if not _keeps_unchanged(scope, right):
         return None
     item = 8 if right.type.element == "f64" else 4
-    least = max(result.shape[-1], scope.options.vector_bits // 8 // item) * DOT_DEPTH_BYTES
+    lanes = scope.options.vector_bits // 8 // item
+    either = item == 4 and not any(extent % lanes for extent in result.shape) and _keeps_unchanged(scope, left)
+    least = max(*result.shape, lanes) * DOT_DEPTH_BYTES
     panels = _buffer(scope, max(_KEPT_BYTES, least), item)
-    variable = scope.name("kept")
+    variable, pair = scope.name("kept"), scope.name("pair") if either else ""
     scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
-    return Panels(f"&{variable}", panels.name, panels.elements, panels)
+    if either:
+        scope.locals.append(f"silo_pair {pair} = {{0, 0, -1}};")
+    return Panels(f"&{variable}", panels.name, panels.elements, panels, f"&{pair}" if either else "")
+
+
+def _keeps_unchanged(scope: LoweringScope, operand: Value) -> bool:
+    load = loaded_by(operand)
+    assert load is not None, "the scheduler looked for the load"
+    return keeps_unchanged(scope.module, load)
 
 
 def slots_of(
