@@ -168,8 +168,7 @@ def lower_dot(scope: LoweringScope, step: DotStep) -> None:
         if scope.reference:
             _plain(scope, result.type, depth, places, batch, sums, fresh=step.fresh)
         else:
-            rows, columns = result.type.shape[-2:]
-            seen = (str(rows), str(columns)) if operation in scope.parts else None
+            seen = scope.parts.get(operation)
             kept = _slots(scope, step, depth, places)
             _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh, kept=kept, seen=seen)
     if rank == 3:
@@ -202,7 +201,7 @@ def leading_products(
     target = scope.buffer_for(step.target)
     seen = _seen(scope, step, _round(operation))
     if seen is not None:
-        scope.parts.add(operation)
+        scope.parts[operation] = seen
     length = scope.name("length")
     scope.emit(Define("int64_t", length, "0", mutable=True))
     starts: list[_Place] = []

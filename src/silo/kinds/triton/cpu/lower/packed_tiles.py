@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
 from silo.kinds.triton.cpu.analysis.value_properties import keeps_unchanged, loaded_by
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, LoopBuffer
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.runtime import DOT_DEPTH_BYTES
 from silo.kinds.triton.front.ssa import Operation, Type, Value
@@ -52,7 +52,21 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
     scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
     if either:
         scope.locals.append(f"silo_pair {pair} = {{0, 0, -1}};")
+        _make_last(scope, variable, pair)
     return Panels(f"&{variable}", panels.name, panels.elements, panels, f"&{pair}" if either else "")
+
+
+def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
+    """Keep what is known of panels from call to call, of the kernel's first product; the panels lie in its scratch."""
+    if "lasting" in scope.pieces:
+        return
+    scope.pieces.add("lasting")
+    scope.locals.append("struct silo_lasting *const lasting = silo_lasting_of(context);")
+    memory = (("lasting->memory", kept), ("lasting->memory + 5", pair))
+    read = " ".join(f"__builtin_memcpy(&{name}, {place}, sizeof {name});" for place, name in memory)
+    scope.locals.append(f"if (lasting && lasting->held) {{ {read} }}")
+    written: list[Statement] = [LoopCall(f"__builtin_memcpy({place}, &{name}, sizeof {name})") for place, name in memory]
+    scope.finish.append(If("lasting", [*written, Assign("lasting->held", "1")]))
 
 
 def _keeps_unchanged(scope: LoweringScope, operand: Value) -> bool:
