@@ -14,7 +14,7 @@ def linear(x, w, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
     columns = tl.cdiv(N, BN)
     i, j, k = (p // columns) * BM + tl.arange(0, BM), (p % columns) * BN + tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32)
-    for s in range(0, tl.cdiv(K, BK)):
+    for s in range(tl.cdiv(K, BK)):
         d = s * BK + k
         left = tl.load(x + i[:, None] * K + d[None, :], mask=(i[:, None] < M) & (d[None, :] < K), other=0.0)
         right = tl.load(w + d[:, None] + j[None, :] * K, mask=(d[:, None] < K) & (j[None, :] < N), other=0.0)
@@ -26,7 +26,7 @@ def linear(x, w, bias, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.
 
 @silo.kernel(grid=lambda a: (silo.cdiv(a.columns, a.BC), a.batches))
 @triton.jit
-def middle_sums(x, out, batches, rows, columns, BR: tl.constexpr, BC: tl.constexpr):  # noqa: ARG001  # batches: the grid
+def middle_sums(x, out, batches, rows, columns, BR: tl.constexpr, BC: tl.constexpr):  # batches: the grid
     """Sums over the middle axis of (batches, rows, columns); of one batch they are column sums."""
     base = tl.program_id(1) * rows * columns
     j = tl.program_id(0) * BC + tl.arange(0, BC)
@@ -54,7 +54,7 @@ def column_maxima(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
 
 @silo.kernel(grid=lambda a: (a.rows,))
 @triton.jit
-def embedding_gradient(grad, index, out, rows, COLUMNS: tl.constexpr):  # noqa: ARG001  # rows: the grid
+def embedding_gradient(grad, index, out, rows, COLUMNS: tl.constexpr):  # rows: the grid
     """Adds row i of grad to row index[i] of out."""
     row = tl.program_id(0)
     j = tl.arange(0, COLUMNS)
@@ -64,7 +64,7 @@ def embedding_gradient(grad, index, out, rows, COLUMNS: tl.constexpr):  # noqa: 
 
 @silo.kernel(grid=lambda a: (a.rows,))
 @triton.jit
-def log_softmax(x, out, rows, columns, BLOCK: tl.constexpr):  # noqa: ARG001  # rows: the grid
+def log_softmax(x, out, rows, columns, BLOCK: tl.constexpr):  # rows: the grid
     """Rows longer than a tile: the largest number and the sum go along."""
     row = tl.program_id(0).to(tl.int64) * columns
     most, total = -float("inf"), 0.0

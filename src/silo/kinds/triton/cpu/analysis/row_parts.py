@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import drop, insert
-from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
+from silo.kinds.triton.cpu.analysis.value_properties import load_parts, pointer_roots, store_parts
 from silo.kinds.triton.front.operations import arith, flow, tt
 from silo.kinds.triton.front.operations.operation_table import RENDERED
 from silo.kinds.triton.front.operations.own import PART_FIRST, PART_ROWS
 from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Type, Value
 
-__all__ = ["cut_rows"]
+__all__ = ["RowParts", "cut_rows"]
 
 _LEAST_ROWS = 16  # of a part
 _MOST_PARTS = 8
@@ -37,20 +37,34 @@ class _NotSeparableError(Exception):
     """A value is made of several rows, or is needed by every part."""
 
 
-def cut_rows(module: Module) -> int:
-    """Rewrite the kernel so that a part of its rows may run alone; into how many parts, 1 if it stays as it is."""
+@dataclass(frozen=True, slots=True)
+class RowParts:
+    """How many parts at most a program is cut into, and pairs of arguments (written, read) that may not be one array.
+
+    A program that writes what it read has read all of it before; its parts do not wait for each other.
+    """
+
+    most: int = 1
+    apart: tuple[tuple[int, int], ...] = ()
+
+
+def cut_rows(module: Module) -> RowParts:
+    """Rewrite the kernel so that a part of its rows may run alone; it stays as it is if it cannot be cut."""
     block = _only_block(module)
     if block is None:
-        return 1
+        return RowParts()
     stores = [operation for operation in block.operations if operation.name == tt.STORE]
     dots = [operation for operation in module.walk() if operation.name == tt.DOT]
     shapes = {operation.result.type.shape for operation in dots}
     if not dots or not stores or len(shapes) != 1 or any(not _is_in_loop(dot, block) for dot in dots):
-        return 1
+        return RowParts()
+    written, read = _roots(module, tt.STORE), _roots(module, tt.LOAD)
+    if written is None or read is None or written & read:
+        return RowParts()
     shape = next(iter(shapes))
     rows = shape[0] if len(shape) == 2 else 0
     if rows < 2 * _LEAST_ROWS or rows & (rows - 1) or any(store.operands[0].type.shape != shape for store in stores):
-        return 1
+        return RowParts()
     plan = _Plan(rows)
     try:
         for store in stores:
@@ -58,11 +72,28 @@ def cut_rows(module: Module) -> int:
                 plan.want(operand, 0)
         plan.finish(module)
     except _NotSeparableError:
-        return 1
+        return RowParts()
     if any((dot.result, 0) not in plan.wanted for dot in dots):
-        return 1
+        return RowParts()
     _Rewriting(block, rows, plan).rewrite(stores)
-    return min(rows // _LEAST_ROWS, _MOST_PARTS)
+    pairs = tuple((one.index, other.index) for one in _ordered(written) for other in _ordered(read))
+    return RowParts(min(rows // _LEAST_ROWS, _MOST_PARTS), pairs)
+
+
+def _roots(module: Module, name: str) -> set[Value] | None:
+    """The arguments through which operations called ``name`` reach memory; None if one may reach any."""
+    found: set[Value] = set()
+    for operation in module.walk():
+        if operation.name == name:
+            roots = pointer_roots(operation.operands[0])
+            if roots is None:
+                return None
+            found |= roots
+    return found
+
+
+def _ordered(values: set[Value]) -> list[Value]:
+    return sorted(values, key=lambda value: value.index)
 
 
 def _only_block(module: Module) -> Block | None:
@@ -146,7 +177,7 @@ class _Plan:
                     raise _NotSeparableError
                 self.shared.add(operands[1])
                 return [(operands[0], 0), (operands[2], 0)]
-            case name if name == tt.LOAD or name == tt.ADDPTR or name in RENDERED:
+            case name if name in (tt.LOAD, tt.ADDPTR) or name in RENDERED:
                 if any(operand.type.tensor and operand.type.shape != value.type.shape for operand in operands):
                     raise _NotSeparableError
                 self.shared.update(operand for operand in operands if not operand.type.tensor)
@@ -288,7 +319,9 @@ class _Rewriting:
             insert(block, block.operations.index(operation) + 1, made)
             return result
         sources = dict(self.plan.sources_of(value, axis))
-        operands = [self._move(operand, sources[operand]) if operand in sources else operand for operand in operation.operands]
+        operands = [
+            self._move(operand, sources[operand]) if operand in sources else operand for operand in operation.operands
+        ]
         if operands == operation.operands:
             return value
         attributes = dict(operation.attributes)

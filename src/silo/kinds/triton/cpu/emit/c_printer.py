@@ -55,7 +55,9 @@ def kernel_text(program: LoopProgram) -> str:
     if program.parts > 1:
         # A launch that asks how many parts there may be hands out no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
-        lines.append(f"  if (launch && launch->parts == 0xffffffffu) {{ launch->parts = {program.parts}; return 0; }}")
+        one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.apart]
+        most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)
+        lines.append(f"  if (launch && launch->parts == 0xffffffffu) {{ launch->parts = {most}; return 0; }}")
         lines.append("  uint64_t const parts = launch && launch->parts ? launch->parts : 1;")
         lines.append("  for (uint64_t part = begin; part < end;) {")
         lines.append("    uint64_t const program = part / parts, part_first = part % parts;")

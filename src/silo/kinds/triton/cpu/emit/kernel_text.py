@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from silo.kinds.triton.cpu import runtime
 from silo.kinds.triton.cpu.analysis.networks import find_mirrors, fold_networks
 from silo.kinds.triton.cpu.analysis.orders import free_orders, order_memory
-from silo.kinds.triton.cpu.analysis.row_parts import cut_rows
+from silo.kinds.triton.cpu.analysis.row_parts import RowParts, cut_rows
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import join_edges, spell_out_polls, split_inline
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
 from silo.kinds.triton.cpu.code_options import CpuOptions
@@ -86,15 +86,15 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)
-    parts = cut_rows(module) if options.mode == "optimized" else 1
+    parts = cut_rows(module) if options.mode == "optimized" else RowParts()
     order_memory(module)
     free_orders(module)
     if options.mode == "optimized":
         fold_networks(module)
         find_mirrors(module)
     program, uses = lower_kernel(module, options, entry)
-    if parts > 1:
-        program.parts = parts
+    if parts.most > 1:
+        program.parts, program.apart = parts.most, parts.apart
         uses |= {"lasting"}
     if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
         uses |= {PIECE}

@@ -65,7 +65,9 @@ def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
     memory = (("lasting->memory", kept), ("lasting->memory + 5", pair))
     read = " ".join(f"__builtin_memcpy(&{name}, {place}, sizeof {name});" for place, name in memory)
     scope.locals.append(f"if (lasting && lasting->held) {{ {read} }}")
-    written: list[Statement] = [LoopCall(f"__builtin_memcpy({place}, &{name}, sizeof {name})") for place, name in memory]
+    written: list[Statement] = [
+        LoopCall(f"__builtin_memcpy({place}, &{name}, sizeof {name})") for place, name in memory
+    ]
     scope.finish.append(If("lasting", [*written, Assign("lasting->held", "1")]))
 
 
