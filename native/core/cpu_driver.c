@@ -75,13 +75,14 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
 
 /* How many parts to make of each program: of at most `most`, a power of two, as many as make the
  * launch shortest where each thread has parts of one length after the other. Twice as many take a
- * sixteenth longer in all. */
+ * sixteenth longer in all, and the shortest, of as few rows as a kernel allows, five more. */
 static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     uint32_t best = 1;
     uint64_t least = UINT64_MAX;
     for (uint32_t parts = 1, share = 16; parts <= most; parts *= 2, share++) {
         const uint64_t each = (total * parts + threads - 1) / threads;
-        const uint64_t took = each * share * (most / parts);
+        const uint64_t sixteenths = share + (parts > 1 && parts == most ? 5 : 0);
+        const uint64_t took = each * sixteenths * (most / parts);
         if (took < least)
             least = took, best = parts;
     }
@@ -98,9 +99,18 @@ static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     if (launch->scratch_bytes == 0 || threads < 2 || launch->total >= 4 * threads ||
         (known != 0 && known < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 || share->cooperative)
         return 1;
+    /* Within a launch the thread's scratch memory is in use, and kernels may write theirs early. */
+    struct silo_cpu_thread *thread = silo_cpu_make_thread();
+    if (thread == NULL || atomic_load_explicit(&thread->running, memory_order_relaxed) != NULL)
+        return 1;
+    void *scratch = silo_cpu_thread_scratch(thread, launch->scratch_bytes);
+    if (scratch == NULL)
+        return 1;
     struct silo_context asked = {.fault = {.bytes = sizeof asked}, .parts = SILO_CPU_MOST_PARTS};
-    asked.turns = NULL;
-    launch->entry(launch->params, launch->grid, 0, 0, NULL, &asked);
+    asked.program = UINT64_MAX;
+    asked.alone = true;
+    asked.entered = SILO_CPU_OUTSIDE;
+    launch->entry(launch->params, launch->grid, 0, 0, scratch, &asked);
     const bool answered = asked.parts != SILO_CPU_MOST_PARTS;
     return answered ? best_parts(launch->total, threads, asked.parts) : 1;
 }
@@ -121,7 +131,8 @@ static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t t
         .fault = &own,
         .holds_lock = launch->holds_lock != 0,
     };
-    asked.parts = total != 0 ? parts_of(&asked, __atomic_load_n(&function->cost, __ATOMIC_RELAXED)) : 1;
+    asked.parts =
+        total != 0 ? parts_of(&asked, __atomic_load_n(&function->cost, __ATOMIC_RELAXED)) : 1;
     int code;
     if (asked.parts == 1) {
         code = silo_cpu_run(&asked, &function->cost);
