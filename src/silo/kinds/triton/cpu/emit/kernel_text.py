@@ -47,6 +47,11 @@ SILO_INLINE int64_t nest_seen(int64_t base, int64_t bound, int64_t limit) {
   return bound <= base ? 1 : bound - base < limit ? bound - base : limit;
 }
 
+/* Whether none of them is. */
+SILO_INLINE int nest_none(int64_t base, int64_t bound, int64_t limit) {
+  return bound <= base && base >= -2147483647 - 1 && base + limit <= 2147483647 && bound >= -2147483647 - 1;
+}
+
 /* Whether base .. base + limit - 1 are 32-bit values. */
 SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
   return base >= -2147483647 - 1 && base + limit - 1 <= 2147483647;

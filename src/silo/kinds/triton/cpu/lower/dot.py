@@ -199,9 +199,13 @@ def leading_products(
     left, right = operation.operands[:2]
     depth = left.type.shape[-1]
     target = scope.buffer_for(step.target)
-    seen = _seen(scope, step, _round(operation))
-    if seen is not None:
-        scope.parts[operation] = seen
+    loop_operation = _round(operation)
+    found = _seen(scope, step, loop_operation)
+    seen = None if found is None else found.extents
+    if found is not None:
+        scope.parts[operation] = found.extents
+        if found.nothing and not _has_other_results(loop_operation, step.target):
+            scope.emit(If(found.nothing, [Assign(counter, end)]))
     length = scope.name("length")
     scope.emit(Define("int64_t", length, "0", mutable=True))
     starts: list[_Place] = []
@@ -265,13 +269,28 @@ def _is_zero_beyond(value: Value) -> bool:
     return other is None or constant_scalar(other) == 0
 
 
-def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> tuple[str, str] | None:
-    """How many leading rows and columns of the sums of a loop are seen, at least 1, as C names; None for all."""
+@dataclass(frozen=True, slots=True)
+class _SeenPart:
+    """C names of how many leading rows and columns of sums are seen, at least 1, and a condition that none is."""
+
+    extents: tuple[str, str]
+    nothing: str
+
+
+def _has_other_results(loop: Operation, sums: Value) -> bool:
+    """Whether anything that ``loop`` carries beside ``sums``, an argument of its body, is used after it."""
+    return any(result.uses for result in loop.results if result.index != sums.index - 1)
+
+
+def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | None:
+    """Which part of the sums of a loop is seen; None for all."""
     result = step.operation.result
     masks = seen_masks(result, loop)
     found: list[list[str]] = []
+    unseen: list[str] = []
     for mask in masks:
         bounds: list[str] = []
+        empty: list[str] = []
         for axis, extent in enumerate(result.type.shape):
             nest = Nest(scope, result.type.shape)
             forms = AffineForms(scope, nest, counted=axis)
@@ -282,8 +301,10 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> tuple[str, st
             text = str(extent)
             for count in dict.fromkeys(forms.counts):
                 text = f"nest_seen({count}, {text})"
+                empty.append(f"nest_none({count}, {extent})")
             bounds.append(text)
         found.append(bounds)
+        unseen.append(f"({' || '.join(empty)})" if empty else "")
     if not found or all(text.isdigit() for bounds in found for text in bounds):
         return None
     names = scope.name("rows"), scope.name("columns")
@@ -291,7 +312,7 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> tuple[str, st
         scope.emit(Define("int64_t", name, found[0][axis], mutable=True))
         for bounds in found[1:]:
             scope.emit(Assign(name, bounds[axis], f"{name} < {bounds[axis]}"))
-    return names
+    return _SeenPart(names, " && ".join(unseen) if all(unseen) else "")
 
 
 def _depth(operation: Operation) -> int:
