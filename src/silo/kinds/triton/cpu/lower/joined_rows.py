@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import ops
@@ -139,7 +139,7 @@ def _naming(names: list[str], number: int) -> Callable[[str], str]:
 
 
 # What changes no result, of a reduction of floats.
-_NEUTRAL = {
+_NEUTRAL: Mapping[str, float] = {
     arith.ADDF: 0.0,
     arith.MAXNUMF: -math.inf,
     arith.MAXIMUMF: -math.inf,
@@ -167,7 +167,7 @@ def _inside(parts: JoinedRows) -> str:
     return found[0] if found and one_load else ""
 
 
-_REDUCED = {
+_REDUCED: Mapping[str, str] = {
     arith.MAXNUMF: "silo_largest_number",
     arith.MINNUMF: "silo_least_number",
     arith.MAXIMUMF: "silo_largest",

@@ -15,8 +15,7 @@ SILO_APART void silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t dep
             for (int64_t j = 0; j < inner * (int64_t)sizeof(CTYPE); j += 64)
                 __builtin_prefetch((const char *)(const void *)(at + inner) + j, 0, 2);
             silo_dot_widen_ELEMENT(at, to, inner);
-        }
-        else
+        } else
             for (int64_t j = 0; j < inner; j++)
                 to[j] = silo_ELEMENT_to_FACTOR(at[j * near]);
 }
