@@ -1,4 +1,4 @@
-"""Panels of a product's right operand that later products use again: of the next program, or of its same round."""
+"""Panels of a product's operand that later products use again: of the next program, or of its same round."""
 
 from __future__ import annotations
 
