@@ -55,6 +55,8 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
     own.context.wait = NULL;
     own.context.alone = true;
     own.context.entered = SILO_CPU_OUTSIDE;
+    own.context.parts = 1;
+    own.context.held = 0;
     own.job = &job;
     own.begin = 0;
     own.end = 1;
@@ -68,11 +70,56 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
     return error;
 }
 
+/* Programs of less nanoseconds than this are not cut into parts. */
+#define LEAST_CUT 20000
+
+/* How many parts to make of each program: of at most `most`, a power of two, as many as make the
+ * launch shortest where each thread has parts of one length after the other. Twice as many take a
+ * sixteenth longer in all, and the shortest, of as few rows as a kernel allows, five more. */
+static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
+    uint32_t best = 1;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t parts = 1, share = 16; parts <= most; parts *= 2, share++) {
+        const uint64_t each = (total * parts + threads - 1) / threads;
+        const uint64_t sixteenths = share + (parts > 1 && parts == most ? 5 : 0);
+        const uint64_t took = each * sixteenths * (most / parts);
+        if (took < least)
+            least = took, best = parts;
+    }
+    return best;
+}
+
+/* The parts of a launch that has few programs for its threads, and long ones (`known`: 1/16
+ * nanosecond; 0: nobody says). Only kernels of a size that others do not reach are asked. */
+static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
+    const struct silo_cpu_share *share = &launch->share;
+    uint64_t threads = (uint64_t)silo_cpu_threads();
+    if (share->threads != 0 && share->threads < threads)
+        threads = share->threads;
+    if (launch->scratch_bytes == 0 || threads < 2 || launch->total >= 4 * threads ||
+        (known != 0 && known < UINT64_C(16) * LEAST_CUT) || share->chunk == 1 || share->cooperative)
+        return 1;
+    /* Within a launch the thread's scratch memory is in use, and kernels may write theirs early. */
+    struct silo_cpu_thread *thread = silo_cpu_make_thread();
+    if (thread == NULL || atomic_load_explicit(&thread->running, memory_order_relaxed) != NULL)
+        return 1;
+    void *scratch = silo_cpu_thread_scratch(thread, launch->scratch_bytes);
+    if (scratch == NULL)
+        return 1;
+    struct silo_context asked = {.fault = {.bytes = sizeof asked}, .parts = SILO_CPU_MOST_PARTS};
+    asked.program = UINT64_MAX;
+    asked.alone = true;
+    asked.entered = SILO_CPU_OUTSIDE;
+    launch->entry(launch->params, launch->grid, 0, 0, scratch, &asked);
+    const bool answered = asked.parts != SILO_CPU_MOST_PARTS;
+    return answered ? best_parts(launch->total, threads, asked.parts) : 1;
+}
+
 static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t total) {
     struct silo_function *function = launch->function;
     struct silo_fault own; /* the thread's is of launches within this one, until it is done */
     own.text[0] = '\0';
-    const struct silo_cpu_launch asked = {
+    struct silo_cpu_launch asked = {
         .entry = entry_of(function),
         .name = function->name,
         .params = launch->params,
@@ -84,7 +131,17 @@ static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t t
         .fault = &own,
         .holds_lock = launch->holds_lock != 0,
     };
-    const int code = silo_cpu_run(&asked, &function->cost);
+    asked.parts =
+        total != 0 ? parts_of(&asked, __atomic_load_n(&function->cost, __ATOMIC_RELAXED)) : 1;
+    int code;
+    if (asked.parts == 1) {
+        code = silo_cpu_run(&asked, &function->cost);
+    } else {
+        asked.total = total * asked.parts;
+        code = silo_cpu_run(&asked, &function->part_cost);
+        const uint64_t part = __atomic_load_n(&function->part_cost, __ATOMIC_RELAXED);
+        __atomic_store_n(&function->cost, part * asked.parts, __ATOMIC_RELAXED);
+    }
     if (code != 0)
         memcpy(fault.text, own.text, sizeof fault.text);
     return code;

@@ -41,14 +41,23 @@ struct silo_context {
     uint32_t alone;   /* whether no other thread runs programs of this launch */
     uint32_t entered; /* enum silo_cpu_turn: by `turns`, for the kernel that runs */
     const struct silo_cpu_turns *turns; /* NULL: kernels with atomics are not kept apart */
+    /* The programs that a kernel gets are parts of programs, so many of each; 0 is 1. A kernel that
+     * gets SILO_CPU_MOST_PARTS, and no program, writes the most parts that it makes of one. */
+    uint32_t parts;
+    uint32_t held; /* 0 as the thread begins with a launch, then whether `memory` holds anything */
+    uint64_t memory[8]; /* the kernel's own, from call to call */
 };
+
+#define SILO_CPU_MOST_PARTS UINT32_MAX
 
 _Static_assert(sizeof(struct silo_fault) == 1024, "as emitted code declares it");
 _Static_assert(offsetof(struct silo_context, program) == 1024 &&
                    offsetof(struct silo_context, wait) == 1032 &&
                    offsetof(struct silo_context, alone) == 1040 &&
                    offsetof(struct silo_context, turns) == 1048 &&
-                   sizeof(struct silo_context) == 1056,
+                   offsetof(struct silo_context, parts) == 1056 &&
+                   offsetof(struct silo_context, memory) == 1064 &&
+                   sizeof(struct silo_context) == 1128,
                "as emitted code declares it");
 
 #endif

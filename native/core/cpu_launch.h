@@ -31,7 +31,8 @@ struct silo_cpu_launch {
     const char *name; /* of the kernel, for messages */
     void *const *params;
     const uint32_t *grid;
-    uint64_t total; /* programs */
+    uint64_t total; /* programs, or with `parts` above 1 parts of programs */
+    uint32_t parts; /* of each program; 0: as 1 */
     uint64_t scratch_bytes;
     struct silo_cpu_share share;
     struct silo_fault *fault; /* of the first program to fail; NULL: not needed */

@@ -129,6 +129,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     /* A thread that came to help with waiting programs may read the job beside its launcher. */
     own.context.alone = job->wait == NULL && !job->pooled;
     own.context.entered = SILO_CPU_OUTSIDE;
+    own.context.parts = launch->parts;
+    own.context.held = 0;
     own.job = job;
     own.part = number < job->part_count ? number : 0;
     own.done = 0;

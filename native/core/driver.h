@@ -41,6 +41,7 @@ struct silo_function {
     /* Nanoseconds one program takes on a CPU, times 16: measured by launches, before the first an
      * estimate; 0: unknown. Relaxed atomics; a hint. */
     uint64_t cost;
+    uint64_t part_cost; /* the same of a part, where launches cut programs into parts */
 };
 
 _Static_assert(offsetof(struct silo_function, scratch_bytes) <= 64, "what every launch reads");

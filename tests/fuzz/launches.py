@@ -15,6 +15,7 @@ from .program import Kernel
 __all__ = ["THREADS", "Scratch", "launch"]
 
 THREADS = 2
+_MOST_PARTS = 2**32 - 1  # with no program it asks how many parts there may be
 
 
 class Scratch:
@@ -30,7 +31,8 @@ class Scratch:
 def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], scratches: list[Scratch]) -> None:
     """Run all programs, at once on one thread, which is alone, or by turns on as many as there are ``scratches``.
 
-    Kernels of odd seeds may lock what several threads change.
+    Kernels of odd seeds may lock what several threads change. Where a kernel cuts its programs into parts, the threads
+    take some parts at a time; one thread has whole programs.
     """
     values = [arguments[slot.name] for slot in loaded.launch.layout]
     cells = [
@@ -43,8 +45,16 @@ def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], s
 
     codes: list[int] = []
 
+    asking = context_alone()
+    asking.parts = _MOST_PARTS
+    function(addresses, grid, 0, 0, scratches[0].address, ctypes.addressof(asking))
+    most = 1 if asking.parts == _MOST_PARTS else asking.parts
+    parts = most >> kernel.seed % most.bit_length() if len(scratches) > 1 else 1
+
     def run(scratch: Scratch, begin: int, end: int, context: int | None = None) -> None:
-        locking = context_locking() if context is None and kernel.seed % 2 else None
+        locking = context_locking() if context is None and (kernel.seed % 2 or parts > 1) else None
+        if locking is not None:
+            locking.parts = parts
         place = ctypes.addressof(locking) if locking is not None else context
         codes.append(function(addresses, grid, begin, end, scratch.address, place))
 
@@ -52,7 +62,7 @@ def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], s
         alone = context_alone()
         run(scratches[0], 0, kernel.programs, ctypes.addressof(alone))
     else:
-        _by_turns(run, kernel.programs, scratches)
+        _by_turns(run, kernel.programs * parts, scratches)
     assert not any(codes), f"a launch failed with {codes}"
 
 

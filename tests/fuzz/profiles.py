@@ -169,11 +169,14 @@ PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
         {elementwise.int_binary: 4, elementwise.float_binary: 3, memory.load: 4, memory.turned_copy: 9},
         "",
     ),
+    "columns": ({**_HALF, reductions.reduce: 12, reductions.float_order: 3}, ""),
+    # Nothing but a product at the edges of matrices, whose programs launches may cut into parts.
+    "linear": ({products.edge_product: 1}, "exact"),
 }
 # Profiles whose kernels begin with a product and run several programs.
 _LARGE = frozenset({"product", "mixed", "function", "attention"})
 # Over tiles of whole vectors, in several programs, without a product.
-_WIDE = _LARGE | {"turned"}
+_WIDE = _LARGE | {"turned", "columns", "linear"}
 
 
 def generate(seed: int, profile: str) -> Kernel:
@@ -181,6 +184,10 @@ def generate(seed: int, profile: str) -> Kernel:
     table, arithmetic = PROFILES[profile]
     # Profiles take turns from seed to seed, so that a seed being odd or even says the profile.
     m = Maker(seed, profile, arithmetic or ("exact", "wild")[seed // len(PROFILES) % 2], large=profile in _WIDE)
+    if profile == "linear":
+        while not any(storage.written for storage in m.storages.values()):
+            products.edge_product(m)
+        return m.finish()
     for _ in range(m.rng.randint(1, 3)):
         memory.load(m)
     if profile in _LARGE:

@@ -215,6 +215,26 @@ def test_impossible_times_to_spin(spin):
         native.cpu_spin(spin)
 
 
+@pytest.mark.parametrize("pool", ["own", "openmp"])
+@pytest.mark.parametrize(("count", "programs", "work", "parts"), [
+    (4, 1, 10**6, 4),  # nanoseconds of one program
+    (4, 1, 0, 4),  # nobody says
+    (4, 1, 1000, 1),  # too short
+    (2, 1, 10**6, 2),
+    (4, 3, 10**6, 1),  # two rounds of halves are as long
+    (4, 5, 10**6, 2),  # three rounds of halves
+    (4, 16, 10**6, 1),  # each thread has four
+    (1, 1, 10**6, 1),
+])  # fmt: skip
+def test_few_long_programs_are_cut_into_parts(pool, count, programs, work, parts):
+    launch = launcher("quarters", scratch_bytes=64, work=work)
+    with override(pool=pool), threads(count):
+        out = np.zeros(programs * 4 + 1, np.int64)
+        launch[(programs,)](out)
+    assert (out[:-1] == 1).all()
+    assert out[-1] == parts
+
+
 def test_scratch_is_aligned_and_private():
     for size in (8, 64, 100_000, 4096):
         launch = launcher("scratch_check", ((0, "i32", False),), names=("size",), scratch_bytes=size)

@@ -69,6 +69,9 @@ class _Context(ctypes.Structure):
         ("alone", ctypes.c_uint32),
         ("entered", ctypes.c_uint32),
         ("turns", ctypes.POINTER(_Turns)),
+        ("parts", ctypes.c_uint32),
+        ("held", ctypes.c_uint32),
+        ("memory", ctypes.c_uint64 * 8),
     )
 
 

@@ -79,3 +79,61 @@ def test_only_rows_that_are_summed_up_are_asked_for():
         more = {} if kernel is row_sums else {"R": 64}
         text = emit_c(module_of(kernel, {"x": x, "o": o, **more, **sizes}), CpuOptions(vector_bits=512)).source
         assert (" silo_ahead(&tiles" in text) is asks
+
+
+@triton.jit
+def extremes(x, largest, least, proud, R, C, fill, BR: tl.constexpr, BC: tl.constexpr):
+    """Of each column the largest and least number, and the largest or NaN; masked rows are ``fill``."""
+    j = tl.program_id(0) * BC + tl.arange(0, BC)
+    i = tl.arange(0, BR)
+    tile = tl.load(x + i[:, None] * C + j[None, :], mask=(i[:, None] < R) & (j[None, :] < C), other=fill)
+    tl.store(largest + j, tl.max(tile, 0), mask=j < C)
+    tl.store(least + j, tl.min(tile, 0), mask=j < C)
+    tl.store(proud + j, tl.reduce(tile, 0, _larger_or_nan), mask=j < C)
+
+
+@triton.jit
+def _larger_or_nan(a, b):
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@pytest.mark.parametrize("fill", [0.0, 100.0, -np.inf, np.nan])
+@pytest.mark.parametrize("shape", [(64, 64), (61, 17), (3, 130), (1, 5), (64, 1)])
+def test_extremes_with_nans(shape, fill):
+    random = np.random.default_rng(7)
+    x = random.standard_normal(shape).astype(np.float32)
+    x[random.random(shape) < 0.2] = np.nan
+    x[:, shape[1] // 2] = np.nan
+    found = []
+    for mode in MODES:
+        out = [np.full(shape[1], 9, np.float32) for _ in range(3)]
+        words = dict(zip(("largest", "least", "proud"), out, strict=True))
+        run(extremes, (-(-shape[1] // 64),), mode, x=x, **words, R=shape[0], C=shape[1], fill=float(fill), BR=64, BC=64)
+        found.append(out)
+    whole = np.vstack([x, np.full((64 - shape[0], shape[1]), fill, np.float32)])
+    with np.errstate(invalid="ignore"):
+        expected = [np.fmax.reduce(whole, 0), np.fmin.reduce(whole, 0), np.maximum.reduce(whole, 0)]
+    for out in found:
+        for one, other in zip(out, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@triton.jit
+def filled_sums(x, o, R, C, fill, BR: tl.constexpr, BC: tl.constexpr):
+    """Masked elements count as ``fill``, in rows behind the last, too."""
+    i, j = tl.arange(0, BR), tl.arange(0, BC)
+    tile = tl.load(x + i[:, None] * C + j[None, :], mask=(i[:, None] < R) & (j[None, :] < C), other=fill)
+    tl.store(o + j, tl.sum(tile, 0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64])
+@pytest.mark.parametrize("shape", [(32, 32), (19, 32), (32, 7), (5, 9), (0, 3)])
+def test_sums_of_what_masks_fill_in(shape, dtype):
+    x = np.random.default_rng(8).integers(-8, 9, (max(shape[0], 1), shape[1])).astype(dtype)
+    for fill in (0, 3):
+        expected = np.full((32, 32), fill, dtype)
+        expected[: shape[0], : shape[1]] = x[: shape[0]]
+        for mode in MODES:
+            o = np.full(32, 99, dtype)
+            run(filled_sums, (1,), mode, x=x, o=o, R=shape[0], C=shape[1], fill=fill, BR=32, BC=32)
+            np.testing.assert_array_equal(o, expected.sum(0))

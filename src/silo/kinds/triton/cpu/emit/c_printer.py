@@ -52,7 +52,19 @@ def kernel_text(program: LoopProgram) -> str:
     lines.append("  uint64_t nobody;")
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")
-    lines.append("  for (uint64_t program = begin; program < end; program++) {")
+    if program.parts > 1:
+        # A launch that asks how many parts there may be hands out no program.
+        lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
+        one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.apart]
+        most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)
+        lines.append(f"  if (launch && launch->parts == 0xffffffffu) {{ launch->parts = {most}; return 0; }}")
+        lines.append("  uint64_t const parts = launch && launch->parts ? launch->parts : 1;")
+        lines.append("  for (uint64_t part = begin; part < end;) {")
+        lines.append("    uint64_t const program = part / parts, part_first = part % parts;")
+        lines.append("    uint64_t const part_end = end - part < parts - part_first ? part_first + end - part : parts;")
+        lines.append("    part += part_end - part_first;")
+    else:
+        lines.append("  for (uint64_t program = begin; program < end; program++) {")
     lines.append("    *running = program;")
     lines.append("    int32_t const program_x = (int32_t)(program % grid[0]); (void)program_x;")
     lines.append("    int32_t const program_y = (int32_t)(program / grid[0] % grid[1]); (void)program_y;")

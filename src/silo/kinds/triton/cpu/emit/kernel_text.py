@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from silo.kinds.triton.cpu import runtime
 from silo.kinds.triton.cpu.analysis.networks import find_mirrors, fold_networks
 from silo.kinds.triton.cpu.analysis.orders import free_orders, order_memory
+from silo.kinds.triton.cpu.analysis.row_parts import RowParts, cut_rows
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import join_edges, spell_out_polls, split_inline
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
 from silo.kinds.triton.cpu.code_options import CpuOptions
@@ -44,6 +45,11 @@ SILO_INLINE int64_t nest_seen(int64_t base, int64_t bound, int64_t limit) {
   if (base < -2147483647 - 1 || base + limit > 2147483647 || bound < -2147483647 - 1 || bound > 2147483647)
     return limit;
   return bound <= base ? 1 : bound - base < limit ? bound - base : limit;
+}
+
+/* Whether none of them is. */
+SILO_INLINE int nest_none(int64_t base, int64_t bound, int64_t limit) {
+  return bound <= base && base >= -2147483647 - 1 && base + limit <= 2147483647 && bound >= -2147483647 - 1;
 }
 
 /* Whether base .. base + limit - 1 are 32-bit values. */
@@ -86,12 +92,16 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)
+    parts = cut_rows(module) if options.mode == "optimized" else RowParts()
     order_memory(module)
     free_orders(module)
     if options.mode == "optimized":
         fold_networks(module)
         find_mirrors(module)
     program, uses = lower_kernel(module, options, entry)
+    if parts.most > 1:
+        program.parts, program.apart = parts.most, parts.apart
+        uses |= {"lasting"}
     if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
         uses |= {PIECE}
     if options.mode == "optimized":

@@ -48,7 +48,7 @@ from silo.kinds.triton.cpu.schedule.block_schedule import (
 from silo.kinds.triton.cpu.schedule.loop_values import jump_arguments
 from silo.kinds.triton.front.operations import arith, flow, tt
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, CHECKS, MESSAGES, REGION_RETURNS
-from silo.kinds.triton.front.operations.own import CLOCK, FENCE, VOLATILE_LOAD
+from silo.kinds.triton.front.operations.own import CLOCK, FENCE, PART_FIRST, PART_ROWS, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
 __all__ = ["NEXT_PROGRAM", "FunctionLowering"]
@@ -185,6 +185,10 @@ class FunctionLowering:
             case name if name == CLOCK:
                 scope.pieces.add("clock")
                 return "silo_nanoseconds()"
+            case name if name == PART_FIRST:
+                return f"(int32_t)({operation.attributes['rows']} * part_first / parts)"
+            case name if name == PART_ROWS:
+                return f"(int32_t)({operation.attributes['rows']} * (part_end - part_first) / parts)"
             case name if name == VOLATILE_LOAD:
                 texts = [scope.scalar(part) if part is not None else "" for part in load_parts(operation)]
                 return volatile_load(scope, operation.result.type, *texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, loaded_by
@@ -141,6 +141,7 @@ class _Shape:
     packed: str
     fresh: bool
     part: bool  # whether the number of rows and columns that count is passed
+    either: bool = False  # whether it may make panels of the left operand in place of the right one
 
 
 def lower_dot(scope: LoweringScope, step: DotStep) -> None:
@@ -167,8 +168,7 @@ def lower_dot(scope: LoweringScope, step: DotStep) -> None:
         if scope.reference:
             _plain(scope, result.type, depth, places, batch, sums, fresh=step.fresh)
         else:
-            rows, columns = result.type.shape[-2:]
-            seen = (str(rows), str(columns)) if operation in scope.parts else None
+            seen = scope.parts.get(operation)
             kept = _slots(scope, step, depth, places)
             _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh, kept=kept, seen=seen)
     if rank == 3:
@@ -199,9 +199,13 @@ def leading_products(
     left, right = operation.operands[:2]
     depth = left.type.shape[-1]
     target = scope.buffer_for(step.target)
-    seen = _seen(scope, step, _round(operation))
-    if seen is not None:
-        scope.parts.add(operation)
+    loop_operation = _round(operation)
+    found = _seen(scope, step, loop_operation)
+    seen = None if found is None else found.extents
+    if found is not None:
+        scope.parts[operation] = found.extents
+        if found.nothing and not _has_other_results(loop_operation, step.target):
+            scope.emit(If(found.nothing, [Assign(counter, end)]))
     length = scope.name("length")
     scope.emit(Define("int64_t", length, "0", mutable=True))
     starts: list[_Place] = []
@@ -244,7 +248,7 @@ def leading_products(
     scope.emit(Forever(body))
     scope.lifetimes.touch(target)
     with scope.collecting() as product:
-        kept = keep_panels(scope, right, operation.result.type)
+        kept = keep_panels(scope, left, right, operation.result.type)
         _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=kept, seen=seen)
     scope.emit(If(f"{length} > 0", product))
 
@@ -265,13 +269,28 @@ def _is_zero_beyond(value: Value) -> bool:
     return other is None or constant_scalar(other) == 0
 
 
-def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> tuple[str, str] | None:
-    """How many leading rows and columns of the sums of a loop are seen, at least 1, as C names; None for all."""
+@dataclass(frozen=True, slots=True)
+class _SeenPart:
+    """C names of how many leading rows and columns of sums are seen, at least 1, and a condition that none is."""
+
+    extents: tuple[str, str]
+    nothing: str
+
+
+def _has_other_results(loop: Operation, sums: Value) -> bool:
+    """Whether anything that ``loop`` carries beside ``sums``, an argument of its body, is used after it."""
+    return any(result.uses for result in loop.results if result.index != sums.index - 1)
+
+
+def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> _SeenPart | None:
+    """Which part of the sums of a loop is seen; None for all."""
     result = step.operation.result
     masks = seen_masks(result, loop)
     found: list[list[str]] = []
+    unseen: list[str] = []
     for mask in masks:
         bounds: list[str] = []
+        empty: list[str] = []
         for axis, extent in enumerate(result.type.shape):
             nest = Nest(scope, result.type.shape)
             forms = AffineForms(scope, nest, counted=axis)
@@ -282,8 +301,10 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> tuple[str, st
             text = str(extent)
             for count in dict.fromkeys(forms.counts):
                 text = f"nest_seen({count}, {text})"
+                empty.append(f"nest_none({count}, {extent})")
             bounds.append(text)
         found.append(bounds)
+        unseen.append(f"({' || '.join(empty)})" if empty else "")
     if not found or all(text.isdigit() for bounds in found for text in bounds):
         return None
     names = scope.name("rows"), scope.name("columns")
@@ -291,7 +312,7 @@ def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> tuple[str, st
         scope.emit(Define("int64_t", name, found[0][axis], mutable=True))
         for bounds in found[1:]:
             scope.emit(Assign(name, bounds[axis], f"{name} < {bounds[axis]}"))
-    return names
+    return _SeenPart(names, " && ".join(unseen) if all(unseen) else "")
 
 
 def _depth(operation: Operation) -> int:
@@ -441,16 +462,20 @@ def _call(
     width = max(columns, lanes)
     packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
     in_place = left.element in _DIRECT
-    filled = max(rows, 16) * 2 if packed else _MOST_ROWS if in_place else rows
-    lead = None if in_place and seen is None else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
+    pair = kept.pair if kept else ""
+    longest = max(rows, columns) if pair else rows
+    filled = max(longest, 16) * 2 if packed else _MOST_ROWS if in_place else longest
+    lead = None if in_place and seen is None and not pair else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
     panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
     scope.lifetimes.touch(panels)
     sums = into
     total = "int32_t" if kind == "i8" else real
     if columns < lanes:
         sums = _pad(scope, rows, columns, lanes, total, into, fresh=fresh)
-    shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh, seen is not None)
+    shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh, seen is not None, bool(pair))
     tail = [kept.kept if kept else "0", str(kept.room if kept else 0), *(seen or ())]
+    if pair:
+        tail += [pair, _work(scope, total, rows * columns * item, item).name]
     work = [lead.name if lead else "0", kept.place if kept else panels.name]
     arguments = [length, left.tile(batch), right.tile(batch), sums, *work, *tail]
     scope.emit(LoopCall(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
@@ -474,7 +499,7 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
     """The name of the C function for products of one shape and type, which is emitted once."""
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
     name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
-    name += ("_fresh" if shape.fresh else "") + ("_part" if shape.part else "")
+    name += ("_fresh" if shape.fresh else "") + ("_part" if shape.part else "") + ("_either" if shape.either else "")
     width = max(shape.columns, shape.lanes)
     sizes = [str(shape.rows), "m" if shape.part else str(shape.rows), str(width)]
     sizes += ["n" if shape.part else str(shape.columns), "k"]
@@ -498,10 +523,37 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
         body = f"  const int units = silo_units();\n{test}{body}"
     head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
     part = ", int64_t m, int64_t n" if shape.part else ""
+    if shape.either:
+        part += f", silo_pair *pair, {total} *turned"
+        body = _packing_left(scope, shape, real, total) + body
     text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room{part}) {{\n{body}}}"
     if text not in scope.constants:
         scope.constants.append(text)
     return name
+
+
+def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
+    """The beginning of a product that may be computed as that of the transposes, the right one's first."""
+    assert not shape.fresh, "only the leading rounds of a loop keep panels of either side"
+    m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
+    turned = replace(
+        shape,
+        left=shape.right,
+        right=shape.left,
+        rows=shape.columns,
+        columns=shape.rows,
+        part=True,
+        either=False,
+    )
+    product = _product(scope, turned, real, total)
+    tiles = "(silo_tile){b.at, b.column, b.row}, (silo_tile){a.at, a.column, a.row}"
+    return (
+        f"  if (silo_packs_left(pair, kept, a, b, k, {m}, {n})) {{\n"
+        f"    silo_turn_sums(c, {m}, {n}, {shape.columns}, turned, {shape.rows});\n"
+        f"    {product}(k, {tiles}, turned, left, right, kept, room, {n}, {m});\n"
+        f"    silo_turn_sums(turned, {n}, {m}, {shape.rows}, c, {shape.columns});\n"
+        "    return;\n  }\n"
+    )
 
 
 def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:

@@ -8,6 +8,15 @@ from silo.kinds.triton.cpu.analysis.value_properties import combining_operation,
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.forms import AffineForms
 from silo.kinds.triton.cpu.lower.index import linear_index
+from silo.kinds.triton.cpu.lower.joined_rows import (
+    ROW_TYPES,
+    CombinedRow,
+    JoinedRows,
+    combined_text,
+    join_rows,
+    joined,
+    seen_extent,
+)
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.nest_loops import flat_cut
@@ -120,6 +129,7 @@ class _GroupLowering:
         self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
         self.limits_of: dict[Operation, set[str]] = {}  # of a store: it does nothing where one of them is passed
         self.repeated: list[tuple[ReduceSink, str]] = []  # the value that a reduction adds for a whole tail
+        self.combined: list[CombinedRow] = []  # the values that the last lowered body adds to rows of results
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._turned()
         self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
@@ -140,6 +150,7 @@ class _GroupLowering:
         if nest.wants_runs:
             nest = self.nest = self.in_runs()
             fast = self._body(fast=True)
+        values, combined = list(nest.levels[nest.depth]), self.combined
         streamed = self._streamed(len(fast))
         simd = self._is_simd()
         ahead = self._rows_ahead()
@@ -150,11 +161,36 @@ class _GroupLowering:
         if rows:
             self._turn_rows(rows, self._inner_loops(fast, streamed, slow, limits, extent, simd=simd), limits)
             return
-        loops = nest.outer_loops([*ahead, *self._inner_loops(fast, streamed, slow, limits, extent, simd=simd)])
+        if simd and (count := self._rows_to_join(ahead, [*values, *nest.levels[nest.depth]])):
+            end = seen_extent(scope, nest, [one.operation for one in combined])
+            axis, common = nest.axes[-2], scope.name("common")
+            single = self._inner_loops(fast, [], slow, limits, extent, simd=simd, start=common, end=end)
+            before = [*nest.levels[nest.depth - 1], *ahead]
+            masked, masked_rows = (list(nest.levels[nest.depth]), self.combined) if slow else ([], [])
+            parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows)
+            loops = nest.outer_loops([join_rows(scope, parts, count, common, single)], within=2)
+        else:
+            inner = self._inner_loops(fast, streamed, slow, limits, extent, simd=simd)
+            loops = nest.outer_loops([*ahead, *inner])
         for statement in loops:
             scope.emit(statement)
         if self.turned is not None:
             self._turn()
+
+    def _rows_to_join(self, ahead: list[Statement], values: list[Statement]) -> int:
+        """How many rows are read at a time, where all that the nest does is to combine them; else 0."""
+        nest = self.nest
+        if len(nest.axes) < 2 or nest.flat is not None or nest.runs is not None or self.streaming is not None:
+            return 0
+        axis = nest.axes[-2]
+        for sink in self.group.sinks:
+            if not isinstance(sink, ReduceSink) or sink.operation.attributes["axis"] != axis:
+                return 0
+            if sink.operation.result.type.element not in ROW_TYPES or not sink.operation.result.type.tensor:
+                return 0
+        before = [*nest.levels[nest.depth - 1], *ahead]
+        plain = all(isinstance(one, Define | Assign | LoopCall) for one in (*before, *values))
+        return joined(nest, axis) if plain else 0
 
     def _rows_ahead(self) -> list[Statement]:
         """If rows are added up, and so read once: calls that prefetch the lines of later rows."""
@@ -204,6 +240,7 @@ class _GroupLowering:
 
     def _body(self, *, fast: bool, tail: str = "") -> list[Statement]:
         self.nest.begin_body(fast=fast, tail=tail)
+        self.combined = []
         effects: list[Statement] = []
         for sink in self.group.sinks:  # every value first: all reads happen before any write
             effects.extend(self._sink(sink))
@@ -394,19 +431,22 @@ class _GroupLowering:
             if how.flag:
                 statements.append(Assign(flag, f"{flag} | ({how.flag.format(loaded)})"))
             return statements
-        return [self._reduce_outer(operation, element)]
+        return self._reduce_outer(operation, element)
 
-    def _reduce_outer(self, operation: Operation, element: str) -> Statement:
+    def _reduce_outer(self, operation: Operation, element: str) -> list[Statement]:
         """Along another axis than the innermost: combine rows into the result, the first one as it is."""
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
         target = self._result_place(operation)
+        self.combined.append(CombinedRow(operation, target, element))
         if self.nest.index[axis] == "0":
-            return Assign(target, element)
+            return [Assign(target, element)]
         combining = combining_operation(operation)
         assert combining is not None
-        combined = self.scope.expression(combining, [target, element])
-        return Assign(target, f"{self.nest.index[axis]} == 0 ? {element} : {combined}")
+        # In a statement of its own: a C compiler makes no vectors of a loop that compares within a choice.
+        name, text = self.scope.name("t"), combined_text(self.scope, combining, target, element)
+        combined = Define(ops.c_type(operation.result.type), name, text)
+        return [combined, Assign(target, f"{self.nest.index[axis]} == 0 ? {element} : {name}")]
 
     def _result_place(self, operation: Operation) -> str:
         result = operation.result
@@ -444,8 +484,12 @@ class _GroupLowering:
         extent: int,
         *,
         simd: bool,
+        start: str = "0",
+        end: str = "",
     ) -> list[Statement]:
+        """The loops over the innermost axis from ``start`` to ``end``, "" for its extent."""
         inner = self.nest.inner
+        whole = end or str(extent)
         before: list[Statement] = []
         clauses: list[tuple[str, str]] = []
         for name, flag, how in self.accumulators.values():
@@ -457,7 +501,7 @@ class _GroupLowering:
         marks = tuple(clauses)
         if limits:
             limit = self.scope.name("limit")
-            before.append(Define("int64_t", limit, str(extent), mutable=True))
+            before.append(Define("int64_t", limit, whole, mutable=True))
             before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
             end = limit
             rest: list[Statement] = []
@@ -465,7 +509,7 @@ class _GroupLowering:
                 simd_rest = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
                 nothing = self._rest_ends(limits, extent)
                 if not nothing:
-                    rest.append(For(inner, limit, str(extent), slow, simd=simd_rest, reductions=marks))
+                    rest.append(For(inner, limit, whole, slow, simd=simd_rest, reductions=marks))
                 elif nothing != "1":  # so rare that vectors are not worth their compile time
                     rest.append(If(f"!({nothing})", [For(inner, limit, str(extent), slow)]))
             for sink, element in self.repeated:
@@ -476,8 +520,8 @@ class _GroupLowering:
                 if how.flag:
                     rest.append(Assign(flag, f"{flag} | ({how.flag.format(item)})", some))
         else:
-            end, rest = str(extent), []
-        loops: list[Statement] = [For(inner, "0", end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
+            end, rest = whole, []
+        loops: list[Statement] = [For(inner, start, end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
         if self.nest.runs is not None:
 
             def run(first: str, last: str) -> For:

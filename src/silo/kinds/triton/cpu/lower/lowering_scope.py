@@ -64,7 +64,7 @@ class LoweringScope:
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
         self.tails: dict[Value, Tail] = {}  # of values in buffers
-        self.parts: set[Operation] = set()  # dots of which not all rows and columns may be seen
+        self.parts: dict[Operation, tuple[str, str]] = {}  # of dots: how many rows and columns are seen
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[Value, LoopBuffer] = {}
         self._constant_arrays: dict[Value, str] = {}

@@ -318,9 +318,9 @@ class NestLoops:
         """The outermost level at which every name in ``texts`` is known."""
         return max(self.level(*_WORD.findall(text)) for text in texts)
 
-    def outer_loops(self, body: list[Statement]) -> list[Statement]:
-        """``body`` within every loop but the innermost, each level with its statements before it."""
-        return self._within(body, len(self.loops_over) - 1, None)
+    def outer_loops(self, body: list[Statement], *, within: int = 1) -> list[Statement]:
+        """``body`` within every loop but the ``within`` innermost, each level with its statements before it."""
+        return self._within(body, len(self.loops_over) - within, None)
 
     def loops(self, body: list[Statement], *, simd: bool = False, backward: int | None = None) -> list[Statement]:
         """``body`` within every loop, the axis ``backward`` from its end to its start."""

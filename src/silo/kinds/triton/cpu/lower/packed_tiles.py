@@ -1,4 +1,4 @@
-"""Panels of a product's right operand that later products use again: of the next program, or of its same round."""
+"""Panels of a product's operand that later products use again: of the next program, or of its same round."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
 from silo.kinds.triton.cpu.analysis.value_properties import keeps_unchanged, loaded_by
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, LoopBuffer
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.runtime import DOT_DEPTH_BYTES
 from silo.kinds.triton.front.ssa import Operation, Type, Value
@@ -24,26 +24,57 @@ _TILE_WORDS = 16  # matrix tiles fill the depth up to so many words
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The place of panels, as C texts: their identity (``0``: unused), their address, how many values fit."""
+    """The place of panels, as C texts: their identity (``0``: unused), their address, how many values fit.
+
+    ``pair`` is the address of the last product's operands if either side's panels may be kept, else "".
+    """
 
     kept: str
     place: str
     room: int
     buffer: LoopBuffer
+    pair: str = ""
 
 
-def keep_panels(scope: LoweringScope, right: Value, result: Type) -> Panels | None:
-    """Room for the panels of one whole operand that programs cannot change."""
-    load = loaded_by(right)
-    assert load is not None
-    if not keeps_unchanged(scope.module, load):
+def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -> Panels | None:
+    """Room for the panels of one whole operand that programs cannot change.
+
+    The operand is ``right``, or either of the two if the tile of sums consists of whole vectors both ways.
+    """
+    if not _keeps_unchanged(scope, right):
         return None
     item = 8 if right.type.element == "f64" else 4
-    least = max(result.shape[-1], scope.options.vector_bits // 8 // item) * DOT_DEPTH_BYTES
+    lanes = scope.options.vector_bits // 8 // item
+    either = item == 4 and not any(extent % lanes for extent in result.shape) and _keeps_unchanged(scope, left)
+    least = max(*result.shape, lanes) * DOT_DEPTH_BYTES
     panels = _buffer(scope, max(_KEPT_BYTES, least), item)
-    variable = scope.name("kept")
+    variable, pair = scope.name("kept"), scope.name("pair") if either else ""
     scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
-    return Panels(f"&{variable}", panels.name, panels.elements, panels)
+    if either:
+        scope.locals.append(f"silo_pair {pair} = {{0, 0, -1}};")
+        _make_last(scope, variable, pair)
+    return Panels(f"&{variable}", panels.name, panels.elements, panels, f"&{pair}" if either else "")
+
+
+def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
+    """Keep what is known of panels from call to call, of the kernel's first product; the panels lie in its scratch."""
+    if "lasting" in scope.pieces:
+        return
+    scope.pieces.add("lasting")
+    scope.locals.append("struct silo_lasting *const lasting = silo_lasting_of(context);")
+    memory = (("lasting->memory", kept), ("lasting->memory + 5", pair))
+    read = " ".join(f"__builtin_memcpy(&{name}, {place}, sizeof {name});" for place, name in memory)
+    scope.locals.append(f"if (lasting && lasting->held) {{ {read} }}")
+    written: list[Statement] = [
+        LoopCall(f"__builtin_memcpy({place}, &{name}, sizeof {name})") for place, name in memory
+    ]
+    scope.finish.append(If("lasting", [*written, Assign("lasting->held", "1")]))
+
+
+def _keeps_unchanged(scope: LoweringScope, operand: Value) -> bool:
+    load = loaded_by(operand)
+    assert load is not None, "the scheduler looked for the load"
+    return keeps_unchanged(scope.module, load)
 
 
 def slots_of(

@@ -154,13 +154,13 @@ SILO_INLINE void silo_tiles_block_KIND(int64_t words, int64_t step, const ITEM *
                          : "memory");
 }
 
-/* ---- vectors: 4 rows x 2 vectors of sums */
+/* ---- vectors: 4 rows x 2 vectors of sums, or 8 rows x 1 */
 
 SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int64_t words,
                                          const ITEM *a, int64_t a_row, const uint32_t *b,
                                          int64_t b_next, TOTAL *c, int64_t ldc, int fresh) {
-    silo_sums_KIND sum[4][2], bias[2];
-#pragma GCC unroll 4
+    silo_sums_KIND sum[8][2], bias[2];
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
@@ -171,7 +171,7 @@ SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int6
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++)
             right[j] = *(const silo_words_KIND *)(b + j * b_next + q * SILO_WORDS_KIND);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int i = 0; i < rows; i++) {
             uint32_t word;
             __builtin_memcpy(&word, a + i * a_row + q * SILO_SHARE_KIND, sizeof word);
@@ -187,7 +187,7 @@ SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int6
                 __asm__("ACCUMULATE %2, %1, %0" : "+v"(bias[j]) : "v"(shift), "v"(right[j]));
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++) {
@@ -217,10 +217,14 @@ SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, cons
                                     c + i * ldc + j, ldc, fresh);
     }
     if (j < n) {
-        for (int64_t i = 0; i < top; i += 4)
+        int64_t i = 0;
+        for (; i + 8 <= m; i += 8)
+            silo_vectors_block_KIND(8, 1, words, a + i * a_row, a_row, b + j * words, 0,
+                                    c + i * ldc + j, ldc, fresh);
+        for (; i < top; i += 4)
             silo_vectors_block_KIND(4, 1, words, a + i * a_row, a_row, b + j * words, 0,
                                     c + i * ldc + j, ldc, fresh);
-        for (int64_t i = top; i < m; i++)
+        for (; i < m; i++)
             silo_vectors_block_KIND(1, 1, words, a + i * a_row, a_row, b + j * words, 0,
                                     c + i * ldc + j, ldc, fresh);
     }

@@ -10,9 +10,12 @@ SILO_APART void silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t dep
     if (near == 1 && far == inner) /* one row after the other, without gaps */
         inner *= outer, outer = 1;
     for (int64_t i = 0; i < outer; i++, at += far, to += inner)
-        if (near == 1)
+        if (near == 1) {
+            /* The same row's part of the next pass. */
+            for (int64_t j = 0; j < inner * (int64_t)sizeof(CTYPE); j += 64)
+                __builtin_prefetch((const char *)(const void *)(at + inner) + j, 0, 2);
             silo_dot_widen_ELEMENT(at, to, inner);
-        else
+        } else
             for (int64_t j = 0; j < inner; j++)
                 to[j] = silo_ELEMENT_to_FACTOR(at[j * near]);
 }

@@ -43,6 +43,32 @@ SILO_INLINE int64_t silo_next_slot(silo_slots *slots, const silo_kept *kept, int
     return slots->round;
 }
 
+/* Where the operands of the last product began, and whether panels were made of the left one; -1:
+   of neither. */
+typedef struct {
+    const void *left, *right;
+    int packs_left;
+} silo_pair;
+
+/* Whether a product whose operands both lie along the inner axis is computed as b^T a^T: panels of
+   the left operand, the right one read in rows. Panels pay for an operand that the next program
+   reads again: one whose panels are kept, or else one that began in the same place last time. Every
+   sum adds the same numbers in the same order both ways. */
+SILO_INLINE int silo_packs_left(silo_pair *last, const silo_kept *kept, silo_tile a, silo_tile b,
+                                int64_t depth, int64_t rows, int64_t columns) {
+    if (a.column != 1 || b.row != 1 || b.column == 1)
+        return 0;
+    const silo_tile turned = {a.at, a.column, a.row};
+    const int packs_left = silo_is_kept(kept, b, depth, columns)     ? 0
+                           : silo_is_kept(kept, turned, depth, rows) ? 1
+                           : last->left == a.at                      ? 1
+                           : last->right == b.at                     ? 0
+                           : last->packs_left >= 0                   ? last->packs_left
+                                                                     : rows <= columns;
+    *last = (silo_pair){a.at, b.at, packs_left};
+    return packs_left;
+}
+
 SILO_INLINE float silo_f32_to_f32(float value) {
     return value;
 }
@@ -88,6 +114,29 @@ SILO_INLINE void silo_turn_lanes(void const *const *from, int64_t words, void *t
         silo_turn_four((const float *)(const void *)four, 4, (float *)to + 4 * p, 4);
     }
 #endif
+}
+
+/* to[j][i] = from[i][j] for values of 32 bits. Both extents are filled up to whole vectors. */
+SILO_APART void silo_turn_sums(const void *from, int64_t rows, int64_t columns, int64_t far,
+                               void *to, int64_t next) {
+    enum { LANES = SILO_VECTOR_BYTES / 4 };
+    for (int64_t i = 0; i < rows; i += LANES)
+        for (int64_t j = 0; j < columns; j += LANES) {
+            const float *const corner = (const float *)from + i * far + j;
+            float *const place = (float *)to + j * next + i;
+#if SILO_VECTOR_BITS == 128
+            silo_turn_four(corner, far, place, next);
+#else
+            void const *at[LANES];
+            for (int64_t l = 0; l < LANES; l++)
+                at[l] = corner + l * far;
+#if SILO_VECTOR_BITS == 512
+            silo_turn_lines_4(place, at, next, LANES);
+#else
+            silo_turn_rows_4(place, at, next, LANES);
+#endif
+#endif
+        }
 }
 
 /* As many bytes, at most a vector's; the rest of the vector is 0. */

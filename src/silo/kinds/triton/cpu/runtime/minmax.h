@@ -73,3 +73,26 @@ SILO_INLINE double silo_clamp_f64(double x, double low, double high) {
 SILO_INLINE double silo_clamp_nan_f64(double x, double low, double high) {
     return silo_minimum_f64(silo_maximum_f64(x, low), high);
 }
+
+/* For reductions, which may take either zero: what maxnum, minnum, maximum and minimum are but for
+ * that, in half as many instructions. */
+#define SILO_REDUCED(suffix, type)                                                                 \
+    SILO_INLINE type silo_largest_number_##suffix(type a, type b) {                                \
+        type larger = b > a ? b : a;                                                               \
+        return a != a ? b : larger;                                                                \
+    }                                                                                              \
+    SILO_INLINE type silo_least_number_##suffix(type a, type b) {                                  \
+        type smaller = b < a ? b : a;                                                              \
+        return a != a ? b : smaller;                                                               \
+    }                                                                                              \
+    SILO_INLINE type silo_largest_##suffix(type a, type b) {                                       \
+        type larger = a > b ? a : b;                                                               \
+        return a != a ? a : larger;                                                                \
+    }                                                                                              \
+    SILO_INLINE type silo_least_##suffix(type a, type b) {                                         \
+        type smaller = a < b ? a : b;                                                              \
+        return a != a ? a : smaller;                                                               \
+    }
+
+SILO_REDUCED(f32, float)
+SILO_REDUCED(f64, double)

@@ -108,6 +108,7 @@ PIECES: dict[str, Piece] = {
     "all": Piece("all.h", ("types",)),
     "transpose": Piece("transpose.h", ("types",)),
     "plain_updates": Piece("plain_updates.h", ("types", "half")),
+    "lasting": Piece("lasting.h", ("types",)),
     "turns": Piece("turns.h", ("types",)),
     "atomic_runs": Piece("atomic_runs.h", ("atomic", "plain_updates", "turns")),
     "clock": Piece("clock.h", ("types",)),

@@ -22,6 +22,11 @@ FENCE: Final = _own("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
 # Nanoseconds since some moment, an i64 (`analysis.polls`).
 CLOCK: Final = _own("silo.nanoseconds", OperationRole.LEAF)
 
+# The first row of the part of a program that is to run, and how many rows the part has, both i32, where tiles have
+# ``rows`` rows (`analysis.row_parts`).
+PART_FIRST: Final = _own("silo.part_first", OperationRole.LEAF)
+PART_ROWS: Final = _own("silo.part_rows", OperationRole.LEAF)
+
 # ---- the queries of a kernel that checks itself (`checking.instrument`)
 ACCESS: Final = _own("silo.access", OperationRole.CHECK)
 BEGIN: Final = _own("silo.begin", OperationRole.CHECK)

@@ -1,0 +1,346 @@
+"""Cuts the programs of a product into parts, so that several threads may share one: each part has some of the rows.
+
+A kernel of few, long programs keeps few threads busy. If every store and every load of a tile of sums is separable by
+rows, a part of a program is the program itself with its rows moved, and with a mask that ends after the rows of the
+part. Products and nests end where their masks do. Each element is computed by the same operations in the same order as
+in a whole program, so results do not depend on the number of parts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import drop, insert
+from silo.kinds.triton.cpu.analysis.value_properties import load_parts, pointer_roots, store_parts
+from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_table import RENDERED
+from silo.kinds.triton.front.operations.own import PART_FIRST, PART_ROWS
+from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Type, Value
+
+__all__ = ["RowParts", "cut_rows"]
+
+_LEAST_ROWS = 16  # of a part
+_MOST_PARTS = 8
+_MOST_VALUES = 400  # that depend on the rows
+_BELOW = 2  # predicate of arith.cmpi: signed less
+_LEAVES = frozenset({tt.SPLAT, tt.MAKE_RANGE, arith.CONSTANT})
+_KNOWN = (
+    RENDERED
+    | _LEAVES
+    | {tt.FUNC, tt.RETURN, flow.FOR, flow.YIELD, tt.STORE, tt.LOAD, tt.DOT, tt.TRANS, tt.EXPAND_DIMS, tt.BROADCAST}
+    | {tt.GET_PROGRAM_ID, tt.GET_NUM_PROGRAMS, tt.ADDPTR}
+)
+_STAYS = frozenset({tt.FUNC, tt.RETURN, flow.FOR, flow.YIELD, tt.STORE})
+
+
+class _NotSeparableError(Exception):
+    """A value is made of several rows, or is needed by every part."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowParts:
+    """How many parts at most a program is cut into, and pairs of arguments (written, read) that may not be one array.
+
+    A program that writes what it read has read all of it before; its parts do not wait for each other.
+    """
+
+    most: int = 1
+    apart: tuple[tuple[int, int], ...] = ()
+
+
+def cut_rows(module: Module) -> RowParts:
+    """Rewrite the kernel so that a part of its rows may run alone; it stays as it is if it cannot be cut."""
+    block = _only_block(module)
+    if block is None:
+        return RowParts()
+    stores = [operation for operation in block.operations if operation.name == tt.STORE]
+    dots = [operation for operation in module.walk() if operation.name == tt.DOT]
+    shapes = {operation.result.type.shape for operation in dots}
+    if not dots or not stores or len(shapes) != 1 or any(not _is_in_loop(dot, block) for dot in dots):
+        return RowParts()
+    written, read = _roots(module, tt.STORE), _roots(module, tt.LOAD)
+    if written is None or read is None or written & read:
+        return RowParts()
+    shape = next(iter(shapes))
+    rows = shape[0] if len(shape) == 2 else 0
+    if rows < 2 * _LEAST_ROWS or rows & (rows - 1) or any(store.operands[0].type.shape != shape for store in stores):
+        return RowParts()
+    plan = _Plan(rows)
+    try:
+        for store in stores:
+            for operand in store.operands:
+                plan.want(operand, 0)
+        plan.finish(module)
+    except _NotSeparableError:
+        return RowParts()
+    if any((dot.result, 0) not in plan.wanted for dot in dots):
+        return RowParts()
+    _Rewriting(block, rows, plan).rewrite(stores)
+    pairs = tuple((one.index, other.index) for one in _ordered(written) for other in _ordered(read))
+    return RowParts(min(rows // _LEAST_ROWS, _MOST_PARTS), pairs)
+
+
+def _roots(module: Module, name: str) -> set[Value] | None:
+    """The arguments through which operations called ``name`` reach memory; None if one may reach any."""
+    found: set[Value] = set()
+    for operation in module.walk():
+        if operation.name == name:
+            roots = pointer_roots(operation.operands[0])
+            if roots is None:
+                return None
+            found |= roots
+    return found
+
+
+def _ordered(values: set[Value]) -> list[Value]:
+    return sorted(values, key=lambda value: value.index)
+
+
+def _only_block(module: Module) -> Block | None:
+    """The kernel's block, if the module has no other function and only operations whose rows can be followed."""
+    if len(module.functions) != 1 or len(module.entry.regions[0].blocks) != 1:
+        return None
+    block = module.entry.regions[0].blocks[0]
+    for operation in module.walk():
+        if operation.name not in _KNOWN or (operation.name == tt.LOAD and operation.attributes.get("isVolatile")):
+            return None
+        if operation.name == tt.STORE and operation.block is not block:
+            return None
+    return block
+
+
+def _is_in_loop(dot: Operation, block: Block) -> bool:
+    """Whether a product adds to what a loop of the kernel's block carries."""
+    loop = dot.block.region.owner if dot.block is not None and dot.block.region is not None else None
+    if loop is None or loop.name != flow.FOR or loop.block is not block or dot.block is None:
+        return False
+    return dot.operands[2] in dot.block.arguments and dot.result.uses == [dot.block.operations[-1]]
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Which values change with the first row of a part, by their axis of rows, and which ones every part shares."""
+
+    rows: int
+    wanted: dict[tuple[Value, int], None] = field(default_factory=dict[tuple[Value, int], None])
+    carried: dict[tuple[Operation, int], int] = field(default_factory=dict[tuple[Operation, int], int])
+    shared: set[Value] = field(default_factory=set[Value])
+
+    def want(self, value: Value, axis: int) -> None:
+        """Follow ``value``, whose axis of rows is ``axis``, back to ranges. ``_NotSeparableError`` if it cannot be."""
+        pending = [(value, axis)]
+        while pending:
+            one = pending.pop()
+            if one in self.wanted:
+                continue
+            self.wanted[one] = None
+            if len(self.wanted) > _MOST_VALUES or one[0].type.shape[one[1]] != self.rows:
+                raise _NotSeparableError
+            pending += self.sources_of(*one)
+
+    def sources_of(self, value: Value, axis: int) -> list[tuple[Value, int]]:
+        """What ``value`` is made of along its rows, with the axis of rows of each."""
+        operation = value.owner
+        place = _carried_place(value)
+        if place is not None:
+            loop, index = place
+            if self.carried.setdefault(place, axis) != axis:
+                raise _NotSeparableError
+            body = loop.regions[0].blocks[0]
+            return [(loop.operands[3 + index], axis), (body.operations[-1].operands[index], axis)]
+        if operation is None:
+            raise _NotSeparableError
+        operands = operation.operands
+        match operation.name:
+            case name if name in _LEAVES:
+                if name == arith.CONSTANT and getattr(operation.attributes["value"], "splat", 0) is None:
+                    raise _NotSeparableError
+                self.shared.update(operands)
+                return []
+            case tt.EXPAND_DIMS:
+                added = operation.attributes["axis"]
+                assert isinstance(added, int)
+                return [(operands[0], axis - (added < axis))]
+            case tt.BROADCAST:
+                if operands[0].type.shape[axis] == 1:
+                    self.shared.add(operands[0])
+                    return []
+                return [(operands[0], axis)]
+            case tt.TRANS:
+                order = operation.attributes["order"]
+                assert isinstance(order, tuple)
+                source = order[axis]
+                assert isinstance(source, int)
+                return [(operands[0], source)]
+            case tt.DOT:
+                if axis != 0:
+                    raise _NotSeparableError
+                self.shared.add(operands[1])
+                return [(operands[0], 0), (operands[2], 0)]
+            case name if name in (tt.LOAD, tt.ADDPTR) or name in RENDERED:
+                if any(operand.type.tensor and operand.type.shape != value.type.shape for operand in operands):
+                    raise _NotSeparableError
+                self.shared.update(operand for operand in operands if not operand.type.tensor)
+                return [(operand, axis) for operand in operands if operand.type.tensor]
+            case _:
+                raise _NotSeparableError
+
+    def finish(self, module: Module) -> None:
+        """Follow what every part shares. ``_NotSeparableError`` if that needs what a loop carries of some rows."""
+        loops = [operation for operation in module.walk() if operation.name == flow.FOR]
+        pending = [*self.shared, *(bound for loop in loops for bound in loop.operands[:3])]
+        self.shared = set()
+        while pending:
+            value = pending.pop()
+            if value in self.shared:
+                continue
+            self.shared.add(value)
+            place = _carried_place(value)
+            if place is not None:
+                if place in self.carried:
+                    raise _NotSeparableError
+                loop, index = place
+                pending += [loop.operands[3 + index], loop.regions[0].blocks[0].operations[-1].operands[index]]
+            elif value.owner is not None:
+                pending += value.owner.operands
+
+
+def _carried_place(value: Value) -> tuple[Operation, int] | None:
+    """The loop that carries ``value``, as an argument of its body or as a result, and the position there."""
+    if value.owner is not None:
+        return (value.owner, value.index) if value.owner.name == flow.FOR else None
+    region = value.block.region if value.block is not None else None
+    loop = region.owner if region is not None else None
+    return (loop, value.index - 1) if loop is not None and loop.name == flow.FOR and value.index > 0 else None
+
+
+class _Rewriting:
+    """Moves the rows of what a plan found by the first row of the part, and masks the rows behind its last."""
+
+    def __init__(self, block: Block, rows: int, plan: _Plan) -> None:
+        self.block = block
+        self.rows = rows
+        self.plan = plan
+        self.moved: dict[tuple[Value, int], Value] = {}
+        self.masks: dict[tuple[tuple[int, ...], int], Value] = {}
+        self.at = 0  # where the next operation of the kernel's beginning goes
+        range_ = Type("i32", (rows,), tensor=True, pointer=False)
+        own: dict[str, Attribute] = {"rows": rows}
+        self.first = self._begin(tt.SPLAT, [self._begin(PART_FIRST, [], Type("i32"), own)], range_)
+        count = self._begin(tt.SPLAT, [self._begin(PART_ROWS, [], Type("i32"), own)], range_)
+        local = self._begin(tt.MAKE_RANGE, [], range_, {"start": 0, "end": rows})
+        flags = Type("i1", (rows,), tensor=True, pointer=False)
+        self.inside = self._begin(arith.CMPI, [local, count], flags, {"predicate": _BELOW})
+
+    def _begin(
+        self, name: str, operands: list[Value], type_: Type, attributes: dict[str, Attribute] | None = None
+    ) -> Value:
+        result = Value(f"part{self.at}", type_)
+        insert(self.block, self.at, Operation(name, operands, [result], attributes or {}))
+        self.at += 1
+        return result
+
+    def _mask(self, shape: tuple[int, ...], axis: int) -> Value:
+        """Which elements of a tile are in rows of the part."""
+        found = self.masks.get((shape, axis))
+        if found is None:
+            found = self.inside
+            for added in (other for other in range(len(shape)) if other != axis):
+                narrow = tuple(self.rows if place == axis else 1 for place in range(len(shape)))
+                assert len(shape) == 2, "tiles of sums have two axes"
+                found = self._begin(tt.EXPAND_DIMS, [found], Type("i1", narrow, tensor=True), {"axis": added})
+                found = self._begin(tt.BROADCAST, [found], Type("i1", shape, tensor=True))
+            self.masks[shape, axis] = found
+        return found
+
+    def rewrite(self, stores: list[Operation]) -> None:
+        """Rewrite everything that ``stores`` need, and drop what nobody uses then."""
+        for store in stores:
+            pointer, value, mask = (part and self._move(part, 0) for part in store_parts(store))
+            assert pointer is not None
+            assert value is not None
+            inside = self._both(mask, pointer.type.shape, 0, store)
+            self._put(store, tt.STORE, [pointer, value, inside], None, dict(store.attributes))
+            drop(self.block, store)
+        for (loop, index), axis in self.plan.carried.items():
+            end = loop.regions[0].blocks[0].operations[-1]
+            for operation, position in ((loop, 3 + index), (end, index)):
+                old = operation.operands[position]
+                new = self._move(old, axis)
+                old.uses.remove(operation)
+                operation.operands[position] = new
+                new.uses.append(operation)
+        _drop_unused(self.block)
+
+    def _put(
+        self,
+        beside: Operation,
+        name: str,
+        operands: list[Value],
+        type_: Type | None,
+        attributes: dict[str, Attribute],
+    ) -> Value | None:
+        """A new operation right before another; its result."""
+        block = beside.block
+        assert block is not None
+        results = [] if type_ is None else [Value(f"{beside.results[0].name}_part", type_)]
+        made = Operation(name, operands, results, attributes, location=beside.location)
+        insert(block, block.operations.index(beside), made)
+        return results[0] if results else None
+
+    def _both(self, mask: Value | None, shape: tuple[int, ...], axis: int, beside: Operation) -> Value:
+        inside = self._mask(shape, axis)
+        if mask is None:
+            return inside
+        block = beside.block
+        assert block is not None
+        result = Value(f"{mask.name}_inside", mask.type)
+        both = Operation(arith.ANDI, [mask, inside], [result], {}, location=beside.location)
+        insert(block, block.operations.index(beside), both)
+        return result
+
+    def _move(self, value: Value, axis: int) -> Value:
+        """``value`` for the rows of the part."""
+        key = (value, axis)
+        if key not in self.moved:
+            self.moved[key] = self._moved(value, axis)
+        return self.moved[key]
+
+    def _moved(self, value: Value, axis: int) -> Value:
+        operation = value.owner
+        if operation is None or _carried_place(value) is not None:
+            return value
+        if operation.name == tt.MAKE_RANGE:
+            attributes: dict[str, Attribute] = {"overflowFlags": "#arith.overflow<none>"}
+            block = operation.block
+            assert block is not None
+            result = Value(f"{value.name}_part", value.type)
+            made = Operation(arith.ADDI, [value, self.first], [result], attributes, location=operation.location)
+            insert(block, block.operations.index(operation) + 1, made)
+            return result
+        sources = dict(self.plan.sources_of(value, axis))
+        operands = [
+            self._move(operand, sources[operand]) if operand in sources else operand for operand in operation.operands
+        ]
+        if operands == operation.operands:
+            return value
+        attributes = dict(operation.attributes)
+        if operation.name == tt.LOAD:
+            pointer, mask, other = load_parts(operation)
+            pointer, mask, other = (part and self._move(part, axis) for part in (pointer, mask, other))
+            assert pointer is not None
+            operands = [pointer, self._both(mask, value.type.shape, axis, operation), *([other] if other else [])]
+            attributes["operandSegmentSizes"] = (1, 1, int(other is not None))
+        made_value = self._put(operation, operation.name, operands, value.type, attributes)
+        assert made_value is not None
+        return made_value
+
+
+def _drop_unused(block: Block) -> None:
+    """Drop operations without effects whose results nobody uses, in ``block`` and the loops in it."""
+    for operation in reversed(block.operations[:]):
+        for region in operation.regions:
+            for inner in region.blocks:
+                _drop_unused(inner)
+        if operation.name not in _STAYS and not any(result.uses for result in operation.results):
+            drop(block, operation)

@@ -1,0 +1,215 @@
+"""Reductions over another axis than the innermost read several rows at a time, and combine them first."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
+from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar, load_parts
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopCall, Statement
+from silo.kinds.triton.cpu.lower.forms import AffineForms
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
+from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.ssa import Operation
+
+__all__ = ["ROW_TYPES", "CombinedRow", "JoinedRows", "combined_text", "join_rows", "joined", "seen_extent"]
+
+ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
+_MOST_ROWS = 8
+_LEAST_ROWS = 4
+_NARROW = 64  # elements of a row; of longer ones fewer are read at a time
+
+
+@dataclass(frozen=True, slots=True)
+class CombinedRow:
+    """One reduction: the C text of its result's element, and of the element that a row adds to it."""
+
+    operation: Operation
+    target: str
+    element: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRows:
+    """The parts of a nest whose rows are joined.
+
+    ``before`` are the statements of a row, ``limits`` texts over ``limit`` of how many leading elements need no mask,
+    of ``end`` that count. ``values`` compute what ``rows`` add there, ``masked`` what ``masked_rows`` add behind.
+    """
+
+    nest: Nest
+    axis: int
+    before: list[Statement]
+    limits: list[str]
+    end: str
+    values: list[Statement]
+    rows: list[CombinedRow]
+    masked: list[Statement]
+    masked_rows: list[CombinedRow]
+
+
+def joined(nest: Nest, axis: int) -> int:
+    """How many rows along ``axis`` are read at a time; 0 if each is read alone."""
+    extent, row = nest.shape[axis], nest.shape[nest.axes[-1]]
+    count = _MOST_ROWS if row <= _NARROW else _LEAST_ROWS
+    return count if extent % count == 0 and nest.index[axis] != "0" else 0
+
+
+def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation]) -> str:
+    """How many leading elements along the innermost axis are stored of what ``operations`` reduce, as a C text.
+
+    All of them count where more than one mask says so, or none that is known.
+    """
+    extent = str(nest.shape[nest.axes[-1]])
+    if len(operations) != 1:
+        return extent
+    operation = operations[0]
+    masks = seen_masks(operation.result, operation)
+    if len(masks) != 1:
+        return extent
+    reduced, shape = operation.attributes["axis"], operation.result.type.shape
+    assert isinstance(reduced, int)
+    axis = nest.axes[-1] - (nest.axes[-1] > reduced)
+    own = Nest(scope, shape)
+    forms = AffineForms(scope, own, counted=axis)
+    if not forms.guard_mask(masks[0], tuple(range(len(shape)))) or not forms.counts:
+        return extent
+    for statement in own.levels[0]:
+        scope.emit(statement)
+    text = extent
+    for count in dict.fromkeys(forms.counts):
+        text = f"nest_seen({count}, {text})"
+    name = scope.name("seen")
+    scope.emit(Define("int64_t", name, text))
+    return name
+
+
+def join_rows(scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]) -> For:
+    """The loop over the rows, ``count`` of them at a time up to the limit that they share.
+
+    ``single`` is what is left of one row from ``common`` on, which is the name of that limit.
+    """
+    nest = parts.nest
+    row = nest.index[parts.axis]
+    block = scope.name("i")
+    numbers = range(count)
+    named = [row, *_names(parts.before)]
+    body: list[Statement] = []
+    ends: list[str] = []
+    for own in (_naming(named, number) for number in numbers):
+        body.append(Define(nest.ctype, own(row), f"{block} + {len(ends)}"))
+        body += [_renamed(one, own) for one in parts.before]
+        ends.append(scope.name("limit"))
+        body.append(Define("int64_t", ends[-1], parts.end, mutable=True))
+        body += [Assign(ends[-1], own(text).replace("limit", ends[-1])) for text in parts.limits]
+
+    def columns(first: str, last: str, values: list[Statement], rows: list[CombinedRow]) -> For:
+        naming = [_naming([*named, *_names(values)], number) for number in numbers]
+        found = [_renamed(one, own) for own in naming for one in values]
+        for one in rows:
+            found += _combined(scope, one, [own(one.element) for own in naming], f"{row}_0")
+        return For(nest.inner, first, last, found, ctype=nest.ctype, simd=True)
+
+    same = scope.name("same")
+    body.append(Define("int", same, " && ".join(f"{end} == {ends[0]}" for end in ends[1:])))
+    body.append(Define("int64_t", common, f"{same} ? {ends[0]} : 0"))
+    body.append(columns("0", common, parts.values, parts.rows))
+    alone = For(row, block, f"{block} + {count}", [*parts.before, *single], ctype=nest.ctype)
+    if parts.masked_rows:
+        rest = If(same, [columns(common, parts.end, parts.masked, parts.masked_rows)], [alone])
+        inside = _inside(parts)
+        some = " || ".join(_naming(named, number)(inside) for number in numbers)
+        body.append(If(f"{block} == 0 || {some}", [rest]) if inside else rest)
+    return For(block, "0", str(nest.shape[parts.axis]), body, step=str(count), ctype=nest.ctype)
+
+
+def _names(statements: list[Statement]) -> list[str]:
+    return [one.name for one in statements if isinstance(one, Define)]
+
+
+def _naming(names: list[str], number: int) -> Callable[[str], str]:
+    """Puts the names of one of the joined rows into a text."""
+    word = re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})\b")
+    return lambda text: word.sub(lambda found: f"{found.group()}_{number}", text)
+
+
+# What changes no result, of a reduction of floats.
+_NEUTRAL: Mapping[str, float] = {
+    arith.ADDF: 0.0,
+    arith.MAXNUMF: -math.inf,
+    arith.MAXIMUMF: -math.inf,
+    arith.MINNUMF: math.inf,
+    arith.MINIMUMF: math.inf,
+}
+_ROW_LIMIT = re.compile(r"(\w+) \? limit : 0")
+
+
+def _inside(parts: JoinedRows) -> str:
+    """The name of a condition without which a row adds nothing that counts; "" if none is known."""
+    for one in parts.masked_rows:
+        combining, value = combining_operation(one.operation), one.operation.operands[0]
+        while value.owner is not None and value.owner.name == arith.EXTF:
+            value = value.owner.operands[0]
+        load = value.owner
+        if combining is None or load is None or load.name != tt.LOAD:
+            return ""
+        _, _, other = load_parts(load)
+        fill = 0.0 if other is None else constant_scalar(other)
+        if fill is None or fill != _NEUTRAL.get(combining.name):
+            return ""
+    found = [match[1] for limit in parts.limits if (match := _ROW_LIMIT.fullmatch(limit))]
+    one_load = len({row.operation.operands[0] for row in parts.masked_rows}) == 1
+    return found[0] if found and one_load else ""
+
+
+_REDUCED: Mapping[str, str] = {
+    arith.MAXNUMF: "silo_largest_number",
+    arith.MINNUMF: "silo_least_number",
+    arith.MAXIMUMF: "silo_largest",
+    arith.MINIMUMF: "silo_least",
+}
+
+
+def combined_text(scope: LoweringScope, combining: Operation, left: str, right: str) -> str:
+    """The C text of a reduction's function of two elements."""
+    function = _REDUCED.get(combining.name)
+    if function is None or scope.reference or combining.result.type.element not in ("f32", "f64"):
+        return scope.expression(combining, [left, right])
+    scope.pieces.add("minmax")
+    return f"{function}_{combining.result.type.element}({left}, {right})"
+
+
+def _combined(scope: LoweringScope, one: CombinedRow, elements: list[str], first: str) -> list[Statement]:
+    """The elements of one column combined by pairs, and then with the result unless they are its first."""
+    combining = combining_operation(one.operation)
+    assert combining is not None
+    ctype = ops.c_type(combining.result.type)
+    made: list[Statement] = []
+
+    def combine(left: str, right: str) -> str:
+        name = scope.name("t")
+        made.append(Define(ctype, name, combined_text(scope, combining, left, right)))
+        return name
+
+    while len(elements) > 1:
+        elements = [combine(*pair) for pair in zip(elements[::2], elements[1::2], strict=True)]
+    total = combine(one.target, elements[0])
+    made.append(Assign(one.target, f"{first} == 0 ? {elements[0]} : {total}"))
+    return made
+
+
+def _renamed(statement: Statement, own: Callable[[str], str]) -> Statement:
+    match statement:
+        case Define(ctype, name, value, mutable):
+            return Define(ctype, own(name), value and own(value), mutable)
+        case Assign(target, value, condition):
+            return Assign(own(target), own(value), own(condition))
+        case LoopCall(text):
+            return LoopCall(own(text))
+        case _:
+            raise AssertionError(statement)  # excluded by the caller
