@@ -20,11 +20,12 @@ _MEMBERS = {
     "cpu_dot_vectors": "dot_vectors",
     "cpu_elements_apart": "elements_apart",
     "cpu_launch_atomics": "launch_atomics",
+    "cpu_row_parts": "row_parts",
     "cpu_threads": "threads",
     "cpu_work": "work",
 }
 # Members that keys of older versions know nothing of: left out where they are as usual.
-_LATER = ("elements_apart", "launch_atomics", "work")
+_LATER = ("elements_apart", "launch_atomics", "row_parts", "work")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,10 @@ class CpuOptions:
     stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
     ``launch_atomics`` says that atomics need hold among the programs of one launch only: nothing else reaches their
     memory meanwhile. ``elements_apart``: a launch reads the memory that it also writes (other than by atomics) only at
-    the index that writes it, and no two indices write one place, so the order of indices does not matter. ``chunk``,
-    ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at once) go to the launch info.
+    the index that writes it, and no two indices write one place, so the order of indices does not matter.
+    ``row_parts``: the memory that a product writes overlaps none that it reads, so that threads may share a program by
+    its rows; ``elements_apart`` implies it. ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for
+    each other, so all run at once) go to the launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -50,6 +53,7 @@ class CpuOptions:
     dot_vectors: int = 0
     launch_atomics: bool = False
     elements_apart: bool = False
+    row_parts: bool = False
     chunk: int = 0
     threads: int = 0
     work: int = 0

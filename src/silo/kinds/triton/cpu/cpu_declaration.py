@@ -54,6 +54,12 @@ CPU = CompilerDeclaration(
             default=False,
         ),
         Option(
+            "cpu_row_parts",
+            bool,
+            meaning="a product writes no memory that it reads: threads may share one of its programs",
+            default=False,
+        ),
+        Option(
             "cpu_threads", int, 0, "the most threads that share a launch; 0 for all", allowed=range(1025), launch=True
         ),
         Option(

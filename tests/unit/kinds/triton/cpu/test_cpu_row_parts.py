@@ -20,6 +20,8 @@ from silo.launch.cpu_objects import context_alone  # noqa: E402
 
 pytestmark = needs_compiler
 
+PARTS = {"cpu_row_parts": True}
+
 
 @triton.jit(do_not_specialize=["M", "N", "K", "am", "ak", "bk", "bn"])
 def linear(a, b, bias, c, M, N, K, am, ak, bk, bn, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
@@ -101,7 +103,7 @@ def test_parts_have_the_same_bits(shape, name, right):
     bias = random.standard_normal(n).astype(np.float32)
     words = {"a": a, "b": b, "bias": bias, "c": np.empty((m, n), np.float32), "M": m, "N": n, "K": k}
     words |= dict(zip(("am", "ak", "bk", "bn"), strides, strict=True))
-    loaded = compiled(linear, "optimized", **words, BM=64, BN=32, BK=64)
+    loaded = compiled(linear, "optimized", options=PARTS, **words, BM=64, BN=32, BK=64)
     if name == "bfloat16":
         words |= {"a": a.view(np.uint16), "b": b.view(np.uint16)}
     programs = -(-m // 64) * -(-n // 32)
@@ -122,7 +124,7 @@ def test_rows_by_a_remainder_and_moved_pointers():
     b_wide = np.zeros((k + 1, n), np.float32)  # columns behind the last are read and not stored
     b_wide[:k] = b
     words["b"] = b_wide
-    loaded = compiled(wrapped, "optimized", **words, BM=32, BN=64, BK=64)
+    loaded = compiled(wrapped, "optimized", options=PARTS, **words, BM=32, BN=64, BK=64)
     whole, found = np.full((2, m, n), np.nan, np.float32), np.full((2, m, n), np.nan, np.float32)
     _run(loaded, 3, words | {"c": whole}, 1, [(0, 3)])
     total = (a.astype(np.float64) @ b) * scale[:, None]
@@ -134,7 +136,7 @@ def test_rows_by_a_remainder_and_moved_pointers():
 def test_what_is_made_of_several_rows_is_not_cut():
     a, b, c = (np.zeros(shape, np.float32) for shape in ((64, 128), (128, 32), (64, 32)))
     arguments = {"a": a, "b": b, "c": c, "N": 32, "K": 128, "BM": 64, "BN": 32, "BK": 64}
-    text = emit_c(module_of(normalized, arguments), CpuOptions(vector_bits=512)).source
+    text = emit_c(module_of(normalized, arguments), CpuOptions(vector_bits=512, row_parts=True)).source
     assert not re.search(r"\bpart_first\b", text)
 
 
@@ -144,7 +146,7 @@ def test_panels_that_last_from_call_to_call_are_of_this_launch():
     a, b = np.empty((m, k), np.float32), np.empty((n, k), np.float32)
     c, bias = np.empty((m, n), np.float32), np.zeros(n, np.float32)
     words = {"a": a, "b": b, "bias": bias, "c": c, "M": m, "N": n, "K": k, "am": k, "ak": 1, "bk": 1, "bn": k}
-    loaded = compiled(linear, "optimized", **words, BM=64, BN=32, BK=64)
+    loaded = compiled(linear, "optimized", options=PARTS, **words, BM=64, BN=32, BK=64)
     for _ in range(2):
         a[...], b[...] = random.integers(-4, 5, (m, k)), random.integers(-4, 5, (n, k))
         _run(loaded, 6, words, 1, [(0, 1), (1, 3), (3, 6)])
@@ -156,6 +158,20 @@ def test_a_result_in_the_place_of_an_operand_is_not_cut():
     m = n = k = 64
     a, b, bias = np.ones((m, k), np.float32), np.ones((k, n), np.float32), np.zeros(n, np.float32)
     words = {"a": a, "b": b, "bias": bias, "c": b, "M": m, "N": n, "K": k, "am": k, "ak": 1, "bk": n, "bn": 1}
-    loaded = compiled(linear, "optimized", **words, BM=64, BN=64, BK=64)
+    loaded = compiled(linear, "optimized", options=PARTS, **words, BM=64, BN=64, BK=64)
     assert _run(loaded, 1, words, 2**32 - 1, [(0, 0)]) == 1
     assert _run(loaded, 1, words | {"c": np.empty((m, n), np.float32)}, 2**32 - 1, [(0, 0)]) == 4
+
+
+def test_programs_stay_whole_without_the_authors_promise():
+    arguments = {
+        "a": np.zeros(64 * 64, np.float32),
+        "b": np.zeros(64 * 64, np.float32),
+        "bias": np.zeros(64, np.float32),
+    }
+    arguments |= {"c": np.zeros(64 * 64, np.float32), "M": 64, "N": 64, "K": 64, "am": 64, "ak": 1, "bk": 64, "bn": 1}
+    blocks = {"BM": 64, "BN": 32, "BK": 64}
+    plain = emit_c(module_of(linear, arguments | blocks), CpuOptions()).source
+    apart = emit_c(module_of(linear, arguments | blocks), CpuOptions(elements_apart=True)).source
+    assert "lasting->parts" not in plain
+    assert plain != apart

@@ -2,8 +2,9 @@
 
 A kernel of few, long programs keeps few threads busy. If every store and every load of a tile of sums is separable by
 rows, a part of a program is the program itself with its rows moved, and with a mask that ends after the rows of the
-part. Products and nests end where their masks do. Each element is computed by the same operations in the same order as
-in a whole program, so results do not depend on the number of parts.
+part. Products and nests end where their masks do. The caller vouches that the kernel writes no memory that it reads
+(``CpuOptions.row_parts``); that two arguments are one array is detected all the same. Each element is computed by the
+same operations in the same order as in a whole program, so results do not depend on the number of parts.
 """
 
 from __future__ import annotations

@@ -92,7 +92,9 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)
-    parts = cut_rows(module) if options.mode == "optimized" else RowParts()
+    # A program that writes memory that it reads has read all of it before; its parts do not wait for each other.
+    separate = options.mode == "optimized" and (options.row_parts or options.elements_apart)
+    parts = cut_rows(module) if separate else RowParts()
     order_memory(module)
     free_orders(module)
     if options.mode == "optimized":
