@@ -96,7 +96,7 @@ ensure_old_triton() {
     "$PY" -m venv "$OLD_VENV"
     "$OLD_VENV/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$OLD_TRITON" "setuptools>=77,<83" numpy ml_dtypes \
       "pytest>=8,<10" "pytest-timeout>=2.3,<3" "pytest-xdist>=3.5,<4" "hypothesis>=6.100,<7" "zstandard>=0.22,<1" "platformdirs>=4,<5" \
-      "typer>=0.12,<1" "rich>=13,<16" || return 1
+      "click>=8.2,<9" "rich>=13,<16" || return 1
     echo "$wanted" > "$stamp"
   fi
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from test_pages import ROOT, blocks
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from silo.cli.main import app
 

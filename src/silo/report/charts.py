@@ -10,7 +10,7 @@ from html import escape
 
 from silo.report.ranking import ParameterEffect, best_so_far
 from silo.sanitized_text import printable
-from silo.tuner.progress import format_time
+from silo.text_tables import format_time
 from silo.tuner.statistics import median
 from silo.tuner.trial import Status, Trial
 

@@ -16,9 +16,9 @@ from silo.report.charts import effect_chart, progress_chart
 from silo.report.least_time import Ceilings, SpeedOfLight, dot_dtype, speed_of_light
 from silo.report.ranking import ConfigComparison, compare, effects, failure_groups, parameter_names, value_text
 from silo.sanitized_text import printable
+from silo.text_tables import format_bytes, format_duration, format_time
 from silo.tuner.catalog import KeptStudy
 from silo.tuner.outcome import count_failures
-from silo.tuner.progress import format_bytes, format_duration, format_time
 from silo.tuner.statistics import estimate, median
 from silo.tuner.trial import Stage, Status, Trial
 from silo.tuner.winner import Winner, choose_winner

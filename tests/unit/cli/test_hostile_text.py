@@ -11,8 +11,8 @@ import unicodedata
 from pathlib import Path
 from urllib.parse import unquote
 
+import click
 import pytest
-import typer
 
 from hostile_bundle import FORBIDDEN, TEXT, hostile, hostile_bundle
 from silo import status_line
@@ -54,9 +54,9 @@ def silo(tmp_path, monkeypatch, capfd):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "9999")  # nothing is folded
-    console.console.cache_clear()
+    console.rich_console.cache_clear()
     yield run
-    console.console.cache_clear()
+    console.rich_console.cache_clear()
 
 
 TITLE = "\\x1b]0;t\\x07"  # what becomes of an order to change it
@@ -104,10 +104,11 @@ WAYS = {
 
 def commands():
     """Every command there is, by its words."""
-    tree = typer.main.get_command(app)
-    for name, command in tree.commands.items():
+    for name in app.list_commands(click.Context(app)):
+        command = app.get_command(click.Context(app), name)
         yield name
-        yield from (f"{name} {inner}" for inner in getattr(command, "commands", ()))
+        if isinstance(command, click.Group):
+            yield from (f"{name} {inner}" for inner in command.list_commands(click.Context(command)))
 
 
 @pytest.mark.parametrize("command", list(commands()))
@@ -224,18 +225,18 @@ def test_log_lines_of_programs_have_none(capsys, monkeypatch):
 
 
 def test_bars_have_none_and_take_nothing_for_markup(monkeypatch):
-    console.console.cache_clear()
+    console.rich_console.cache_clear()
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("TERM", "xterm")
-    made = console.console(stderr=True)
+    made = console.rich_console(stderr=True)
     monkeypatch.setattr(made, "_force_terminal", True)
     try:
         with progress.BuildProgress(enabled=True) as bar:
             bar.show(TEXT, 1, 2, TEXT)
     finally:
-        console.console.cache_clear()
+        console.rich_console.cache_clear()
     shown = out.getvalue()
     assert "[red]a[/nope]" in shown
     assert "\x1b]0;t" not in shown
@@ -256,7 +257,7 @@ def test_commands_print_by_these_functions_alone():
                 assert called != "print", f"{path}:{node.lineno}"
                 prints = called.startswith("sys.std") and not called.endswith((".flush", ".isatty"))
                 assert not prints, f"{path}:{node.lineno}"
-                assert called != "typer.echo" or "silo.__version__" in ast.unparse(node), f"{path}:{node.lineno}"
+                assert called != "click.echo" or "_script(" in ast.unparse(node), f"{path}:{node.lineno}"
 
 
 @pytest.mark.parametrize(

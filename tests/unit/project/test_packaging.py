@@ -156,3 +156,66 @@ def test_a_build_carries_the_sources_that_exports_copy(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == found
+
+
+# Packages that a process which only opens bundles does without, whatever is installed beside it.
+NOT_NEEDED = ("rich", "typer", "pydantic", "pygments", "jinja2", "numpy", "triton", "torch", "cryptography", "psutil")
+BLOCKED = f"""
+import sys
+
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {NOT_NEEDED!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, Block())
+from silo.cli.main import main
+
+main()
+"""
+
+
+def test_at_most_four_packages_come_with_it():
+    """Each of them needs no other one on Linux."""
+    import importlib.metadata
+
+    names = [re.split(r"[<>=;\[ ]", one)[0] for one in PROJECT["dependencies"]]
+    assert len(names) <= 4
+    for name in names:
+        needed = [one for one in importlib.metadata.requires(name) or () if "extra ==" not in one]
+        assert all("Windows" in one or "win32" in one for one in needed), (name, needed)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--help"], "Compile kernels for every target into one bundle."),
+        (["build", "--help"], "--output"),
+        (["inspect", "{bundle}"], "dispatch rules"),
+        (["inspect", "{bundle}", "--json"], '"kernels"'),
+        (["verify", "{bundle}"], "every byte is as it was written"),
+        (["doctor"], "native module"),
+        (["cache"], "total"),
+        (["trust", "--list"], "trusted"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_commands_work_with_the_base_alone(words, shown, tmp_path):
+    from hostile_bundle import FORBIDDEN, hostile_bundle
+
+    hostile_bundle(tmp_path / "k.silo")
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED, *(word.format(bundle=tmp_path / "k.silo") for word in words)],
+        env={**os.environ, "SILO_HOME": str(tmp_path / "store"), "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert shown in done.stdout
+    assert not set(done.stdout) & set("│┃━"), "tables are plain text"
+    assert not any(character in done.stdout for character in FORBIDDEN)
+    if words[0] in ("--help", "build", "doctor"):
+        assert max(map(len, done.stdout.splitlines())) <= 100
