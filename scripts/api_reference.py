@@ -34,6 +34,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "emulated_metal",
         "check",
     ),
+    "Commands": ("build", "tune", "run"),
     "Plans of launches": ("plan", "planning", "Plan", "PlanReport"),
     "Programs that launch by Triton": ("accelerate", "Acceleration"),
     "Bundles": ("load", "Kernels"),

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import click
 
-from silo.cli.console import print_json, print_table, say, say_lines
+from silo.cli.console import print_json, print_table, say_lines
 from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_option
 from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
 from silo.settings import override
-from silo.text_tables import Table, format_bytes
 
 __all__ = ["command"]
 
@@ -88,31 +87,6 @@ def command(
         print_json(asdict(summary))
         return
     if not quiet:
-        rows = [
-            [
-                row.kernel,
-                row.target,
-                str(row.variants),
-                f"{row.configs} of {row.space}" if row.space else "",
-                row.choice,
-                row.measured,
-            ]
-            for row in summary.rows
-        ]
-        columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
-        print_table(Table(str(output), columns, rows, right=["variants", "configs packed"]))
-        for row in summary.rows:
-            if row.serves:
-                say_lines(f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves))
-        for remark in summary.remarks:
-            say_lines(remark)
-        for left_out in summary.left_out:
-            say(str(left_out))
-        if any(row.configs < row.space and row.measured != "measured" for row in summary.rows):
-            say("what is not packed cannot be measured on the device: --configs all packs it")
-        say(
-            f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
-            f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s"
-        )
-        if summary.signature:
-            say(f"{output}: {summary.signature}")
+        print_table(summary.table())
+        for line in summary.lines():
+            say_lines(line)

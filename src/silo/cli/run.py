@@ -14,7 +14,6 @@ from silo.cli.case_runs import rows_of, run_apart
 from silo.cli.console import ExitCode, print_json, print_table
 from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode
 from silo.cli.parser import Argument, Option
-from silo.text_tables import Table, format_time
 
 if TYPE_CHECKING:
     from silo.commands.run_cases import CaseWatch
@@ -70,26 +69,10 @@ def command(
     if json:
         print_json(rows)
     elif not quiet:
-        cells = [
-            [
-                row["kernel"],
-                row["case"],
-                row["config"],
-                format_time(row["time_ns"]) if row["time_ns"] is not None else "",
-                f"{row['max_error']:.3g}" if row["max_error"] is not None else "",
-                "ok" if row["ok"] else row["message"],
-            ]
-            for row in rows
-        ]
-        print_table(
-            Table(
-                f"{path} on {device}" if device else str(path),
-                ["kernel", "case", "config", "time", "max error", "result"],
-                cells,
-                right=["time", "max error"],
-                lines=["result"],
-            )
-        )
+        from silo.commands.results import CaseOutcome, CaseResults  # noqa: PLC0415  # heavy: only if rows are shown
+
+        title = f"{path} on {device}" if device else str(path)
+        print_table(CaseResults(title, [CaseOutcome(**row) for row in rows]).table())
     if not all(row["ok"] for row in rows):
         raise click.exceptions.Exit(ExitCode.FAILED)
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from silo.cli.console import print_json, print_table, say, say_lines
+from silo.cli.console import print_json, print_table, say_lines
 from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet
 from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
-from silo.text_tables import Table, format_time
 from silo.tuner.search.searchers import SEARCHERS
 
 if TYPE_CHECKING:
@@ -127,6 +126,7 @@ def command(
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
     from silo.cli.progress_bars import TuneProgress, event_lines  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.results import TuneResults  # noqa: PLC0415
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415
 
     if events == "-" and json:
@@ -156,28 +156,10 @@ def command(
     if json:
         print_json([asdict(row) for row in rows])
     elif not quiet:
-        cells = [
-            [
-                row.kernel,
-                row.case,
-                row.winner or "none",
-                format_time(row.time_ns) if row.time_ns is not None else "",
-                str(row.measured),
-                str(row.reused),
-                ", ".join(f"{count} {kind}" for kind, count in row.failures.items()),
-                row.reason,
-            ]
-            for row in rows
-        ]
-        columns = ["kernel", "case", "winner", "time", "measured", "reused", "failures", "why"]
-        title = f"{path} on {device}" if device else str(path)
-        print_table(Table(title, columns, cells, right=["time", "measured", "reused"], lines=["why"]))
-        for row in rows:
-            for remark in row.remarks:
-                say_lines(f"{row.kernel} {row.case}: {remark}")
-        for row in rows if lock is not None else ():
-            decided = f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason
-            say(f"{lock}: {row.kernel} {row.case}: {decided}")
+        results = TuneResults(f"{path} on {device}" if device else str(path), rows)
+        print_table(results.table())
+        for line in results.lines():
+            say_lines(line)
     if failures := [row.failure for row in rows if row.failure]:
         raise TuneError("\n".join(failures))
 

@@ -30,8 +30,9 @@ from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.calls.decision import lock_advice
 from silo.calls.pruning import allowed_configs
+from silo.commands.results import BuildRow, BuildSummary
 from silo.compile.build_list import BuildCase, BuildKernel, BuildVariant, Chosen, plan_variants
-from silo.compile.kernel_targets import LeftOut, Pairs, pair_kernels
+from silo.compile.kernel_targets import Pairs, pair_kernels
 from silo.compile.packed_configs import Packing
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config, ConfigSet
@@ -46,7 +47,7 @@ from silo.core.target import Target
 from silo.core.values import JSON, Value, identity_of
 from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError, NoVariantError, TargetError
-from silo.kernels.collection import collect_kernels
+from silo.kernels.collection import Place, collect_kernels
 from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import all_devices, device_named, devices_of_kind, resolve_target
 from silo.machine.process_session import session
@@ -79,42 +80,6 @@ OnStage = Callable[[str, int, int], None]
 OnTuning = Callable[[str, Progress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRow:
-    """One kernel for one target: the number of variants and configs, the first case's config, and its source.
-
-    ``configs`` of the ``space`` of its cases together are packed; both are 0 without a choice of configs. ``serves``
-    lists the extents that its variants were built for; it is empty if they serve any.
-    """
-
-    kernel: str
-    target: str
-    variants: int
-    configs: int
-    space: int
-    choice: str
-    measured: str
-    serves: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BuildSummary:
-    """The result of a build: its file and counts, the kernels left out by target, and the state of the signature."""
-
-    path: str
-    size_bytes: int
-    identity: str
-    variants: int
-    blobs: int
-    compiled: int
-    reused: int
-    seconds: float
-    rows: tuple[BuildRow, ...]
-    remarks: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    signature: str = ""
-
-
 @dataclass(frozen=True)
 class _Planned:
     """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
@@ -128,7 +93,7 @@ class _Planned:
 
 
 def build_bundle(
-    files: Sequence[Path],
+    files: Sequence[Place],
     output: Path,
     *,
     targets: Sequence[str] | None = None,
@@ -174,7 +139,9 @@ def build_bundle(
         raise BundleError(f"{output.parent} is not a folder; make it first")
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     shared = session()
-    start_early_worker(shared, files, given or (resolve_target("cpu"),), output)
+    start_early_worker(
+        shared, [one for one in files if isinstance(one, Path)], given or (resolve_target("cpu"),), output
+    )
     found = collect_kernels(files, kernels)
     brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
     concrete = given or _usual_targets([one.source for one in found if one.name not in brought])

@@ -14,10 +14,13 @@ from silo.machine.user_files import load_module
 from silo.sources.kinds import kinds
 from silo.sources.source_kind import DefinesKernels
 
-__all__ = ["collect_kernels"]
+__all__ = ["Place", "collect_kernels"]
+
+Place = Path | Kernel
+"""Where kernels come from: a Python file or module, or a kernel of this process itself."""
 
 
-def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
+def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None) -> list[Kernel]:
     """The kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
 
     Those in classes are found too; one that is written there is called ``Class.kernel``. ``names`` keeps only those.
@@ -25,14 +28,7 @@ def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) 
     """
     by_name: dict[str, Kernel] = {}
     for place in places:
-        module = load_module(place)
-        found = list(dict.fromkeys(_kernels_of(module)))
-        if not found:
-            raise SourceError(
-                f"{place} defines no kernel: {_advice()}"
-                + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
-            )
-        for kernel in found:
+        for kernel in [place] if isinstance(place, Kernel) else _kernels_in(place):
             other = by_name.setdefault(kernel.name, kernel)
             if other is not kernel:
                 raise SourceError(
@@ -44,6 +40,17 @@ def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) 
             raise SourceError(f"no kernel called {', '.join(missing)}; there are {', '.join(by_name)}")
         return [by_name[name] for name in names]
     return list(by_name.values())
+
+
+def _kernels_in(place: Path) -> list[Kernel]:
+    module = load_module(place)
+    found = list(dict.fromkeys(_kernels_of(module)))
+    if not found:
+        raise SourceError(
+            f"{place} defines no kernel: {_advice()}"
+            + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
+        )
+    return found
 
 
 def _advice() -> str:
