@@ -38,7 +38,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Plans of launches": ("plan", "planning", "Plan", "PlanReport"),
     "Programs that launch by Triton": ("accelerate", "Acceleration"),
     "Bundles": ("load", "Kernels"),
-    "Cases": ("Case",),
+    "Cases": ("Case", "Make"),
     "Configs and targets": ("Config", "Space", "Target"),
     "Grids and other traced functions": ("cdiv", "next_pow2", "minimum", "maximum", "select"),
     "Operators of torch": ("torch_op",),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
     from silo.commands.python_commands import build, check, run, tune
-    from silo.core.cases import Case
+    from silo.core.cases import Case, Make
     from silo.core.config import Config
     from silo.core.descriptors import TensorDescriptor
     from silo.core.space import Space
@@ -52,6 +52,7 @@ __all__ = [
     "KernelFunction",
     "Kernels",
     "LaunchEvent",
+    "Make",
     "Plan",
     "PlanReport",
     "Scratch",
@@ -106,6 +107,7 @@ _HOMES = {
     "KernelFunction": "silo.kernels.kernel",
     "Kernels": "silo.kernels.bundle_kernels",
     "LaunchEvent": "silo.launch.hooks",
+    "Make": "silo.core.cases",
     "Plan": "silo.kernels.plans",
     "PlanReport": "silo.kernels.plans",
     "Scratch": "silo.kinds.pallas.front.launch_spec",
