@@ -236,7 +236,7 @@ def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
         raise SettingsError(
             "--pretend says which device the CPU stands in for: add --on cpu"
             if on is None
-            else f"--on is {' or '.join(STAND_INS)}, not {on!r}"
+            else f"--on is {' or '.join(STAND_INS)}, not {on!r}: write --on {STAND_INS[0]}"
         )
     changes_for = cast(
         "Callable[[str | None], tuple[dict[str, str], str]]",

@@ -351,8 +351,21 @@ def usage_error(error: click.ClickException) -> str:
     return "\n".join([*lines, f"Error: {one_line(_message(error, context))}"])
 
 
+# The parser's words about a value that does not read as a number, and ours.
+_NUMBERS = (
+    ("is not a valid float.", "is not a number, such as 2.5"),
+    ("is not a valid integer.", "is not a whole number, such as 8"),
+)
+
+
 def _message(error: click.ClickException, context: click.Context | None) -> str:
-    if not isinstance(error, click.NoSuchOption):
-        return error.format_message()
-    known = [] if context is None else [name for one in context.command.get_params(context) for name in one.opts]
-    return f"there is no option {error.option_name}{nearest_word(error.option_name, known)}"
+    if isinstance(error, click.NoSuchOption):
+        known = [] if context is None else [name for one in context.command.get_params(context) for name in one.opts]
+        return f"there is no option {error.option_name}{nearest_word(error.option_name, known)}"
+    message = error.format_message()
+    if isinstance(error, click.MissingParameter) and error.param is not None:
+        text = error.param.line if isinstance(error.param, _Argument) else getattr(error.param, "help", "")
+        return f"{message.rstrip('.')}: {text}" if text else message
+    for words, ours in _NUMBERS:
+        message = message.replace(words, ours)
+    return message
