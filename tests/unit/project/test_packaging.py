@@ -3,6 +3,7 @@
 
 import email
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -219,3 +220,75 @@ def test_commands_work_with_the_base_alone(words, shown, tmp_path):
     assert not any(character in done.stdout for character in FORBIDDEN)
     if words[0] in ("--help", "build", "doctor"):
         assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_archives_of_the_same_contents_have_the_same_bytes(tmp_path, monkeypatch):
+    tools = script("release_tools", monkeypatch)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    made = []
+    for order, mode, moment in (((0, 1), 0o600, 10**9), ((1, 0), 0o664, 10**9 + 77)):
+        folder = tmp_path / str(mode)
+        folder.mkdir()
+        files = [("silo/a.py", "a = 1"), ("kernel_silo-0.1.0.dist-info/RECORD", "")]
+        with zipfile.ZipFile(folder / "k.whl", "w") as wheel:
+            for place in order:
+                info = zipfile.ZipInfo(files[place][0], (2020, 1, 1 + mode % 9, 0, 0, 0))
+                info.external_attr = mode << 16
+                wheel.writestr(info, files[place][1])
+        with tarfile.open(folder / "k.tar.gz", "w:gz") as sdist:
+            for place in order:
+                info = tarfile.TarInfo(files[place][0])
+                info.mtime, info.mode, info.uid, info.uname = moment, mode, mode, "somebody"
+                sdist.addfile(info)
+        tools.same_bytes(str(folder / "k.whl"), str(folder / "k.tar.gz"))
+        made.append([(folder / name).read_bytes() for name in ("k.whl", "k.tar.gz")])
+        with zipfile.ZipFile(folder / "k.whl") as wheel:
+            assert wheel.namelist()[-1].endswith("RECORD")
+            assert wheel.read("silo/a.py") == b"a = 1"
+    assert made[0] == made[1]
+
+
+def test_the_bill_of_materials_names_files_and_requirements(tmp_path, monkeypatch):
+    tools = script("release_tools", monkeypatch)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    with zipfile.ZipFile(tmp_path / "kernel_silo-0.1.0-py3-none-any.whl", "w") as wheel:
+        found, _ = metadata(tmp_path)
+        wheel.writestr("kernel_silo-0.1.0.dist-info/METADATA", found.as_string())
+    tools.bill_of_materials(str(tmp_path))
+    bill = json.loads((tmp_path / "sbom.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/kernel-silo@{PROJECT['version']}"
+    libraries = {one["name"] for one in bill["components"] if one["type"] == "library"}
+    assert libraries == {re.split(r"[<>=]", one)[0] for one in PROJECT["dependencies"]}
+    (file,) = (one for one in bill["components"] if one["name"].endswith(".whl"))
+    assert len(file["hashes"][0]["content"]) == 64
+    assert bill["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
+
+
+def test_the_line_to_install_is_the_quickstarts(tmp_path, monkeypatch, capsys):
+    tools = script("release_tools", monkeypatch)
+    tools.install_line(str(ROOT / "docs" / "quickstart.md"))
+    assert capsys.readouterr().out == "pip install kernel-silo\n"
+    with pytest.raises(ValueError, match="does not say how"):
+        tools.line_of("conda install silo")
+    (tmp_path / "k-1.whl").write_bytes(b"x")
+    tools.index(str(tmp_path / "simple"), str(tmp_path / "k-1.whl"))
+    page = (tmp_path / "simple" / "kernel-silo" / "index.html").read_text()
+    assert re.search(r'href="k-1\.whl#sha256=[0-9a-f]{64}"', page)
+
+
+def test_workflows_and_the_recipe_agree_with_the_project():
+    workflows = {path.name: path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+    assert set(workflows) >= {"test.yml", "release.yml"}
+    for text in workflows.values():
+        for command in re.findall(r"\./(scripts/\w+)", text):
+            assert os.access(ROOT / command, os.X_OK), command
+    matrix = re.search(r"python: \[(.*)\]", workflows["test.yml"])[1]
+    known = {one.rpartition(" ")[2] for one in PROJECT["classifiers"] if " :: 3." in one}
+    assert known <= set(re.findall(r"3\.\d+", matrix))
+    assert "id-token: write" in workflows["release.yml"]
+    assert "password" not in workflows["release.yml"].replace("no password", "")
+    recipe = (ROOT / "conda" / "meta.yaml").read_text()
+    for one in PROJECT["dependencies"]:
+        name, bounds = re.match(r"([\w-]+)(.*)", one).groups()
+        assert f"- {name} {bounds}\n" in recipe
