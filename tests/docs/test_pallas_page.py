@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_pages import ROOT, blocks
 from click.testing import CliRunner
+from test_pages import ROOT, blocks
 
 from silo.cli.main import app
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import click
 
+from silo.settings import program_environment
+
 __all__ = [
     "INSTALL_HELP",
     "SHOW_HELP",
@@ -41,7 +43,7 @@ def complete_kernels(context: click.Context, text: str) -> list[str]:
     from click.shell_completion import split_arg_string  # noqa: PLC0415  # only for this option
 
     # Of the words themselves: click gives no arguments while the last option lacks its value.
-    words = split_arg_string(os.environ.get("COMP_WORDS", ""))[2:]
+    words = split_arg_string(program_environment().get("COMP_WORDS", ""))[2:]
     return sorted({name for word in words if not word.startswith("-") for name in kernels_in(word)})
 
 
@@ -104,7 +106,7 @@ def complete_devices(context: click.Context, text: str) -> list[str]:
 
 
 def _shell_named(name: str) -> str:
-    found = Path(os.environ.get("SHELL", "")).name if name == "auto" else name
+    found = Path(program_environment().get("SHELL", "")).name if name == "auto" else name
     if found not in _SHELLS:
         raise click.BadParameter(f"completion is for {', '.join(_SHELLS)}, not for {found or 'an unknown shell'}")
     return found
@@ -113,11 +115,9 @@ def _shell_named(name: str) -> str:
 def _script(shell: str) -> str:
     from click.shell_completion import get_completion_class  # noqa: PLC0415  # only for this option
 
-    from silo.cli.main import app  # noqa: PLC0415  # main imports this module
-
     kind = get_completion_class(shell)
     assert kind is not None
-    return kind(app, {}, "silo", "_SILO_COMPLETE").source()
+    return kind(click.get_current_context().find_root().command, {}, "silo", "_SILO_COMPLETE").source()
 
 
 def show_completion(shell: str | None) -> str | None:
@@ -139,8 +139,8 @@ def install_completion(shell: str | None) -> str | None:
 
     name = _shell_named(shell)
     home = Path.home()
-    data = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share")
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    data = Path(program_environment().get("XDG_DATA_HOME") or home / ".local" / "share")
+    config = Path(program_environment().get("XDG_CONFIG_HOME") or home / ".config")
     path = {
         "bash": data / "bash-completion" / "completions" / "silo",
         "fish": config / "fish" / "completions" / "silo.fish",

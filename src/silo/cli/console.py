@@ -92,14 +92,7 @@ def say_error(message: str) -> None:
             textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
         ]
         text = "\n".join("\n".join(wrapped) for wrapped in lines)
-        text = text.replace("error:", "\x1b[1;31merror:\x1b[0m", 1) if _has_colours() else text
     _write(text, stderr=True)
-
-
-def _has_colours() -> bool:
-    import os  # noqa: PLC0415  # only for errors on a terminal
-
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _write(text: str, *, stderr: bool) -> None:
