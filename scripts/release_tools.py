@@ -18,6 +18,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Mapping
+from email.message import Message
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
@@ -81,7 +82,7 @@ def bill_of_materials(folder: str) -> None:
     (Path(folder) / BILL).write_text(text + "\n", encoding="utf-8")
 
 
-def bill(about: email.message.Message, files: list[Path]) -> Mapping[str, object]:
+def bill(about: Message, files: list[Path]) -> Mapping[str, object]:
     """The bill of a package: ``about`` is its metadata. A requirement's range is a property, since pip chooses."""
     package = f"pkg:pypi/{about['Name']}@{about['Version']}"
     parts: list[dict[str, object]] = [

@@ -151,4 +151,4 @@ def test_the_old_module_of_that_name_can_be_called():
         import sys
 
         del sys.modules["silo.tune"]
-        vars(silo).pop("tune", None)
+        del silo.tune

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tarfile
@@ -96,6 +97,17 @@ def test_the_native_module_declares_no_function_of_python_by_hand():
         assert "PyAPI_" not in path.read_text(encoding="utf-8"), path.name
 
 
+def elf(*names):
+    """A 64-bit ELF file with sections of these names, whose data mentions other names."""
+    table = b"\0" + b"".join(name.encode() + b"\0" for name in names)
+    offsets = [table.index(name.encode() + b"\0") for name in names]
+    data = b".symtab of an image within" + table
+    begin = 64 + len(data) - len(table)
+    rows = b"".join(struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, begin, 0, 0, 0, 0, 0) for at in offsets)
+    head = struct.pack("<4s36xQ10xHHH", b"\x7fELF", 64 + len(data), 64, len(names), 0)
+    return head + data + rows
+
+
 def archives(folder, *, name, library, classifier, link, members):
     wheel = folder / name
     with zipfile.ZipFile(wheel, "w") as made:
@@ -114,7 +126,11 @@ def archives(folder, *, name, library, classifier, link, members):
 def test_archives_are_looked_at(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "trove_classifiers", types.SimpleNamespace(classifiers={"Typing :: Typed"}))
     check = script("check_wheel", monkeypatch)
-    right = {"name": "kernel_silo-0.1.0-cp311-abi3-manylinux_2_28_x86_64.whl", "library": "\x7fELF", "members": ()}
+    right = {
+        "name": "kernel_silo-0.1.0-cp311-abi3-manylinux_2_28_x86_64.whl",
+        "library": elf(".shstrtab", ".text"),
+        "members": (),
+    }
     given = archives(tmp_path, **right, classifier="Typing :: Typed", link="https://host.example")
     assert check.main(*given) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -123,7 +139,7 @@ def test_archives_are_looked_at(tmp_path, monkeypatch, capsys):
     ]
     wrong = {
         "name": "kernel_silo-0.1.0-cp311-abi3-linux_x86_64.whl",
-        "library": "\x7fELF .symtab",
+        "library": elf(".shstrtab", ".symtab"),
         "members": ("a.py",),
     }
     assert check.main(*archives(tmp_path, **wrong, classifier="Made :: Up", link="docs/a.md")) == 1
