@@ -27,12 +27,12 @@ find_python() {
   local candidate
   for candidate in "${PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do
     [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
-    if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+    if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
       echo "$candidate"
       return
     fi
   done
-  fail "no Python 3.11 to 3.13 found. Install one (Debian, Ubuntu: apt install python3 python3-venv), or set PYTHON=/path/to/python."
+  fail "no Python 3.11 to 3.14 found. Install one (Debian, Ubuntu: apt install python3 python3-venv), or set PYTHON=/path/to/python."
 }
 
 check_compiler() {

@@ -34,7 +34,7 @@ _DECORATED = re.compile(
     r"^@[\w.]*\b(?:kernel|metal|pallas|cute|jit)\b.*?^(?:async\s+)?def\s+(\w+)", re.MULTILINE | re.DOTALL
 )
 _ASSIGNED = re.compile(r"^(\w+)\s*=\s*silo\.(?:kernel|binary|metal|pallas|cute)\b", re.MULTILINE)
-_LONGEST_FILE = 4 << 20  # bytes; a longer text is no file of kernels
+_LONGEST_FILE = 4 << 20  # bytes; a longer text is not read
 
 
 def complete_kernels(context: click.Context, text: str) -> list[str]:

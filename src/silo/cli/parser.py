@@ -67,7 +67,7 @@ class Option:
 
 
 class Argument:
-    """An argument of a command, in the annotation of a parameter; the parameters are those of :class:`Option`."""
+    """An argument of a command, in the annotation of a parameter; see :class:`Option` for what it is made of."""
 
     def __init__(self, *, metavar: str, help: str = "", complete: Completer | None = None) -> None:  # noqa: A002
         self.metavar, self.help, self.complete = metavar, help, complete
