@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from silo.cli.case_runs import rows_of, run_apart
 from silo.cli.console import ExitCode, print_json, print_table
 from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode
 from silo.cli.parser import Argument, Option
@@ -55,6 +54,8 @@ def command(
     --check``.
     """
     if watch is None and not check:
+        from silo.cli.case_runs import rows_of, run_apart  # noqa: PLC0415  # completion does without
+
         words = _words(path, device, kernel, arrays, tune, trust=trust)
         rows = rows_of(partial(run_apart, words))
     else:
