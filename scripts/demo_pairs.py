@@ -28,7 +28,7 @@ def main() -> None:
     import silo
     from silo.launch.case_arrays import materialize
     from silo.settings import settings
-    from silo.tuner.progress import format_time
+    from silo.text_tables import format_time
 
     try:
         import torch

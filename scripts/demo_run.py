@@ -12,7 +12,7 @@ from demo_table import case_name, print_table
 
 from silo.commands.bundle_description import describe_bundle
 from silo.commands.run_cases import run_cases
-from silo.tuner.progress import format_bytes, format_time
+from silo.text_tables import format_bytes, format_time
 
 
 def main() -> int:

@@ -28,12 +28,12 @@ find_python() {
   local candidate
   for candidate in "${PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do
     [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
-    if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+    if "$candidate" -c 'import sys; raise SystemExit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null; then
       echo "$candidate"
       return
     fi
   done
-  fail "no Python 3.11 to 3.13 found. Install one (Debian, Ubuntu: apt install python3 python3-venv), or set PYTHON=/path/to/python."
+  fail "no Python 3.11 to 3.14 found. Install one (Debian, Ubuntu: apt install python3 python3-venv), or set PYTHON=/path/to/python."
 }
 
 check_compiler() {
@@ -97,7 +97,7 @@ ensure_old_triton() {
     "$PY" -m venv "$OLD_VENV"
     "$OLD_VENV/bin/python" -m pip install --quiet --disable-pip-version-check "triton==$OLD_TRITON" "setuptools>=77,<83" numpy ml_dtypes \
       "pytest>=8,<10" "pytest-timeout>=2.3,<3" "pytest-xdist>=3.5,<4" "hypothesis>=6.100,<7" "zstandard>=0.22,<1" "platformdirs>=4,<5" \
-      "typer>=0.12,<1" "rich>=13,<16" || return 1
+      "click>=8.2,<9" "rich>=13,<16" || return 1
     echo "$wanted" > "$stamp"
   fi
 }

@@ -1,7 +1,8 @@
 """Being here puts this folder on the import path, for the package ``fuzz``; pyproject.toml puts ``samples`` there.
 
 Every run adds the seconds of its test files to ``build/tests/seconds.json``, from which ``scripts/test --fast`` knows
-what fits into two minutes, and names the tests that take so long that they belong to ``scripts/test --all``.
+what fits into two minutes, and names the tests that take so long that they belong to ``scripts/test --all``. Its last
+lines name the versions that were tested, and every test that was skipped for a version with its reason.
 ``--within SECONDS`` starts no test after so long.
 """
 
@@ -20,6 +21,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tested_versions import Versions
+
 if "SILO_HOME" not in os.environ:
     # A store of this run alone, before any test imports silo: what an earlier run kept decides nothing. The processes
     # that share the tests inherit it from the first, which removes it.
@@ -34,6 +37,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # the process that hears of every test, if others run them
         config.pluginmanager.register(Durations(config.rootpath / "build" / "tests" / "seconds.json"))
+        config.pluginmanager.register(Versions())
     if config.getoption("--within") is not None:
         config.pluginmanager.register(Deadline(config.getoption("--within")))
 

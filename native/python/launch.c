@@ -194,7 +194,8 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
         grid = &self->grid;
     if (grid == NULL) {
         PyErr_Format(silo_argument_error,
-                     "%U has no declared grid: call it as %U[grid](...) or with grid=",
+                     "%U has no declared grid: call it as %U[grid](...), or declare "
+                     "silo.kernel(grid=...), which cases need",
                      self->plan.kernel, self->plan.kernel);
         return -1;
     }

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
-    from silo.core.cases import Case
+    from silo.commands.python_commands import build, check, run, tune
+    from silo.core.cases import Case, Make
     from silo.core.config import Config
     from silo.core.descriptors import TensorDescriptor
     from silo.core.space import Space
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from silo.integrations.torch.operator import torch_op
     from silo.kernels.agreement import Decisions, decisions, same_decisions
     from silo.kernels.bundle_kernels import Kernels, load
-    from silo.kernels.check_kernels import check
     from silo.kernels.kernel import Kernel, KernelFunction, kernel
     from silo.kernels.plans import Plan, PlanReport, plan, planning
     from silo.kernels.recorded_steps import step
@@ -53,6 +53,7 @@ __all__ = [
     "KernelFunction",
     "Kernels",
     "LaunchEvent",
+    "Make",
     "Plan",
     "PlanReport",
     "Scratch",
@@ -63,6 +64,7 @@ __all__ = [
     "__version__",
     "accelerate",
     "binary",
+    "build",
     "cdiv",
     "check",
     "cute",
@@ -83,12 +85,14 @@ __all__ = [
     "pallas",
     "plan",
     "planning",
+    "run",
     "same_decisions",
     "select",
     "set_allocator",
     "step",
     "torch_annotations",
     "torch_op",
+    "tune",
 ]
 
 _HOMES = {
@@ -105,6 +109,7 @@ _HOMES = {
     "KernelFunction": "silo.kernels.kernel",
     "Kernels": "silo.kernels.bundle_kernels",
     "LaunchEvent": "silo.launch.hooks",
+    "Make": "silo.core.cases",
     "Plan": "silo.kernels.plans",
     "PlanReport": "silo.kernels.plans",
     "Scratch": "silo.kinds.pallas.front.launch_spec",
@@ -114,7 +119,8 @@ _HOMES = {
     "TensorDescriptor": "silo.core.descriptors",
     "accelerate": "silo.kinds.triton.programs.triton_patching",
     "cdiv": "silo.core.trace",
-    "check": "silo.kernels.check_kernels",
+    "build": "silo.commands.python_commands",
+    "check": "silo.commands.python_commands",
     "decisions": "silo.kernels.agreement",
     "device": "silo.machine.device_info",
     "devices": "silo.machine.device_info",
@@ -130,12 +136,14 @@ _HOMES = {
     "on_launch": "silo.launch.hooks",
     "plan": "silo.kernels.plans",
     "planning": "silo.kernels.plans",
+    "run": "silo.commands.python_commands",
     "same_decisions": "silo.kernels.agreement",
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",
     "step": "silo.kernels.recorded_steps",
     "torch_annotations": "silo.launch.hooks",
     "torch_op": "silo.integrations.torch.operator",
+    "tune": "silo.commands.python_commands",
 }
 
 

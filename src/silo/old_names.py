@@ -56,14 +56,21 @@ def new_name(name: str) -> str | None:
     return "" if any(old.startswith(f"{name}.") for old in OLD_NAMES) else None
 
 
+class _CallableModule(ModuleType):
+    """The module ``silo.tune``: importing it hides the function of that name, so it calls the function."""
+
+    def __call__(self, *arguments: object, **options: object) -> object:
+        return import_module("silo.commands.python_commands").tune(*arguments, **options)
+
+
 class _Loader(Loader):
     """Makes a module with the attributes of the module that ``new`` names."""
 
     def __init__(self, new: str) -> None:
         self._new = new
 
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:  # noqa: ARG002  # the protocol of loaders
-        return None
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return _CallableModule(spec.name) if spec.name == "silo.tune" else None
 
     def exec_module(self, module: ModuleType) -> None:
         module.__path__ = []  # modules within it are found by this finder too

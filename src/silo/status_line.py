@@ -1,7 +1,9 @@
 """The status line of first calls on standard error: progress while one takes long, one line at the end.
 
-A program that configured logging gets records of the logger ``silo`` and nothing else. In any other, lines are shown
-where standard error is a terminal; ``SILO_LOG`` shows log messages anywhere, ``SILO_QUIET`` nothing but errors.
+A program that configured logging gets records of the logger ``silo`` and nothing else: one about a task that takes
+long, at most every ten seconds, and one at its end. In any other program, lines are shown if standard error is a
+terminal or the output of a notebook's cell; ``SILO_LOG`` shows log messages anywhere, ``SILO_QUIET`` nothing but
+errors.
 Nothing is printed by importing Silo, and ``logging`` is imported only where there is something to say.
 """
 
@@ -68,10 +70,13 @@ def announce(message: str) -> None:
 
 @contextmanager
 def working(text: str) -> Generator[Task]:
-    """Show on a terminal that the block is at work, from :data:`SLOW_S` on; ``note`` of the task is its progress."""
+    """Show that the block is at work, from :data:`SLOW_S` on: on a terminal, in a notebook, or in the program's log.
+
+    ``note`` of the task is its progress.
+    """
     task = Task(text)
     try:
-        if _is_wanted():
+        if _is_wanted() or _is_logged():
             _line.add(task)
         yield task
     finally:
@@ -84,14 +89,10 @@ def report_progress(task: Task) -> None:
     For tasks that are long in programs without a terminal, whose log takes records of level info.
     """
     now = time.monotonic()
-    if task.seconds < SLOW_S or now - task.logged < _LOGGED_S or _is_wanted():
+    if task.seconds < SLOW_S or now - task.logged < _LOGGED_S or _is_wanted() or not _is_logged():
         return
-    import logging  # noqa: PLC0415  # see the module's docstring
-
-    log = logging.getLogger("silo")
-    if log.isEnabledFor(logging.INFO):
-        task.logged = now
-        log.info("%s", task.line().removeprefix("silo: "))
+    task.logged = now
+    sys.modules["logging"].getLogger("silo").info("%s", task.line().removeprefix("silo: "))
 
 
 def configure(level: str | None, *, quiet: bool) -> None:
@@ -157,9 +158,18 @@ def _is_wanted() -> bool:
     return not _quiet and _level in (None, "info", "debug") and _is_terminal() and not _is_configured()
 
 
+def _is_logged() -> bool:
+    """Whether the program's log takes records of level info; a program without one has not imported ``logging``."""
+    logging = sys.modules.get("logging")
+    return logging is not None and logging.getLogger("silo").isEnabledFor(logging.INFO)
+
+
 def _is_terminal() -> bool:
+    """Whether a person sees standard error as it is written: on a terminal, or below the cell of a notebook."""
     try:
-        return sys.stderr is not None and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]  # pythonw
+        if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # pythonw
+            return False
+        return sys.stderr.isatty() or type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
     except ValueError:  # it is closed
         return False
 
@@ -214,7 +224,10 @@ class _Line:
                     self._thread = None
                     return
                 slow = [task for task in self._tasks if task.seconds >= SLOW_S]
-                if slow:
+                if slow and not _is_wanted():
+                    for task in slow:
+                        report_progress(task)
+                elif slow:
                     more = f" (and {len(slow) - 1} more)" if len(slow) > 1 else ""
                     self._write(slow[0].line() + more)
 

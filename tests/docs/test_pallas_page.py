@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from test_pages import ROOT, blocks
-from typer.testing import CliRunner
 
 from silo.cli.main import app
 

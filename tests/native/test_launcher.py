@@ -112,7 +112,7 @@ def test_defaults_and_what_is_left_to_the_config():
         (lambda k, a: k[1](*a, 1, m=2), "add has no parameter 'm'"),
         (lambda k, a: k[1](*a, 1, x=2), "add: argument 'x' is given twice, by position and by name"),
         (lambda k, a: k[1](*a, n=1, BLOC=2), "add has no parameter 'BLOC'"),
-        (lambda k, a: k(*a, 1), r"add has no declared grid: call it as add\[grid\]\(...\) or with grid="),
+        (lambda k, a: k(*a, 1), r"add has no declared grid: call it as add\[grid\]\(...\), or declare silo.kernel"),
         (lambda k, a: k[1](*a, 1, stream="x"), "argument 'stream' needs a stream: an integer handle"),
         (lambda k, a: k[1](*a, 1, num_warps={}), None),
         (lambda k, a: k[1](*a, 1, ({},)), "argument 'BLOCK' needs a hashable constexpr value"),

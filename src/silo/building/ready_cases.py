@@ -180,6 +180,7 @@ class CaseFunction:
         """One case with its arguments made; expected values are computed at the first check."""
         case = self.case(values, make)
         with self._blamed(values):
+            case.require_expected(self.names)
             recipe = record(case, self.names, label_of(values), self._config_names(case), with_expected=False)
         references: dict[str, Any] = {}
 

@@ -588,7 +588,13 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     ``BundleVersionError`` for one written by a newer Silo, ``BundleError`` when it cannot be opened.
     """
     name = os.fspath(path).rpartition("/")[2]
-    return Bundle(OpenBundle.map(path, os.fsencode(name), _file_memory(), _words), name)
+    try:
+        opened = OpenBundle.map(path, os.fsencode(name), _file_memory(), _words)
+    except BundleError as error:
+        if os.path.lexists(path) or isinstance(error, BundleFormatError):
+            raise
+        raise type(error)(f"{error}; name a bundle that is there, or build one: silo build FILE.py -o {name}") from None
+    return Bundle(opened, name)
 
 
 def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, bytes] | None]:

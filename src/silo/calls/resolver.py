@@ -43,8 +43,8 @@ from silo.machine.process_session import session
 from silo.measuring.study_key import StudyKey, measure_policy
 from silo.sources.kernel_source import BringsCode
 from silo.status_line import announce, working
+from silo.text_tables import format_duration
 from silo.tuner.policy import Action, PolicyDecision, TuneMode
-from silo.tuner.progress import format_duration
 
 if TYPE_CHECKING:
     from silo.building.compiled_calls import CompiledKernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import typer
+import click
 
 from silo.cli.options import Device
 
@@ -18,11 +18,13 @@ def command(device: Device = None) -> None:
     input is loaded without asking: starting an agent is consent to its input.
     """
     if sys.stdin.isatty():
-        raise typer.BadParameter(
+        raise click.BadParameter(
             "an agent is started by silo tune --agent 'ssh HOST silo agent', which speaks to it; a terminal cannot"
         )
     from silo.machine.device_plugins import default_device, device_named  # noqa: PLC0415
     from silo.tuning.agents.agent_serving import serve_agent  # noqa: PLC0415
     from silo.tuning.agents.device_agent import Agent  # noqa: PLC0415  # heavy: only when the command runs
 
-    raise typer.Exit(serve_agent(lambda: Agent(default_device() if device is None else device_named(device))))
+    raise click.exceptions.Exit(
+        serve_agent(lambda: Agent(default_device() if device is None else device_named(device)))
+    )

@@ -6,14 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
-from silo.cli.console import console, print_json, say, say_lines, table
+from silo.cli.console import print_json, print_table, say_lines
 from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_option
-from silo.cli.progress_bars import BuildProgress
+from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
 from silo.settings import override
-from silo.tuner.progress import format_bytes
 
 __all__ = ["command"]
 
@@ -27,19 +26,19 @@ _CONFIGS = (
 
 def _number(value: str | None) -> str | None:
     if value not in (None, "all") and not (value.isdecimal() and int(value)):
-        raise typer.BadParameter(f"{value!r} is neither a number of configs from 1 on nor all")
+        raise click.BadParameter(f"{value!r} is neither a number of configs from 1 on nor all")
     return value
 
 
 def command(
     files: Annotated[
         list[Path],
-        typer.Argument(
+        Argument(
             metavar="FILE|MODULE...",
             help="Python files or modules (pkg.kernels) with kernels made by silo.kernel or silo.binary.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     target: Annotated[
         list[str] | None,
         targets_option(
@@ -50,7 +49,7 @@ def command(
     kernel: Kernels = None,
     tune: TuneMode = None,
     budget: Budget = None,
-    configs: Annotated[str | None, typer.Option("--configs", metavar="N|all", callback=_number, help=_CONFIGS)] = None,
+    configs: Annotated[str | None, Option("--configs", metavar="N|all", check=_number, help=_CONFIGS)] = None,
     key: SigningKey = None,
     *,
     deterministic: Deterministic = False,
@@ -68,7 +67,8 @@ def command(
 
     Functions that silo.step marked run with their examples on this machine; the bundle keeps their launches as plans.
     """
-    from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.cli.progress_bars import BuildProgress  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.build_bundle import build_bundle  # noqa: PLC0415
 
     signing = None if key is None else read_key(key)  # before anything is compiled
     changes = {"deterministic": True} if deterministic else {}
@@ -89,33 +89,6 @@ def command(
         print_json(asdict(summary))
         return
     if not quiet:
-        rows = [
-            [
-                row.kernel,
-                row.target,
-                str(row.variants),
-                f"{row.configs} of {row.space}" if row.space else "",
-                row.choice,
-                row.measured,
-            ]
-            for row in summary.rows
-        ]
-        columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
-        console().print(table(str(output), columns, rows, right=["variants", "configs packed"]))
-        for row in summary.rows:
-            if row.serves:
-                say_lines(f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves))
-        for remark in summary.remarks:
-            say_lines(remark)
-        for left_out in summary.left_out:
-            say(str(left_out))
-        if any(row.configs < row.space and row.measured != "measured" for row in summary.rows):
-            say("what is not packed cannot be measured on the device: --configs all packs it")
-        say(
-            f"{output}: {format_bytes(summary.size_bytes)}, {summary.variants} variants, {summary.blobs} blobs, "
-            f"{summary.compiled} compiled, {summary.reused} from the store, {summary.seconds:.1f} s"
-        )
-        if summary.plans:
-            say(f"{output}: plans {', '.join(summary.plans)}")
-        if summary.signature:
-            say(f"{output}: {summary.signature}")
+        print_table(summary.table())
+        for line in summary.lines():
+            say_lines(line)

@@ -6,25 +6,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
-from silo.cli.console import ExitCode, console, print_json, say, table
-from silo.cli.options import PLACES, Command, CommandGroup, Json, Kernels, OfDevice
+from silo.cli.console import ExitCode, print_json, print_table, say
+from silo.cli.options import PLACES, Json, Kernels, OfDevice
+from silo.cli.parser import Argument, LazyCommand, Option, group_from
 from silo.sanitized_text import one_line
-from silo.tuner.progress import format_bytes
+from silo.text_tables import Table, format_bytes
 
 __all__ = ["app"]
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="Show the store, make it smaller, move trials in and out.",
-    no_args_is_help=False,
-    invoke_without_command=True,
-)
 
-
-@app.callback()
-def show(context: typer.Context, *, json: Json = False) -> None:
+def show(context: click.Context, *, json: Json = False) -> None:
     """Show the store's path and contents."""
     if context.invoked_subcommand is not None:
         return
@@ -42,11 +35,8 @@ def show(context: typer.Context, *, json: Json = False) -> None:
     say(f"{'total':10} {format_bytes(int(usage['total_bytes'])):>26}")
 
 
-@app.command(cls=Command)
 def prune(
-    size: Annotated[
-        int, typer.Option("--size", metavar="MIB", help="Keep at most this many MiB of blobs, the newest.")
-    ],
+    size: Annotated[int, Option("--size", metavar="MIB", help="Keep at most this many MiB of blobs, the newest.")],
 ) -> None:
     """Remove the oldest blobs until the store is small enough. Trials, and blobs younger than an hour, are kept."""
     from silo.commands.cache_actions import prune_store  # noqa: PLC0415
@@ -55,32 +45,26 @@ def prune(
     say(f"removed {format_bytes(removed)}")
 
 
-@app.command(cls=Command)
-def clear(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+def clear(*, yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False) -> None:
     """Remove everything, trials too: all tuning starts again."""
     from silo.commands.cache_actions import clear_store, store_usage  # noqa: PLC0415
 
-    if not yes and not typer.confirm(one_line(f"Remove everything under {store_usage()['root']}, every trial too?")):
-        raise typer.Exit(ExitCode.FAILED)
+    if not yes and not click.confirm(one_line(f"Remove everything under {store_usage()['root']}, every trial too?")):
+        raise click.exceptions.Exit(ExitCode.FAILED)
     clear_store()
 
 
-@app.command("import", cls=Command)
 def import_(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="RESULTS...", help="Kernel Tuner caches, T4 results, Triton's *.autotune.json, bundles."
-        ),
+        Argument(metavar="RESULTS...", help="Kernel Tuner caches, T4 results, Triton's *.autotune.json, bundles."),
     ],
     kernel: Annotated[
         str | None,
-        typer.Option(
-            "--kernel", "-k", metavar="NAME", help="The kernel of the results. Default: as named in the file."
-        ),
+        Option("--kernel", "-k", metavar="NAME", help="The kernel of the results. Default: as named in the file."),
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", metavar="F", help="kernel-tuner, t4 or triton. Default: found.")
+        str | None, Option("--format", metavar="F", help="kernel-tuner, t4 or triton. Default: found.")
     ] = None,
     *,
     json: Json = False,
@@ -98,14 +82,13 @@ def import_(
         return
     cells = [[row.path, row.tool, row.kernel, str(row.trials), str(row.known), str(row.seeds)] for row in rows]
     columns = ["file", "from", "kernel", "trials", "known before", "to try first"]
-    console().print(table("imported", columns, cells, right=columns[3:]))
+    print_table(Table("imported", columns, cells, right=columns[3:]))
 
 
-@app.command(cls=Command)
 def export(
-    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to: one file for each study.")],
-    form: Annotated[str, typer.Option("--format", metavar="F", help="t4, kernel-tuner or triton.")] = "t4",
+    path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Where to: one file for each study.")],
+    form: Annotated[str, Option("--format", metavar="F", help="t4, kernel-tuner or triton.")] = "t4",
     device: OfDevice = None,
     kernel: Kernels = None,
     *,
@@ -119,10 +102,9 @@ def export(
         print_json([asdict(row) for row in rows])
         return
     cells = [[row.path, row.study, str(row.trials)] for row in rows]
-    console().print(table("exported", ["file", "study", "trials"], cells, right=["trials"]))
+    print_table(Table("exported", ["file", "study", "trials"], cells, right=["trials"]))
 
 
-@app.command(cls=Command)
 def push(*, json: Json = False) -> None:
     """Send the code and trials of the store to the remote store (SILO_REMOTE)."""
     from silo.commands.cache_actions import push_store  # noqa: PLC0415
@@ -133,10 +115,9 @@ def push(*, json: Json = False) -> None:
         return
     cells = [[row.part, str(row.copied), str(row.there), str(row.left)] for row in rows]
     columns = ["part", "sent", "there before", "not for others"]
-    console().print(table("sent", columns, cells, right=columns[1:]))
+    print_table(Table("sent", columns, cells, right=columns[1:]))
 
 
-@app.command(cls=Command)
 def pull(*, json: Json = False) -> None:
     """Fetch the code and trials of the remote store (SILO_REMOTE) into the store."""
     from silo.commands.cache_actions import pull_store  # noqa: PLC0415
@@ -147,10 +128,9 @@ def pull(*, json: Json = False) -> None:
         return
     cells = [[row.part, str(row.copied), str(row.there), str(row.left)] for row in rows]
     columns = ["part", "fetched", "here before", "not used here"]
-    console().print(table("fetched", columns, cells, right=columns[1:]))
+    print_table(Table("fetched", columns, cells, right=columns[1:]))
 
 
-@app.command(cls=Command)
 def check(*, json: Json = False) -> None:
     """Check every object of the remote store (SILO_REMOTE). Exit code 1 if one does not match its name."""
     from silo.commands.cache_actions import check_remote_store  # noqa: PLC0415
@@ -161,18 +141,17 @@ def check(*, json: Json = False) -> None:
     else:
         cells = [[row.part, str(row.objects), str(len(row.bad)), "yes" if row.whole else "no"] for row in rows]
         columns = ["part", "objects", "bad", "all listed"]
-        console().print(table("checked", columns, cells, right=columns[1:3]))
+        print_table(Table("checked", columns, cells, right=columns[1:3]))
         for row in rows:
             for name, reason in row.bad[:20]:
                 say(one_line(f"{name}: {reason}"))
     if any(row.bad for row in rows):
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
-@app.command("to-triton", cls=Command)
 def to_triton(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle that was recorded.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder, for TRITON_CACHE_DIR.")],
+    path: Annotated[Path, Argument(metavar="K.silo", help="A bundle that was recorded.")],
+    folder: Annotated[Path, Argument(metavar="DIR", help="The folder, for TRITON_CACHE_DIR.")],
 ) -> None:
     """Write the files of Triton's own cache in a recording to a cache folder, for programs that do not use Silo.
 
@@ -186,10 +165,9 @@ def to_triton(
         say(f"left out, for they hold native code of the host or are named as no cache of Triton's is: {left_out}")
 
 
-@app.command("to-lock", cls=Command)
 def to_lock(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle that was recorded.")],
-    lock: Annotated[Path, typer.Argument(metavar="FILE", help="The lock file, which is made or added to.")],
+    path: Annotated[Path, Argument(metavar="K.silo", help="A bundle that was recorded.")],
+    lock: Annotated[Path, Argument(metavar="FILE", help="The lock file, which is made or added to.")],
 ) -> None:
     """Write the decisions of tuners in a recording to a lock file, which ranks read (`silo exec --lock`).
 
@@ -199,3 +177,20 @@ def to_lock(
 
     added, stayed = lock_frameworks_decisions("triton", path, lock)
     say(f"{lock}: {added} decisions added, {stayed} were there")
+
+
+_COMMANDS = {
+    name: LazyCommand(f"silo.cli.cache:{function}", line, "Commands")
+    for name, function, line in (
+        ("prune", "prune", "Remove the oldest blobs until the store is small enough."),
+        ("clear", "clear", "Remove everything, trials too: all tuning starts again."),
+        ("import", "import_", "Take results of other machines or tuners into the store."),
+        ("export", "export", "Write the measured trials as files of other tuners."),
+        ("push", "push", "Send code and trials to the remote store (SILO_REMOTE)."),
+        ("pull", "pull", "Fetch code and trials of the remote store (SILO_REMOTE)."),
+        ("check", "check", "Check every object of the remote store (SILO_REMOTE)."),
+        ("to-triton", "to_triton", "Write a recording's files to a cache folder of Triton's."),
+        ("to-lock", "to_lock", "Write a recording's decisions to a lock file."),
+    )
+}
+app = group_from(show, "cache", lazy=_COMMANDS, without_command=True)

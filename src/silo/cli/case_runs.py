@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import typer
+import click
 
 from silo.cli.console import say_error
 from silo.compile.worker_process import with_own_package
@@ -69,7 +69,7 @@ def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -
     ``but``.
 
     Raises:
-        typer.Exit: a process ended with an error that it has printed, or before any case began.
+        click.exceptions.Exit: a process ended with an error that it has printed, or before any case began.
     """
     rows: dict[int, dict[str, Any]] = {}
     while True:
@@ -77,11 +77,11 @@ def rows_of(attempt: Callable[[Sequence[int] | None, Sequence[int]], Attempt]) -
         rows |= made.rows
         if not made.crashed:
             if not made.done:
-                raise typer.Exit(made.code)
+                raise click.exceptions.Exit(made.code)
             break
         if made.in_flight is None and not made.rows:
             say_error(f"the process that runs the cases ended before a case began: {made.how}")
-            raise typer.Exit(3)
+            raise click.exceptions.Exit(3)
         rows |= _blamed(made, attempt)
         if made.done:
             break

@@ -1,16 +1,13 @@
 """Output of the commands: lines, tables, JSON, exit codes.
 
 All output is sanitized here: file names and texts in bundles come from others, and must neither send escape sequences
-to a terminal nor contain markup for the library that draws tables.
+to a terminal nor contain markup for the library that draws tables. That library, rich, need not be installed.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import shutil
 import sys
-from collections.abc import Sequence
 from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,21 +16,25 @@ from silo.sanitized_text import one_line, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+
+    from silo.text_tables import Table
 
 __all__ = [
     "ExitCode",
     "ask_secret",
-    "console",
     "is_asked_on_a_terminal",
     "log_to_stderr",
     "print_json",
     "print_listing",
+    "print_table",
+    "rich_console",
     "say",
     "say_error",
     "say_lines",
-    "table",
+    "show_on_line",
 ]
+
+_MESSAGE_COLUMNS = 100  # of a message on a terminal
 
 
 class ExitCode(IntEnum):
@@ -47,10 +48,13 @@ class ExitCode(IntEnum):
 
 
 @cache
-def console(*, stderr: bool = False) -> Console:
-    """Returns the console of standard output or standard error. Strings are printed without interpreting markup."""
-    from rich.console import Console  # noqa: PLC0415  # slow to import, and not needed for --json
-    from rich.text import Text  # noqa: PLC0415
+def rich_console(*, stderr: bool = False) -> Console | None:
+    """Returns rich's console, which prints strings without interpreting markup; None if rich is not installed."""
+    try:
+        from rich.console import Console  # noqa: PLC0415  # slow to import, and only tables and bars use it
+        from rich.text import Text  # noqa: PLC0415
+    except ModuleNotFoundError:
+        return None
 
     class Plain(Console):
         """Prints every string, alone or in a table, as plain sanitized text."""
@@ -59,46 +63,68 @@ def console(*, stderr: bool = False) -> Console:
             kept = {name: how[name] for name in ("style", "justify", "overflow") if name in how}
             return Text(printable(text), **kept)
 
-    # COLUMNS, then the terminal; without either, logs and pipes are not wrapped at 80 columns.
-    return Plain(stderr=stderr, width=shutil.get_terminal_size((200, 50)).columns)
+    return Plain(stderr=stderr, width=_width())
+
+
+def _width() -> int:
+    """COLUMNS, then the terminal; without either, logs and pipes are not wrapped at 80 columns."""
+    return shutil.get_terminal_size((200, 50)).columns
 
 
 def say(line: str, *, stderr: bool = False) -> None:
     """Print one line."""
-    console(stderr=stderr).print(one_line(line), soft_wrap=True)
+    _write(one_line(line), stderr=stderr)
 
 
 def say_lines(text: str, *, stderr: bool = False) -> None:
     """Print a text of several lines."""
-    console(stderr=stderr).print(text, soft_wrap=True)
+    _write(printable(text), stderr=stderr)
 
 
 def say_error(message: str) -> None:
-    """Print the reason why a command failed."""
-    console(stderr=True).print("error: ", style="bold red", end="")
-    say_lines(message, stderr=True)
+    """Print the reason why a command failed. On a terminal, long lines are wrapped between words."""
+    text = printable(f"error: {message}")
+    if sys.stderr.isatty():
+        import textwrap  # noqa: PLC0415  # only for errors on a terminal
+
+        width = min(_width(), _MESSAGE_COLUMNS)
+        lines = [
+            textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")
+        ]
+        text = "\n".join("\n".join(wrapped) for wrapped in lines)
+    _write(text, stderr=True)
 
 
-def table(
-    title: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    right: Sequence[str] = (),
-    lines: Sequence[str] = (),
-) -> Table:
-    """Returns a table; the columns named in ``right`` are aligned to the right.
+def _write(text: str, *, stderr: bool) -> None:
+    stream = sys.stderr if stderr else sys.stdout
+    stream.write(text + "\n")
+    stream.flush()
 
-    A cell is one line, so that its text cannot look like another row, except in the columns named in ``lines``.
-    """
-    from rich.table import Table  # noqa: PLC0415
 
-    made = Table(title=one_line(title), title_justify="left", title_style="bold", header_style="bold", pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        made.add_row(*(cell if name in lines else one_line(cell) for name, cell in zip(columns, row, strict=True)))
-    return made
+def show_on_line(text: str, shown: int) -> int:
+    """Put a text in the place of the last line of standard error, which has ``shown`` columns; returns its columns."""
+    text = text[: _width() - 1]
+    sys.stderr.write("\r" + text.ljust(shown) + ("" if text else "\r"))
+    sys.stderr.flush()
+    return len(text)
+
+
+def print_table(table: Table) -> None:
+    """Print a table on standard output: drawn by rich if it is installed, else as plain text."""
+    console = rich_console()
+    if console is None:
+        _write(table.text(_width()), stderr=False)
+        return
+    from rich.table import Table as Drawn  # noqa: PLC0415
+
+    made = Drawn(
+        title=one_line(table.title), title_justify="left", title_style="bold", header_style="bold", pad_edge=False
+    )
+    for column in table.columns:
+        made.add_column(column, justify="right" if column in table.right else "left", overflow="fold")
+    for row in table.cells():
+        made.add_row(*row)
+    console.print(made)
 
 
 def is_asked_on_a_terminal() -> bool:
@@ -126,12 +152,15 @@ def print_listing(text: str) -> None:
 
 def print_json(data: object) -> None:
     """Print indented JSON on standard output."""
+    import json  # noqa: PLC0415  # completion does without
+
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False)
     sys.stdout.write(printable_json(text) + "\n")
 
 
 def log_to_stderr(level: int) -> None:
     """Show log messages from a level on, on standard error."""
+    import logging  # noqa: PLC0415  # completion does without
 
     class Printable(logging.Formatter):
         """Formats a record as sanitized text."""

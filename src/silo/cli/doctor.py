@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-import typer
+import click
 
-from silo.cli.console import ExitCode, console, print_json, table
+from silo.cli.console import ExitCode, print_json, print_table
 from silo.cli.options import Json
+from silo.text_tables import Table
 
 __all__ = ["command"]
 
@@ -26,6 +27,6 @@ def command(*, json: Json = False) -> None:
         marks = {"ok": "ok", "missing": "missing", "optional": "not here"}
         rows = [[finding.part, marks[finding.state], finding.detail, finding.advice] for finding in findings]
         columns = ["part", "state", "detail", "what to do"]
-        console().print(table("silo doctor", columns, rows, lines=columns[2:]))
+        print_table(Table("silo doctor", columns, rows, lines=columns[2:]))
     if any(finding.state == "missing" for finding in findings):
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)

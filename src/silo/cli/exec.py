@@ -6,16 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
-import typer
+import click
 
 from silo.cli.console import say
-from silo.cli.options import Command
+from silo.cli.parser import Argument, Command, Option
 
-__all__ = ["CONTEXT", "ExecCommand", "command", "interpreter_options", "with_report_place"]
-
-CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+__all__ = ["ExecCommand", "command", "interpreter_options", "with_report_place"]
 
 
 def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -71,22 +69,26 @@ def _is_report_file(word: str) -> bool:
 class ExecCommand(Command):
     """``silo exec``, whose ``--report`` may stand without a file."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # click's context
-        """Parse the command line."""
-        options: Any = self.params
-        valued = {name for one in options if not getattr(one, "is_flag", True) for name in one.opts}
-        return super().parse_args(ctx, with_report_place(args, valued))
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line; a word before the program that looks like an option is a usage error."""
+        valued = {name for one in self.params if not getattr(one, "is_flag", True) for name in one.opts}
+        rest = super().parse_args(ctx, with_report_place(args, valued))
+        program = ctx.params.get("program") or [""]
+        word = program[0].partition("=")[0]
+        if word.startswith("-") and word not in ("-", "-c") and not ctx.resilient_parsing and args[:1] != ["--"]:
+            raise click.NoSuchOption(word, ctx=ctx)
+        return rest
 
 
 def command(
     program: Annotated[
-        list[str], typer.Argument(metavar="SCRIPT|MODULE [ARGUMENTS]...", help="What Python runs, and its arguments.")
+        list[str], Argument(metavar="SCRIPT|MODULE [ARGUMENTS]...", help="What Python runs, and its arguments.")
     ],
     *,
-    module: Annotated[bool, typer.Option("-m", help="Run a module by its dotted name, as python -m does.")] = False,
+    module: Annotated[bool, Option("-m", help="Run a module by its dotted name, as python -m does.")] = False,
     report: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--report",
             metavar="[FILE]",
             help="Report at exit what was launched, and what was left to Triton, with reasons and shares: a table on "
@@ -95,11 +97,11 @@ def command(
     ] = None,
     record: Annotated[
         Path | None,
-        typer.Option("--record", metavar="K.silo", help="Keep there what the kernels compile to and tuners decide."),
+        Option("--record", metavar="K.silo", help="Keep there what the kernels compile to and tuners decide."),
     ] = None,
     cover: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--cover",
             metavar="[KERNEL.]NAME=VALUES",
             help="With --record: compile kernels for these values of a constexpr too, as BLOCK=16,32 or "
@@ -108,11 +110,11 @@ def command(
     ] = None,
     bundle: Annotated[
         Path | None,
-        typer.Option("--bundle", metavar="K.silo", help="Serve the kernels from such a recording."),
+        Option("--bundle", metavar="K.silo", help="Serve the kernels from such a recording."),
     ] = None,
     caches: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--caches",
             metavar="NAMES",
             help="With --record: also keep the GPU code that these runtimes cache: deep_gemm, flashinfer_cubins.",
@@ -120,29 +122,27 @@ def command(
     ] = None,
     frozen: Annotated[
         bool,
-        typer.Option("--frozen", help="With --bundle: what it does not hold is an error, never compiled or measured."),
+        Option("--frozen", help="With --bundle: what it does not hold is an error, never compiled or measured."),
     ] = False,
     lock: Annotated[
         Path | None,
-        typer.Option("--lock", metavar="FILE", help="A lock file (silo cache to-lock) that decides for tuners."),
+        Option("--lock", metavar="FILE", help="A lock file (silo cache to-lock) that decides for tuners."),
     ] = None,
     short_measurements: Annotated[
         bool,
-        typer.Option("--short-measurements", help="Tuners measure every config shortly and only the fastest in full."),
+        Option("--short-measurements", help="Tuners measure every config shortly and only the fastest in full."),
     ] = False,
     on: Annotated[
         str | None,
-        typer.Option(
-            "--on", metavar="cpu", help="torch's cuda device is the CPU: a program for CUDA runs without one."
-        ),
+        Option("--on", metavar="cpu", help="torch's cuda device is the CPU: a program for CUDA runs without one."),
     ] = None,
     pretend: Annotated[
         str | None,
-        typer.Option("--pretend", metavar="DEVICE", help="With --on cpu: the device that torch.cuda reports, as h100."),
+        Option("--pretend", metavar="DEVICE", help="With --on cpu: the device that torch.cuda reports, as h100."),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Run every kernel in checking mode, on the CPU, as SILO_CHECK=1 does."),
+        Option("--check", help="Run every kernel in checking mode, on the CPU, as SILO_CHECK=1 does."),
     ] = False,
 ) -> None:
     """Run a program, and the ones that it starts, with its Triton kernels launched by Silo.
@@ -209,7 +209,7 @@ def command(
         from silo.cli.exec_caches import names_of, record_run  # noqa: PLC0415
 
         names = names_of(caches)
-        raise typer.Exit(record_run(arguments, program_environment(**changes), record.absolute(), names))
+        raise click.exceptions.Exit(record_run(arguments, program_environment(**changes), record.absolute(), names))
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
 
 
@@ -236,7 +236,7 @@ def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
         raise SettingsError(
             "--pretend says which device the CPU stands in for: add --on cpu"
             if on is None
-            else f"--on is {' or '.join(STAND_INS)}, not {on!r}"
+            else f"--on is {' or '.join(STAND_INS)}, not {on!r}: write --on {STAND_INS[0]}"
         )
     changes_for = cast(
         "Callable[[str | None], tuple[dict[str, str], str]]",

@@ -6,28 +6,29 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from silo.cli.console import ExitCode, print_json, say
 from silo.cli.options import Json, Quiet, targets_option
+from silo.cli.parser import Argument, Option
 
 __all__ = ["command"]
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle.")],
+    path: Annotated[Path, Argument(metavar="K.silo", help="A bundle.")],
     cpp: Annotated[
-        Path | None, typer.Option("--cpp", metavar="DIR", help="Write a folder that C and C++ compilers build.")
+        Path | None, Option("--cpp", metavar="DIR", help="Write a folder that C and C++ compilers build.")
     ] = None,
     check: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--check", metavar="DIR", help="Only list files there that are stale or changed; exit code 1 if any are."
         ),
     ] = None,
     kernel: Annotated[
         list[str] | None,
-        typer.Option("--kernel", "--kernels", "-k", metavar="NAME", help="Only this kernel; repeatable. Default: all."),
+        Option("--kernel", "--kernels", "-k", metavar="NAME", help="Only this kernel; repeatable. Default: all."),
     ] = None,
     target: Annotated[
         list[str] | None,
@@ -35,27 +36,25 @@ def command(
     ] = None,
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", metavar="NAME", help="The namespace of C++. Default: made of the bundle's name."),
+        Option("--namespace", metavar="NAME", help="The namespace of C++. Default: made of the bundle's name."),
     ] = None,
     *,
-    no_tests: Annotated[bool, typer.Option("--no-tests", help="Leave out the self-test.")] = False,
+    no_tests: Annotated[bool, Option("--no-tests", help="Leave out the self-test.")] = False,
     cpu_source: Annotated[
         bool,
-        typer.Option("--cpu-source", help="Compile the C text of CPU code into the program, in place of its objects."),
+        Option("--cpu-source", help="Compile the C text of CPU code into the program, in place of its objects."),
     ] = False,
     torch: Annotated[
-        bool, typer.Option("--torch", help="Also the kernels as operators of torch, over its stable ABI.")
+        bool, Option("--torch", help="Also the kernels as operators of torch, over its stable ABI.")
     ] = False,
     wheel: Annotated[
         str | None,
-        typer.Option("--wheel", metavar="NAME[==VERSION]", help="Build a wheel that needs no Silo; needs CMake."),
+        Option("--wheel", metavar="NAME[==VERSION]", help="Build a wheel that needs no Silo; needs CMake."),
     ] = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where the wheel goes. Default: here.")
+        Path, Option("--output", "-o", metavar="DIR", help="Where the wheel goes. Default: here.")
     ] = Path(),
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Export the bundle's host code even if it is not trusted.")
-    ] = False,
+    trust: Annotated[bool, Option("--trust", help="Export the bundle's host code even if it is not trusted.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -64,12 +63,12 @@ def command(
     Files that are already right stay as they are. --check uses the options with which the folder was written.
     """
     if (cpp is None and wheel is None) == (check is None):
-        raise typer.BadParameter("say --cpp DIR to write a folder, --wheel NAME for a wheel, or --check DIR alone")
+        raise click.BadParameter("say --cpp DIR to write a folder, --wheel NAME for a wheel, or --check DIR alone")
     from silo.commands.export_bundle import ExportOptions, check_export, export_cpp, export_wheel  # noqa: PLC0415  # heavy
 
     if check is not None:
         if kernel or target or namespace or no_tests or cpu_source or torch:
-            raise typer.BadParameter("--check takes the options that the folder was written with: give none")
+            raise click.BadParameter("--check takes the options that the folder was written with: give none")
         differences = check_export(path, check)
         if json:
             print_json(asdict(differences))
@@ -77,7 +76,7 @@ def command(
             for line in differences.lines or (f"{check} is current",):
                 say(line)
         if differences:
-            raise typer.Exit(ExitCode.FAILED)
+            raise click.exceptions.Exit(ExitCode.FAILED)
         return
     options = ExportOptions(
         kernels=tuple(kernel) if kernel else None,

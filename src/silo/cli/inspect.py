@@ -7,11 +7,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
-from silo.cli.console import ExitCode, console, print_json, print_listing, say, table
-from silo.cli.options import Json, Kernels, one_of, target_named
-from silo.tuner.progress import format_bytes
+from silo.cli.console import ExitCode, print_json, print_listing, print_table, say
+from silo.cli.options import Json, Kernels, target_named
+from silo.cli.parser import Argument, Option
+from silo.text_tables import Table, format_bytes
 
 __all__ = ["command"]
 
@@ -26,34 +27,32 @@ _FORMS = (
 def command(
     path: Annotated[
         Path,
-        typer.Argument(
+        Argument(
             metavar="K.silo|FILE|MODULE", help="A bundle; with --code also a Python file or a module with kernels."
         ),
     ],
-    code: Annotated[str | None, typer.Option("--code", metavar="FORM", callback=one_of(_NAMES), help=_FORMS)] = None,
+    code: Annotated[str | None, Option("--code", metavar="FORM", choices=(_NAMES), help=_FORMS)] = None,
     kernel: Kernels = None,
     target: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--target",
             "-t",
             metavar="T",
-            callback=target_named,
+            check=target_named,
             help="Code for this target. Default: the CPU for a file, or this machine's GPU for forms of GPUs alone.",
         ),
     ] = None,
     case: Annotated[
         str | None,
-        typer.Option("--case", metavar="LABEL", help="The types and facts of this case of a file. Default: the first."),
+        Option("--case", metavar="LABEL", help="The types and facts of this case of a file. Default: the first."),
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="NAME=VALUE,...", help="Code of this config. Default: the config of calls."),
+        Option("--config", metavar="NAME=VALUE,...", help="Code of this config. Default: the config of calls."),
     ] = None,
     *,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Check every byte; exit code 1 if something is damaged.")
-    ] = False,
+    verify: Annotated[bool, Option("--verify", help="Check every byte; exit code 1 if something is damaged.")] = False,
     json: Json = False,
 ) -> None:
     """Show the kernels, targets, variants, winners and sizes of K.silo, and the tools that made it. Executes nothing.
@@ -65,14 +64,14 @@ def command(
         return
     of_code = [name for name, value in (("--target", target), ("--case", case), ("--config", config)) if value]
     if of_code:
-        raise typer.BadParameter(f"{', '.join(of_code)} says which code to print; say its form too, such as --code c")
+        raise click.BadParameter(f"{', '.join(of_code)} says which code to print; say its form too, such as --code c")
     from silo.commands.bundle_description import describe_bundle, verify_bundle  # noqa: PLC0415
 
     problems = verify_bundle(path) if verify else []
     if problems:
         for problem in problems:
             say(problem, stderr=True)
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
     description = describe_bundle(path, kernel or None)
     if json:
         print_json(description.to_json())
@@ -98,23 +97,23 @@ def command(
         for row in description.variants
     ]
     columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "for"]
-    console().print(table("variants", columns, rows, right=["size"]))
+    print_table(Table("variants", columns, rows, right=["size"]))
     served = dict.fromkeys((row.kernel, row.target, row.serves) for row in description.variants if row.serves)
     if served:
-        console().print(table("shapes", ["kernel", "target", "serves only"], [list(row) for row in served]))
+        print_table(Table("shapes", ["kernel", "target", "serves only"], [list(row) for row in served]))
     if description.coverage:
         packed = [[row.kernel, row.target, row.types, f"{row.packed} of {row.space}"] for row in description.coverage]
         columns = ["kernel", "target", "types", "configs of the space"]
-        console().print(table("packed", columns, packed, right=["configs of the space"]))
+        print_table(Table("packed", columns, packed, right=["configs of the space"]))
     winners = [[row.kernel, row.target, row.key, row.config, row.time, row.reason] for row in description.winners]
-    console().print(
-        table("dispatch rules", ["kernel", "target", "key", "config", "time", "chosen by"], winners, right=["time"])
+    print_table(
+        Table("dispatch rules", ["kernel", "target", "key", "config", "time", "chosen by"], winners, right=["time"])
     )
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
-    console().print(table("cases", ["kernel", "case", "checks"], cases))
+    print_table(Table("cases", ["kernel", "case", "checks"], cases))
     if description.plans:
         plans = [[row.plan, row.arguments, _counted(row.launches), row.holds or "any"] for row in description.plans]
-        console().print(table("plans", ["plan", "arguments", "launches", "where"], plans))
+        print_table(Table("plans", ["plan", "arguments", "launches", "where"], plans))
     for doubt in description.doubts:
         say(doubt)
     if verify:

@@ -2,94 +2,71 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-import traceback
-from collections.abc import Callable
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-import typer
+import click
 
-from silo.cli import agent, build, cache, doctor, export, inspect, report, run, selftest, sign, slices, trust, tune
-from silo.cli import exec as exec_
-from silo.cli import registries as registry
+from silo.cli.completion import INSTALL_HELP, SHOW_HELP, install_completion, show_completion
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
-from silo.cli.options import EPILOG, Command, CommandGroup
+from silo.cli.options import EPILOG
+from silo.cli.parser import Argument, CommandGroup, LazyCommand, Option, group_from, nearest_word, usage_error
 from silo.errors import SiloError
 
-__all__ = ["app", "main"]
+__all__ = ["app", "help_command", "main", "version_command"]
 
-app = typer.Typer(
-    name="silo",
-    help="Compile, tune, pack and run compute kernels.",
-    no_args_is_help=True,
-    cls=CommandGroup,
-    epilog=EPILOG,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-_GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
-    "Kernels": {
-        "build": (build.command, "Compile kernels for every target into one bundle."),
-        "tune": (tune.command, "Measure configs, and keep every trial."),
-        "run": (run.command, "Run the cases of kernels and check the results."),
-        "check": (run.check_command, "Run the cases with every access checked."),
-        "inspect": (inspect.command, "Show a bundle: kernels, targets, winners, code."),
-        "report": (report.command, "Write a page for each kernel from its trials."),
-        "export": (export.command, "Make a C++ library that needs no Python."),
-    },
-    "Bundles": {
-        "slice": (slices.slice_command, "Cut a bundle by target."),
-        "merge": (slices.merge_command, "Join bundles."),
-        "push": (registry.push_command, "Push a bundle to a registry."),
-        "pull": (registry.pull_command, "Pull a bundle from a registry."),
-    },
-    "Trust": {
-        "trust": (trust.command, "Allow native code that others built."),
-        "untrust": (trust.untrust_command, "Withdraw that permission."),
-        "keygen": (sign.keygen_command, "Make a pair of keys to sign bundles with."),
-        "sign": (sign.sign_command, "Sign a bundle."),
-        "verify": (sign.verify_command, "Check the bytes and the signature of a bundle."),
-    },
-    "This machine": {
-        "doctor": (doctor.command, "Check what works here, and say why something does not."),
-        "selftest": (selftest.command, "Run small kernels of a kind and compare their results."),
-        "agent": (agent.command, "Measure here for a silo tune of another machine."),
-    },
+_COMMANDS: dict[str, LazyCommand] = {
+    "exec": LazyCommand(
+        "silo.cli.exec:command",
+        "Run your program, unchanged, with its kernels launched by Silo.",
+        "Programs",
+        cls="ExecCommand",
+        context={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+    ),
+    "build": LazyCommand("silo.cli.build:command", "Compile kernels for every target into one bundle.", "Kernels"),
+    "tune": LazyCommand("silo.cli.tune:command", "Measure configs, and keep every trial.", "Kernels"),
+    "run": LazyCommand("silo.cli.run:command", "Run the cases of kernels and check the results.", "Kernels"),
+    "check": LazyCommand("silo.cli.run:check_command", "Run the cases with every access checked.", "Kernels"),
+    "inspect": LazyCommand("silo.cli.inspect:command", "Show a bundle: kernels, targets, winners, code.", "Kernels"),
+    "report": LazyCommand("silo.cli.report:command", "Write a page for each kernel from its trials.", "Kernels"),
+    "export": LazyCommand("silo.cli.export:command", "Make a C++ library that needs no Python.", "Kernels"),
+    "slice": LazyCommand("silo.cli.slices:slice_command", "Cut a bundle by target.", "Bundles"),
+    "merge": LazyCommand("silo.cli.slices:merge_command", "Join bundles.", "Bundles"),
+    "push": LazyCommand("silo.cli.registries:push_command", "Push a bundle to a registry.", "Bundles"),
+    "pull": LazyCommand("silo.cli.registries:pull_command", "Pull a bundle from a registry.", "Bundles"),
+    "trust": LazyCommand("silo.cli.trust:command", "Allow native code that others built.", "Trust"),
+    "untrust": LazyCommand("silo.cli.trust:untrust_command", "Withdraw that permission.", "Trust"),
+    "keygen": LazyCommand("silo.cli.sign:keygen_command", "Make a pair of keys to sign bundles with.", "Trust"),
+    "sign": LazyCommand("silo.cli.sign:sign_command", "Sign a bundle.", "Trust"),
+    "verify": LazyCommand("silo.cli.sign:verify_command", "Check the bytes and the signature of a bundle.", "Trust"),
+    "doctor": LazyCommand(
+        "silo.cli.doctor:command", "Check what works here, and say why something does not.", "This machine"
+    ),
+    "selftest": LazyCommand(
+        "silo.cli.selftest:command", "Run small kernels of a kind and compare their results.", "This machine"
+    ),
+    "agent": LazyCommand("silo.cli.agent:command", "Measure here for a silo tune of another machine.", "This machine"),
+    "cache": LazyCommand("silo.cli.cache:app", "Size, pruning and copies of the store.", "This machine"),
+    "help": LazyCommand("silo.cli.main:help_command", "Show the help of a command.", "Help"),
+    "version": LazyCommand("silo.cli.main:version_command", "Show the version.", "Help"),
 }
-app.command(
-    "exec",
-    cls=exec_.ExecCommand,
-    context_settings=exec_.CONTEXT,
-    rich_help_panel="Programs",
-    short_help="Run your program, unchanged, with its kernels launched by Silo.",
-)(exec_.command)
-for _group, _commands in _GROUPS.items():
-    for _name, (_command, _line) in _commands.items():
-        app.command(_name, cls=Command, rich_help_panel=_group, short_help=_line)(_command)
-app.add_typer(
-    cache.app, name="cache", rich_help_panel="This machine", short_help="Size, pruning and copies of the store."
-)
 
 
-@app.command("help", cls=Command, rich_help_panel="Help", short_help="Show the help of a command.")
 def help_command(
-    context: typer.Context,
-    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="As in: cache prune.")] = None,
+    context: click.Context,
+    command: Annotated[list[str] | None, Argument(metavar="[COMMAND]...", help="As in: cache prune.")] = None,
 ) -> None:
     """Show the help of a command, or of all commands, as --help does."""
     at: Any = context.parent
     for name in command or ():
-        found = at.command.get_command(at, name) if hasattr(at.command, "get_command") else None
+        found = at.command.get_command(at, name) if isinstance(at.command, CommandGroup) else None
         if found is None:
-            raise typer.BadParameter(f"there is no command {' '.join(command or ())!r}")
-        at = typer.Context(found, info_name=name, parent=at)
-    if text := at.get_help():  # "" if the library has printed it with colours
-        say_lines(text)
+            known = at.command.list_commands(at) if isinstance(at.command, CommandGroup) else ()
+            raise click.BadParameter(f"there is no command {' '.join(command or ())!r}{nearest_word(name, known)}")
+        at = click.Context(found, info_name=name, parent=at)
+    say_lines(at.get_help())
 
 
-@app.command("version", cls=Command, rich_help_panel="Help", short_help="Show the version.")
 def version_command() -> None:
     """Show the version of Silo, as --version does."""
     _version(asked=True)
@@ -113,34 +90,39 @@ def _to_install(package: str) -> str | None:
     return _OPTIONAL.get(package) or (None if requirement is None else f"'{requirement}'")
 
 
-# The common base class of the parser's usage errors; it has no public name.
-_USAGE_ERROR: type = typer.BadParameter.__mro__[2]
-
-
-def _version(asked: bool) -> None:  # noqa: FBT001  # typer's callback form
+def _version(asked: bool) -> None:  # noqa: FBT001  # a check of an option
     if asked:
         import silo  # noqa: PLC0415  # not needed otherwise
 
-        typer.echo(f"silo {silo.__version__}")
-        raise typer.Exit
+        say_lines(f"silo {silo.__version__}")
+        raise click.exceptions.Exit
 
 
-@app.callback()
 def options(
     *,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, and debug messages.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error, and debug messages.")] = False,
+    version: Annotated[bool, Option("--version", check=_version, eager=True, help="Show the version.")] = False,
+    install: Annotated[
+        str | None,
+        Option("--install-completion", metavar="SHELL", check=install_completion, eager=True, help=INSTALL_HELP),
+    ] = None,
+    show: Annotated[
+        str | None, Option("--show-completion", metavar="SHELL", check=show_completion, eager=True, help=SHOW_HELP)
+    ] = None,
 ) -> None:
-    """Options of every command."""
-    del version
+    """Compile, tune, pack and run compute kernels."""
+    del version, install, show
+    import logging  # noqa: PLC0415  # completion does without
+
     from silo.settings import settings  # noqa: PLC0415  # after the options are read
 
     asked = settings()
     quiet, said = asked.quiet and not debug, "debug" if debug else asked.log or "info"
     level = logging.ERROR if quiet else logging.getLevelNamesMapping()[said.upper()]
     log_to_stderr(level)
+
+
+app = group_from(options, "silo", lazy=_COMMANDS, epilog=EPILOG)
 
 
 def _failed(message: str) -> ExitCode:
@@ -150,6 +132,8 @@ def _failed(message: str) -> ExitCode:
 
 def _traced() -> ExitCode:
     """Print the traceback of the current exception; Python itself would exit with 1, as for a failed check."""
+    import traceback  # noqa: PLC0415  # completion does without
+
     say_lines(traceback.format_exc().rstrip("\n"), stderr=True)
     return ExitCode.ERROR
 
@@ -167,12 +151,11 @@ def main() -> None:
             code = _traced()
         else:
             code = _failed(f"this needs {error.name}, which is not installed: pip install {package}")
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, click.Abort):
         code = ExitCode.INTERRUPTED
-    except Exception as error:  # noqa: BLE001  # a defect of Silo: its traceback is printed
-        if isinstance(error, _USAGE_ERROR):
-            cast("Any", error).show()
-            code = ExitCode.USAGE
-        else:
-            code = _traced()
+    except click.ClickException as error:
+        say_lines(usage_error(error), stderr=True)
+        code = ExitCode.USAGE
+    except Exception:  # noqa: BLE001  # a defect of Silo: its traceback is printed
+        code = _traced()
     sys.exit(code if isinstance(code, int) else ExitCode.OK)

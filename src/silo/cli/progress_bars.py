@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Self
 
-from silo.cli.console import console, say_lines
+from silo.cli.console import rich_console, say_lines, show_on_line
 from silo.errors import SettingsError
 from silo.sanitized_text import one_line, printable_json
 from silo.tuner.progress import Progress, event_to_json, note_of
@@ -44,12 +44,15 @@ def event_lines(path: str | None) -> Generator[IO[str] | None]:
 
 
 class _Bar:
-    """A rich progress bar that is made when first needed."""
+    """Progress on a terminal: bars drawn by rich if it is installed, else one line that is rewritten."""
 
     def __init__(self, *, enabled: bool) -> None:
-        self._enabled = enabled and console(stderr=True).is_terminal
+        console = rich_console(stderr=True) if enabled else None
+        self._console = console if console is not None and console.is_terminal else None
+        self._has_line = enabled and console is None and sys.stderr.isatty()
         self._bar: Bar | None = None
         self._tasks: dict[str, TaskID] = {}
+        self._shown = 0  # columns of the line
 
     def __enter__(self) -> Self:
         return self
@@ -59,6 +62,8 @@ class _Bar:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        if self._has_line:
+            show_on_line("", self._shown)
         if isinstance(error, KeyboardInterrupt):
             # The error of a tuning session lists the kept trials; the parser, which ends the program, would not print
             # it.
@@ -67,7 +72,9 @@ class _Bar:
     def show(self, name: str, done: int, total: int, note: str) -> None:
         """Move the bar called ``name``."""
         name, note = one_line(name), one_line(note)
-        if not self._enabled:
+        if self._has_line:
+            self._shown = show_on_line(f"{name} {done}/{total} {note}".rstrip(), self._shown)
+        if self._console is None:
             return
         if self._bar is None:
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415  # slow to import
@@ -79,7 +86,7 @@ class _Bar:
                 MofNCompleteColumn(),
                 TextColumn("{task.fields[note]}", markup=False),
             )
-            self._bar = RichProgress(*columns, console=console(stderr=True), transient=True)
+            self._bar = RichProgress(*columns, console=self._console, transient=True)
             self._bar.start()
         if name not in self._tasks:
             self._tasks[name] = self._bar.add_task(name, total=total, note=note)

@@ -6,30 +6,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from silo.cli.console import print_json, say
 from silo.cli.options import Json, targets_option
+from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
-from silo.tuner.progress import format_bytes
+from silo.text_tables import format_bytes
 
 __all__ = ["pull_command", "push_command"]
 
 _Login = Annotated[
     Path | None,
-    typer.Option(
-        "--login", metavar="FILE", help="Logins of registries, as docker login keeps them. Default: its file."
-    ),
+    Option("--login", metavar="FILE", help="Logins of registries, as docker login keeps them. Default: its file."),
 ]
 _Plain = Annotated[
-    bool, typer.Option("--plain-http", help="Connect without TLS. Default: only if the registry is this machine.")
+    bool, Option("--plain-http", help="Connect without TLS. Default: only if the registry is this machine.")
 ]
 _FORM = "oci://HOST/REPOSITORY:TAG"
 
 
 def push_command(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="The bundle.", show_default=False)],
-    reference: Annotated[str, typer.Argument(metavar=_FORM, help="Where it goes.", show_default=False)],
+    path: Annotated[Path, Argument(metavar="K.silo", help="The bundle.")],
+    reference: Annotated[str, Argument(metavar=_FORM, help="Where it goes.")],
     key: SigningKey = None,
     login: _Login = None,
     *,
@@ -52,16 +49,14 @@ def push_command(
 
 
 def pull_command(
-    reference: Annotated[
-        str, typer.Argument(metavar=f"{_FORM}|@sha256:...", help="The bundle, by tag or by digest.", show_default=False)
-    ],
+    reference: Annotated[str, Argument(metavar=f"{_FORM}|@sha256:...", help="The bundle, by tag or by digest.")],
     target: Annotated[
         list[str] | None,
         targets_option("Only the parts for this target; repeatable. Nothing else is sent. Default: all."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="K.silo", help="The file to write. Default: the name that was pushed."),
+        Option("--output", "-o", metavar="K.silo", help="The file to write. Default: the name that was pushed."),
     ] = None,
     login: _Login = None,
     *,

@@ -6,26 +6,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from silo.cli.console import console, print_json, table
+from silo.cli.console import print_json, print_table
 from silo.cli.options import PLACES, Json, Kernels, OfDevice, Quiet
-from silo.tuner.progress import format_time
+from silo.cli.parser import Argument, Option
+from silo.text_tables import Table, format_time
 
 __all__ = ["command"]
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="The folder of the pages.")] = Path(
-        "report"
-    ),
+    path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="The folder of the pages.")] = Path("report"),
     device: OfDevice = None,
     kernel: Kernels = None,
     *,
     ceilings: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--ceilings",
             help="Measure the peak rates of the device (default: the CPU) if unknown: takes some seconds.",
         ),
@@ -57,4 +54,4 @@ def command(
             for row in rows
         ]
         columns = ["page", "case", "configs", "winner", "time", "default / winner", "of light"]
-        console().print(table(f"trials of {path}", columns, cells, right=["configs", *columns[4:]]))
+        print_table(Table(f"trials of {path}", columns, cells, right=["configs", *columns[4:]]))

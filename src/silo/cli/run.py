@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
-from silo.cli.case_runs import rows_of, run_apart
-from silo.cli.console import ExitCode, console, print_json, table
-from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode, one_of
-from silo.tuner.progress import format_time
+from silo.cli.console import ExitCode, print_json, print_table
+from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode
+from silo.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
     from silo.commands.run_cases import CaseWatch
@@ -28,25 +27,23 @@ _LIBRARIES = ("numpy", "torch", "buffer", "cupy", "jax")
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
+    path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     device: Device = None,
     kernel: Kernels = None,
     arrays: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--arrays",
             metavar="LIBRARY",
-            callback=one_of(_LIBRARIES),
+            choices=(_LIBRARIES),
             help="numpy, torch, buffer, cupy or jax. Default: numpy on the CPU.",
         ),
     ] = None,
     tune: TuneMode = "cached",
     *,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Load the bundle's host code even if it is not trusted.")
-    ] = False,
+    trust: Annotated[bool, Option("--trust", help="Load the bundle's host code even if it is not trusted.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Run in checking mode: out of bounds, races, masked-off values and more.")
+        bool, Option("--check", help="Run in checking mode: out of bounds, races, masked-off values and more.")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -57,6 +54,8 @@ def command(
     --check``.
     """
     if watch is None and not check:
+        from silo.cli.case_runs import rows_of, run_apart  # noqa: PLC0415  # completion does without
+
         words = _words(path, device, kernel, arrays, tune, trust=trust)
         rows = rows_of(partial(run_apart, words))
     else:
@@ -71,36 +70,20 @@ def command(
     if json:
         print_json(rows)
     elif not quiet:
-        cells = [
-            [
-                row["kernel"],
-                row["case"],
-                row["config"],
-                format_time(row["time_ns"]) if row["time_ns"] is not None else "",
-                f"{row['max_error']:.3g}" if row["max_error"] is not None else "",
-                "ok" if row["ok"] else row["message"],
-            ]
-            for row in rows
-        ]
-        console().print(
-            table(
-                f"{path} on {device}" if device else str(path),
-                ["kernel", "case", "config", "time", "max error", "result"],
-                cells,
-                right=["time", "max error"],
-                lines=["result"],
-            )
-        )
+        from silo.commands.results import CaseOutcome, CaseResults  # noqa: PLC0415  # heavy: only if rows are shown
+
+        title = f"{path} on {device}" if device else str(path)
+        print_table(CaseResults(title, [CaseOutcome(**row) for row in rows]).table())
     if not all(row["ok"] for row in rows):
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def check_command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
+    path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     device: Device = None,
     kernel: Kernels = None,
     arrays: Annotated[
-        str | None, typer.Option("--arrays", metavar="LIBRARY", callback=one_of(_LIBRARIES), help="As for silo run.")
+        str | None, Option("--arrays", metavar="LIBRARY", choices=(_LIBRARIES), help="As for silo run.")
     ] = None,
     *,
     quiet: Quiet = False,

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+import click
 
 from silo.cli.console import ExitCode, print_json, say
 from silo.cli.options import Json
+from silo.cli.parser import Argument
 
 __all__ = ["command"]
 
 
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="Which kernels: metal.", show_default=False)],
+    kind: Annotated[str, Argument(metavar="KIND", help="Which kernels: metal.")],
     *,
     json: Json = False,
 ) -> None:
@@ -40,4 +41,4 @@ def command(
         for one in report.results:
             say(f"| {one.probe} | {one.asks} | {one.through} | {one.largest_error:.2g} | {one.wrong or 'ok'} |")
     if not report.ok:
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from silo.cli.console import ExitCode, ask_secret, is_asked_on_a_terminal, print_json, say, say_error
 from silo.cli.options import Json
+from silo.cli.parser import Argument, Option
 from silo.errors import SignatureError
 
 if TYPE_CHECKING:
@@ -19,19 +20,17 @@ __all__ = ["SigningKey", "keygen_command", "read_key", "sign_command", "verify_c
 
 SigningKey = Annotated[
     Path | None,
-    typer.Option(
-        "--key", metavar="FILE", help="Sign the bundle with this secret key (silo keygen). Default: not signed."
-    ),
+    Option("--key", metavar="FILE", help="Sign the bundle with this secret key (silo keygen). Default: not signed."),
 ]
 
 
 def keygen_command(
-    file: Annotated[
-        Path, typer.Argument(metavar="[FILE]", help="The secret key; the public one is FILE with .pub.")
-    ] = (Path("silo.key")),
+    file: Annotated[Path, Argument(metavar="[FILE]", help="The secret key; the public one is FILE with .pub.")] = (
+        Path("silo.key")
+    ),
     *,
     no_password: Annotated[
-        bool, typer.Option("--no-password", help="Do not encrypt the secret key: for programs that sign by themselves.")
+        bool, Option("--no-password", help="Do not encrypt the secret key: for programs that sign by themselves.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -52,8 +51,8 @@ def keygen_command(
 
 
 def sign_command(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="The bundle to sign.", show_default=False)],
-    key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The secret key (silo keygen, or minisign -G).")],
+    path: Annotated[Path, Argument(metavar="K.silo", help="The bundle to sign.")],
+    key: Annotated[Path, Option("--key", metavar="FILE", help="The secret key (silo keygen, or minisign -G).")],
     *,
     json: Json = False,
 ) -> None:
@@ -71,10 +70,10 @@ def sign_command(
 
 
 def verify_command(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="The bundle to check.", show_default=False)],
+    path: Annotated[Path, Argument(metavar="K.silo", help="The bundle to check.")],
     key: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--key",
             metavar="PUB",
             help="The public key that must have signed it: its file, or its 56 characters. Default: any key that silo "
@@ -106,7 +105,7 @@ def verify_command(
         else:
             say_error(f"{path} is not verified: {found.reason}")
     if not found.good:
-        raise typer.Exit(ExitCode.FAILED)
+        raise click.exceptions.Exit(ExitCode.FAILED)
 
 
 def read_key(path: Path) -> SecretKey:

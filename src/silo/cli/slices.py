@@ -6,20 +6,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from silo.cli.console import print_json, say
 from silo.cli.options import Json, targets_option
+from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
-from silo.tuner.progress import format_bytes
+from silo.text_tables import format_bytes
 
 __all__ = ["merge_command", "slice_command"]
 
 
 def slice_command(
-    path: Annotated[Path, typer.Argument(metavar="K.silo", help="The bundle to cut.", show_default=False)],
+    path: Annotated[Path, Argument(metavar="K.silo", help="The bundle to cut.")],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="PATH", help="The slice to write; without --target, a folder.")
+        Path, Option("--output", "-o", metavar="PATH", help="The slice to write; without --target, a folder.")
     ],
     target: Annotated[
         list[str] | None,
@@ -48,10 +47,8 @@ def slice_command(
 
 
 def merge_command(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="K.silo...", help="Slices, or bundles of one source.", show_default=False)
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
+    paths: Annotated[list[Path], Argument(metavar="K.silo...", help="Slices, or bundles of one source.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     key: SigningKey = None,
     *,
     json: Json = False,

@@ -7,32 +7,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
-from silo.cli.console import console, print_json, say, table
+from silo.cli.console import print_json, print_table, say
 from silo.cli.options import Json
+from silo.cli.parser import Argument, Option
 from silo.errors import StoreError
-from silo.tuner.progress import format_bytes
+from silo.text_tables import Table, format_bytes
 
 __all__ = ["command", "untrust_command"]
 
 
 def command(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="[K.silo]", help="A bundle whose CPU code you trust.", show_default=False)
-    ] = None,
+    path: Annotated[Path | None, Argument(metavar="[K.silo]", help="A bundle whose CPU code you trust.")] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="PUB", help="Trust whatever this public key signs: its file or 56 characters."),
+        Option("--key", metavar="PUB", help="Trust whatever this public key signs: its file or 56 characters."),
     ] = None,
     *,
     remote: Annotated[
         str | None,
-        typer.Option("--remote", metavar="URL", help="A remote store whose CPU code you trust, and all who write it."),
+        Option("--remote", metavar="URL", help="A remote store whose CPU code you trust, and all who write it."),
     ] = None,
-    listing: Annotated[bool, typer.Option("--list", help="Show what is trusted, since when and from which file.")] = (
-        False
-    ),
+    listing: Annotated[bool, Option("--list", help="Show what is trusted, since when and from which file.")] = (False),
     json: Json = False,
 ) -> None:
     """Let native code that others built run in your processes: of a bundle, signed by a key, or from a remote store.
@@ -52,7 +49,7 @@ def command(
     )
 
     if listing + sum(one is not None for one in (path, key, remote)) != 1:
-        raise typer.BadParameter("name a bundle, a key with --key or a remote store with --remote, or ask for --list")
+        raise click.BadParameter("name a bundle, a key with --key or a remote store with --remote, or ask for --list")
     if key is not None:
         trusted, new = trust_key(key)
         if json:
@@ -86,12 +83,12 @@ def command(
         say(f"trusted is what the remote store {name} brings, since {_since(since)}")
     if keys:
         cells = [[row.id, row.key, row.origin, _since(row.since)] for row in keys]
-        console().print(table("trusted keys", ["number", "key", "file", "since"], cells))
+        print_table(Table("trusted keys", ["number", "key", "file", "since"], cells))
     cells = [
         [row.sha256[:16] or "nothing", row.kernel or f"so {row.blob[:16]}", row.origin, _since(row.since)]
         for row in rows
     ]
-    console().print(table("trusted", ["sha256", "code", "file", "since"], cells))
+    print_table(Table("trusted", ["sha256", "code", "file", "since"], cells))
     if any(not row.sha256 for row in rows):
         say("Where it says nothing, an older Silo noted bytes and not how they are called: run silo trust again.")
 
@@ -99,13 +96,11 @@ def command(
 def untrust_command(
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FILE|SHA256|URL...]", help="Bundles, or entries of silo trust --list.", show_default=False
-        ),
+        Argument(metavar="[FILE|SHA256|URL...]", help="Bundles, or entries of silo trust --list."),
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", metavar="PUB", help="A key: its file, its 56 characters or its number; repeatable."),
+        Option("--key", metavar="PUB", help="A key: its file, its 56 characters or its number; repeatable."),
     ] = None,
 ) -> None:
     """Withdraw consent to native code, also to code that you built, or to a key: Silo asks for consent again.
@@ -116,7 +111,7 @@ def untrust_command(
     from silo.commands.trust_code import untrust, untrust_key  # noqa: PLC0415
 
     if not names and not key:
-        raise typer.BadParameter("name a bundle or a sha256, or a key with --key")
+        raise click.BadParameter("name a bundle or a sha256, or a key with --key")
     for name in key or ():
         for row in untrust_key(name):
             say(f"the key {row.id} is trusted no longer, and nothing that it alone vouched for is loaded")

@@ -9,15 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
-from silo.cli.console import console, print_json, say, say_lines, table
-from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet, one_of
-from silo.cli.progress_bars import TuneProgress, event_lines
+from silo.cli.console import print_json, print_table, say_lines
+from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet
+from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
-from silo.tuner.progress import format_time
 from silo.tuner.search.searchers import SEARCHERS
 
 if TYPE_CHECKING:
@@ -36,31 +35,29 @@ _EVALUATIONS = "At most this many configs for each case. Default: 256 for auto w
 
 def _some(value: int | None) -> int | None:
     if value is not None and value < 1:
-        raise typer.BadParameter(f"{value} measure nothing; give 1 or more, or leave it out for no limit")
+        raise click.BadParameter(f"{value} measure nothing; give 1 or more, or leave it out for no limit")
     return value
 
 
 def _wait(value: float) -> float:
     if not 0 < value < float("inf"):
-        raise typer.BadParameter(f"{value:g} seconds are no time to wait; give more than 0")
+        raise click.BadParameter(f"{value:g} seconds are no time to wait; give more than 0")
     return value
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
+    path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
     device: Device = None,
     kernel: Kernels = None,
-    searcher: Annotated[
-        str, typer.Option("--searcher", metavar="NAME", callback=one_of(_NAMES), help=_SEARCHERS)
-    ] = "auto",
+    searcher: Annotated[str, Option("--searcher", metavar="NAME", choices=(_NAMES), help=_SEARCHERS)] = "auto",
     evaluations: Annotated[
         int | None,
-        typer.Option("--evaluations", metavar="N", callback=_some, help=_EVALUATIONS),
+        Option("--evaluations", metavar="N", check=_some, help=_EVALUATIONS),
     ] = None,
     budget: Budget = None,
     lock: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--lock",
             metavar="FILE",
             help="Write the decisions there (silo.lock.json); old ones stay unless beaten beyond the noise.",
@@ -69,7 +66,7 @@ def command(
     key: SigningKey = None,
     agent: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--agent",
             metavar="COMMAND",
             help="Measure where this command starts an agent ('ssh gpu7 silo agent'); repeatable, one for each device.",
@@ -77,7 +74,7 @@ def command(
     ] = None,
     ray: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--ray",
             metavar="ADDRESS",
             help="Measure in actors of a Ray cluster, a GPU each: HOST:PORT, auto, ray://HOST:PORT, or local.",
@@ -85,34 +82,26 @@ def command(
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option(
-            "--gpus", metavar="N", callback=_some, help="The number of actors on Ray. Default: one for each GPU."
-        ),
+        Option("--gpus", metavar="N", check=_some, help="The number of actors on Ray. Default: one for each GPU."),
     ] = None,
     agent_wait: Annotated[
         float,
-        typer.Option("--agent-wait", metavar="SECONDS", callback=_wait, help="How long agents may take to begin."),
+        Option("--agent-wait", metavar="SECONDS", check=_wait, help="How long agents may take to begin."),
     ] = 120.0,
     *,
     deterministic: Deterministic = False,
     explain: Annotated[
         bool,
-        typer.Option(
-            "--explain", help="Measure nothing: print known results, and field by field why others do not count."
-        ),
+        Option("--explain", help="Measure nothing: print known results, and field by field why others do not count."),
     ] = False,
     remeasure: Annotated[
         bool,
-        typer.Option(
-            "--remeasure", help="Measure everything again: all trials known now are superseded, on every machine."
-        ),
+        Option("--remeasure", help="Measure everything again: all trials known now are superseded, on every machine."),
     ] = False,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Load the bundle's host code even if it is not trusted.")
-    ] = False,
+    trust: Annotated[bool, Option("--trust", help="Load the bundle's host code even if it is not trusted.")] = False,
     events: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--events",
             metavar="PATH",
             help="Append each step to a file as a line of JSON, as it happens; -: print them.",
@@ -131,15 +120,17 @@ def command(
     changes = {"deterministic": True} if deterministic else {}
     _check_fleet(agent, ray, gpus, device, explain=explain)
     if explain and remeasure:
-        raise typer.BadParameter("--explain measures nothing, so it supersedes nothing: leave --remeasure out")
+        raise click.BadParameter("--explain measures nothing, so it supersedes nothing: leave --remeasure out")
     if explain:
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
-    from silo.commands.tune_cases import tune_path  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.cli.progress_bars import TuneProgress, event_lines  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.results import TuneResults  # noqa: PLC0415
+    from silo.commands.tune_cases import tune_path  # noqa: PLC0415
 
     if events == "-" and json:
-        raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
+        raise click.BadParameter("--events - and --json both print on standard output; write the events to a file")
     signing = None if key is None else read_key(key)  # before anything is measured
     quiet = quiet or events == "-"
     with (
@@ -165,28 +156,10 @@ def command(
     if json:
         print_json([asdict(row) for row in rows])
     elif not quiet:
-        cells = [
-            [
-                row.kernel,
-                row.case,
-                row.winner or "none",
-                format_time(row.time_ns) if row.time_ns is not None else "",
-                str(row.measured),
-                str(row.reused),
-                ", ".join(f"{count} {kind}" for kind, count in row.failures.items()),
-                row.reason,
-            ]
-            for row in rows
-        ]
-        columns = ["kernel", "case", "winner", "time", "measured", "reused", "failures", "why"]
-        title = f"{path} on {device}" if device else str(path)
-        console().print(table(title, columns, cells, right=["time", "measured", "reused"], lines=["why"]))
-        for row in rows:
-            for remark in row.remarks:
-                say_lines(f"{row.kernel} {row.case}: {remark}")
-        for row in rows if lock is not None else ():
-            decided = f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason
-            say(f"{lock}: {row.kernel} {row.case}: {decided}")
+        results = TuneResults(f"{path} on {device}" if device else str(path), rows)
+        print_table(results.table())
+        for line in results.lines():
+            say_lines(line)
     if failures := [row.failure for row in rows if row.failure]:
         raise TuneError("\n".join(failures))
 
@@ -195,13 +168,13 @@ def _check_fleet(
     agent: list[str] | None, ray: str | None, gpus: int | None, device: str | None, *, explain: bool
 ) -> None:
     if agent and device is not None:
-        raise typer.BadParameter(f"agents say themselves which device they have: silo agent --device {device}")
+        raise click.BadParameter(f"agents say themselves which device they have: silo agent --device {device}")
     if agent and ray is not None:
-        raise typer.BadParameter("agents are started by commands or by Ray, not by both: --agent, or --ray")
+        raise click.BadParameter("agents are started by commands or by Ray, not by both: --agent, or --ray")
     if gpus is not None and ray is None:
-        raise typer.BadParameter("--gpus counts actors on Ray: name the cluster with --ray")
+        raise click.BadParameter("--gpus counts actors on Ray: name the cluster with --ray")
     if explain and (agent or ray is not None):
-        raise typer.BadParameter("--explain measures nothing, so it needs no agent")
+        raise click.BadParameter("--explain measures nothing, so it needs no agent")
 
 
 def _fleet(

@@ -31,8 +31,9 @@ from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.calls.decision import lock_advice
 from silo.calls.pruning import allowed_configs
+from silo.commands.results import BuildRow, BuildSummary
 from silo.compile.build_list import BuildCase, BuildKernel, BuildVariant, Chosen, plan_variants
-from silo.compile.kernel_targets import LeftOut, Pairs, pair_kernels
+from silo.compile.kernel_targets import Pairs, pair_kernels
 from silo.compile.packed_configs import Packing
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config, ConfigSet
@@ -48,7 +49,7 @@ from silo.core.target import Target
 from silo.core.values import JSON, Value, identity_of
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BundleError, CaseError, NoVariantError, TargetError
-from silo.kernels.collection import Collected, collect
+from silo.kernels.collection import Collected, Place, collect
 from silo.kernels.kernel import Kernel
 from silo.kernels.recorded_steps import record_step
 from silo.machine.device_plugins import all_devices, device_named, devices_of_kind, resolve_target
@@ -82,46 +83,6 @@ OnStage = Callable[[str, int, int], None]
 OnTuning = Callable[[str, Progress], None]
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRow:
-    """One kernel for one target: the number of variants and configs, the first case's config, and its source.
-
-    ``configs`` of the ``space`` of its cases together are packed; both are 0 without a choice of configs. ``serves``
-    lists the extents that its variants were built for; it is empty if they serve any.
-    """
-
-    kernel: str
-    target: str
-    variants: int
-    configs: int
-    space: int
-    choice: str
-    measured: str
-    serves: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BuildSummary:
-    """The result of a build: its file and counts, the kernels left out by target, and the state of the signature.
-
-    ``plans`` are the names of the plans in it.
-    """
-
-    path: str
-    size_bytes: int
-    identity: str
-    variants: int
-    blobs: int
-    compiled: int
-    reused: int
-    seconds: float
-    rows: tuple[BuildRow, ...]
-    remarks: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    signature: str = ""
-    plans: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class _Planned:
     """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
@@ -135,7 +96,7 @@ class _Planned:
 
 
 def build_bundle(
-    files: Sequence[Path],
+    files: Sequence[Place],
     output: Path,
     *,
     targets: Sequence[str] | None = None,
@@ -183,7 +144,9 @@ def build_bundle(
         raise BundleError(f"{output.parent} is not a folder; make it first")
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     shared = session()
-    start_early_worker(shared, files, given or (resolve_target("cpu"),), output)
+    start_early_worker(
+        shared, [one for one in files if isinstance(one, Path)], given or (resolve_target("cpu"),), output
+    )
     collected = collect(files, kernels)
     found = collected.kernels
     brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}

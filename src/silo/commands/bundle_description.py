@@ -20,7 +20,7 @@ from silo.core.values import JSON
 from silo.errors import SourceError
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.shipping.sign_bundle import SignatureSummary, look_at_signature
-from silo.tuner.progress import format_time
+from silo.text_tables import format_time
 from silo.tuner.trial import Trial
 from silo.tuner.winner import standings
 

@@ -1,18 +1,24 @@
-"""``silo report``: one page for each kernel, from the trials of a Python file's kernels or of a bundle."""
+"""``silo report``: a page for each kernel and an index, from the trials of a Python file's kernels or of a bundle."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from silo.commands.show_code import forms_of_bundle, forms_of_kernel
+from silo.core.config import Config
 from silo.core.file_names import file_name
-from silo.errors import TuneError
+from silo.errors import SiloError, TuneError
+from silo.kernels.collection import collect_kernels
+from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named
-from silo.machine.user_files import write_texts
-from silo.report.kernel_page import StudyReport, kernel_page, study_report
+from silo.machine.user_files import PlaceKind, kind_of, write_texts
+from silo.report.index_page import index_page
+from silo.report.kernel_page import ConfigCode, StudyReport, kernel_page, study_report
+from silo.tuner.catalog import KeptStudy
 from silo.tuning.device_limits import known_ceilings, measure_ceilings
-from silo.tuning.stored_studies import kept_studies
+from silo.tuning.stored_studies import kept_studies, studies_of_kernels
 
 __all__ = ["ReportRow", "write_reports"]
 
@@ -44,7 +50,10 @@ def write_reports(
     kernels: Sequence[str] | None = None,
     ceilings: bool = False,
 ) -> list[ReportRow]:
-    """Writes ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any); returns one row per study.
+    """Writes ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any) and ``index.html``.
+
+    Returns one row per study. A page shows the code of the winner and of the default config, as far as it is stored or
+    a compiler makes it here.
 
     :func:`~silo.core.file_names.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
     of the device (the CPU if None), unless they are known.
@@ -54,20 +63,44 @@ def write_reports(
         ToolchainError: Jinja2 is not installed.
         StoreError: the folder cannot be written.
     """
-    studies = kept_studies(path, device, kernels)
+    found = {one.name: one for one in collect_kernels([path], kernels)} if kind_of(path) is not PlaceKind.BUNDLE else {}
+    studies = studies_of_kernels(list(found.values()), device) if found else kept_studies(path, device, kernels)
     if not studies:
         where = f" on {device}" if device else ""
         raise TuneError(f"{path}: nothing was measured{where} yet, so there is nothing to report; run silo tune {path}")
     if ceilings:
-        found = device_named(device or "cpu")
-        if known_ceilings(found.model) is None:
-            measure_ceilings(found)
+        measured = device_named(device or "cpu")
+        if known_ceilings(measured.model) is None:
+            measure_ceilings(measured)
     by_kernel: dict[str, list[StudyReport]] = {}
     for kept in studies:
-        by_kernel.setdefault(kept.study.kernel, []).append(study_report(kept, known_ceilings(kept.study.device)))
+        report = study_report(kept, known_ceilings(kept.study.device))
+        code = _code(path, found.get(kept.study.kernel), kept, report)
+        by_kernel.setdefault(kept.study.kernel, []).append(replace(report, code=code))
     pages = {f"{file_name(name)}.html": (name, reports) for name, reports in by_kernel.items()}
-    write_texts(folder, {file: kernel_page(name, path.name, reports) for file, (name, reports) in pages.items()})
+    texts = {file: kernel_page(name, path.name, reports) for file, (name, reports) in pages.items()}
+    # "~" is in no file name of a kernel, which may be called index.
+    write_texts(
+        folder, {**texts, "index~.html" if "index.html" in pages else "index.html": index_page(path.name, pages)}
+    )
     return [_row(folder / file, name, report) for file, (name, reports) in pages.items() for report in reports]
+
+
+def _code(path: Path, kernel: Kernel | None, kept: KeptStudy, report: StudyReport) -> tuple[ConfigCode, ...]:
+    """The code of the winner and of the default; configs whose code is neither stored nor made here are left out."""
+    winner = None if report.winner is None else report.winner.config
+    configs = {one.order_key: one for one in (winner, report.default) if one is not None}
+    return tuple(ConfigCode(one, forms) for one in configs.values() if (forms := _forms(path, kernel, kept, one)))
+
+
+def _forms(path: Path, kernel: Kernel | None, kept: KeptStudy, config: Config) -> tuple[tuple[str, str], ...]:
+    study = kept.study
+    try:
+        if kernel is None:
+            return forms_of_bundle(path, study.kernel, study.target, config)
+        return forms_of_kernel(kernel, kept.cases[0], study.target, config) if kept.cases else ()
+    except SiloError:  # the config does not compile, or no compiler for the target is here: the page has no code of it
+        return ()
 
 
 def _row(file: Path, kernel: str, report: StudyReport) -> ReportRow:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from silo.building.ready_cases import PreparedCase, prepare_recipe
+from silo.commands.results import CaseOutcome
 from silo.core.cases import CaseRecipe
 from silo.core.decisions import Rejected
 from silo.core.protocols import Device
@@ -24,7 +24,7 @@ from silo.errors import (
 )
 from silo.kernels.bundle_kernels import BundledKernel, load
 from silo.kernels.check_kernels import check as checking_mode
-from silo.kernels.collection import collect_kernels
+from silo.kernels.collection import Place, collect_kernels
 from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of
@@ -38,19 +38,6 @@ _REPEATS = 5
 
 # These errors do not concern a case, and every further case would raise them.
 _FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, LockError, PackageError)
-
-
-@dataclass(frozen=True, slots=True)
-class CaseOutcome:
-    """The outcome of one case. ``time_ns`` is the median of a few launches after the checked one; None: not timed."""
-
-    kernel: str
-    case: str
-    config: str
-    ok: bool
-    time_ns: int | None = None
-    max_error: float | None = None
-    message: str = ""
 
 
 class CaseWatch(Protocol):
@@ -116,7 +103,7 @@ class _Rows:
 
 
 def run_cases(
-    path: Path,
+    path: Place,
     *,
     device: str | None = None,
     kernels: Sequence[str] | None = None,
@@ -126,7 +113,7 @@ def run_cases(
     check: bool = False,
     watch: CaseWatch | None = None,
 ) -> list[CaseOutcome]:
-    """Runs the cases of a Python file or a bundle. A case that fails is an outcome; a bad file is an error.
+    """Runs the cases of a Python file, a kernel or a bundle. A case that fails is an outcome; a bad file is an error.
 
     The cases run in this process, which ends if a kernel writes to memory where it should not; ``silo run`` starts
     another process for them. A ``watch`` selects the cases, and is notified about each.
@@ -143,7 +130,7 @@ def run_cases(
         raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
     watch = watch or _All()
     rows = _Rows(watch)
-    if kind_of(path) is not PlaceKind.BUNDLE:
+    if not isinstance(path, Path) or kind_of(path) is not PlaceKind.BUNDLE:
         with override(**({} if tune is None else {"tune": tune})):
             for kernel in collect_kernels([path], kernels):
                 _run_kernel(kernel, found, arrays, rows, check=check)

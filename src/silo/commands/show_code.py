@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from silo.artifacts.artifact import Artifact
-from silo.building.code_forms import CodeForms, code_text, kinds_with
+from silo.artifacts.disassembly import DISASSEMBLED
+from silo.building.code_forms import CODE_FORMS, CodeForms, code_text, kinds_with
 from silo.building.compilation import Compilation
 from silo.building.loaded_kernels import stored_blob
 from silo.bundle.contents import BundleKernel
@@ -17,7 +18,7 @@ from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.plugins import driver_of
 from silo.core.target import Target
-from silo.errors import BundleError, CaseError, SpaceError, TargetError
+from silo.errors import BundleError, CaseError, SpaceError, TargetError, ToolchainError
 from silo.kernels.collection import collect_kernels
 from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import devices_of_kind, resolve_target
@@ -27,7 +28,7 @@ from silo.sources.kernel_source import BringsCode
 from silo.tuner.policy import TuneMode
 from silo.tuning.case_tuning import CaseStudy, case_studies
 
-__all__ = ["CodeListing", "code_of"]
+__all__ = ["CodeListing", "code_of", "forms_of_bundle", "forms_of_kernel"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,55 @@ def code_of(
         with open_bundle(path) as bundle:
             return list(_of_bundle(bundle, kernels, asked))
     return [_of_kernel(kernel, asked) for kernel in collect_kernels([path], kernels)]
+
+
+# Forms on a page: of each kind of code the front end's text, and what its compiler makes of it.
+_PAGE_FORMS = tuple(form for form in CODE_FORMS if form not in ("llvm", "asm"))
+
+
+def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
+    """The forms of the code of one config for the types of a case, by name. Compiles it if the store does not have it.
+
+    Raises:
+        SiloError: it does not compile, or no compiler for the target is here.
+    """
+    study = next((one for one in case_studies(kernel, None) if one.case.label == case), None)
+    if study is None:
+        return ()
+    variant = replace(kernel.resolver.variant(study.situation, config), target=target)
+    artifact = Compilation(session(), kernel.source).artifact(variant)
+    return _texts(
+        CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, variant), artifact
+    )
+
+
+def forms_of_bundle(path: Path, kernel: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
+    """The forms that a bundle keeps of the code of one config, by name; empty if it has no code of it.
+
+    Raises:
+        BundleError: the bundle cannot be read.
+    """
+    with open_bundle(path) as bundle:
+        for one in bundle.kernel(kernel).variants:
+            artifact = one.artifact
+            if artifact.variant.config.order_key == config.order_key and is_for(artifact.variant.target, target):
+                return _texts(CodeForms(artifact, lambda ref: bundle.blob(ref.sha256)), artifact)
+    return ()
+
+
+def _texts(forms: CodeForms, artifact: Artifact) -> tuple[tuple[str, str], ...]:
+    made = DISASSEMBLED.get(artifact.blob.kind)
+    found: list[tuple[str, str]] = []
+    for name in _PAGE_FORMS:
+        if name not in set(forms) and name != made:
+            continue
+        try:
+            text = forms[name]
+        except ToolchainError:  # the disassembler is not installed
+            continue
+        if isinstance(text, str):
+            found.append((name, text))
+    return tuple(found)
 
 
 def _values(config: str | None) -> dict[str, str]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from silo.commands.results import TuneRow
 from silo.core.host_arrays import require_numpy
 from silo.core.protocols import Device
 from silo.errors import DeviceError, LockError, SignatureError
-from silo.kernels.collection import collect_kernels
+from silo.kernels.collection import Place, collect_kernels
 from silo.machine.device_plugins import devices_named
 from silo.machine.process_session import session
 from silo.machine.user_files import PlaceKind, kind_of
@@ -26,29 +27,6 @@ from silo.tuning.case_tuning import CaseLimits, case_studies, device_of, tune_ca
 __all__ = ["TuneRow", "tune_path"]
 
 OnProgress = Callable[[str, Progress], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TuneRow:
-    """The result of tuning one case.
-
-    ``locked`` is the lock file's config for it now, and ``locked_reason`` the reason. If cases of a kernel lack a
-    usable config, the first of them describes all in ``failure`` (:func:`silo.tuner.failures.failure_of`). ``remarks``
-    list work besides measuring the space, and failures of the store.
-    """
-
-    kernel: str
-    case: str
-    winner: str | None
-    time_ns: int | None
-    measured: int
-    reused: int
-    failures: Mapping[str, int] = field(default_factory=dict[str, int])
-    reason: str = ""
-    locked: str | None = None
-    locked_reason: str = ""
-    failure: str = ""
-    remarks: tuple[str, ...] = ()
 
 
 def row_of(tuned: TunedCase) -> TuneRow:
@@ -83,7 +61,7 @@ def _silent(_name: str, _event: Progress) -> None:
 
 
 def tune_path(
-    path: Path,
+    path: Place,
     *,
     device: str | None = None,
     kernels: Sequence[str] | None = None,
@@ -127,7 +105,7 @@ def tune_path(
     report = progress or _silent
     require_numpy("tuning, which compares results,")
     session().reach_remote()
-    if kind_of(path) is PlaceKind.BUNDLE:
+    if isinstance(path, Path) and kind_of(path) is PlaceKind.BUNDLE:
         if lock is not None:
             raise LockError(
                 f"{path}: a lock is about the kernels of a Python file; a bundle holds its own decisions. Tune the "

@@ -354,8 +354,18 @@ class Case:
         handles = (Handle, DescriptorHandle)
         return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 
+    def require_expected(self, names: Sequence[str]) -> None:
+        """Raise ``CaseError`` if the case expects values of a name that is none of its arguments."""
+        bound = self.bind(names)
+        for name in self.expected:
+            if name not in bound:
+                raise CaseError(
+                    f"a case expects values of {name!r}, which is none of its arguments: {', '.join(bound)}"
+                )
+
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """The expected arrays, computed; ``CaseError`` names a value that is not an array or has the wrong shape."""
+        self.require_expected(names)
         bound = self.bind(names)
         return {name: _reference(name, one, bound) for name, one in self.expected.items()}
 
@@ -364,8 +374,6 @@ def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray
     require_numpy("what a case function expects")
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    if name not in bound:
-        raise CaseError(f"a case expects values of {name!r}, which is none of its arguments: {', '.join(bound)}")
     if not hasattr(bound[name], "shape") and not isinstance(bound[name], Handle | DescriptorHandle):
         raise CaseError(
             f"a case expects values of {name!r}, which is not an array argument but a {type(bound[name]).__name__}"

@@ -257,7 +257,7 @@ def _axis_values(name: str, values: object) -> tuple[Value, ...]:
 
 def _check_axis(name: str, values: Sequence[Value]) -> None:
     if not values:
-        raise SpaceError(f"the axis {name!r} has no values")
+        raise SpaceError(f"the axis {name!r} has no values: list at least one, or leave the axis out")
     try:
         texts = [canonical_json(value_to_json(value)) for value in values]
     except TypeError as error:

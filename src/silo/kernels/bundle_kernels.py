@@ -73,7 +73,16 @@ class Kernels:
             )
         return found
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NamedKernel: ...
+
+    else:
+
+        def __getattr__(self, name):  # noqa: ANN001, ANN204  # as above
+            return self._named(name)
+
+    def _named(self, name: str) -> BundledKernel | _InClass:
         if name.startswith("_"):
             raise AttributeError(name)
         if name not in self._bundle.kernel_names and any(one.startswith(f"{name}.") for one in self):
@@ -443,6 +452,14 @@ def _callable_kernel(
     setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is not a method
     setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
     return made
+
+
+if TYPE_CHECKING:
+
+    class NamedKernel(BundledKernel):
+        """An attribute of a bundle, for type checkers: a kernel, or a class whose attributes are kernels."""
+
+        def __getattr__(self, name: str) -> NamedKernel: ...
 
 
 def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:

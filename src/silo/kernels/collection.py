@@ -16,7 +16,10 @@ from silo.machine.user_files import load_module
 from silo.sources.kinds import kinds
 from silo.sources.source_kind import DefinesKernels
 
-__all__ = ["Collected", "collect", "collect_kernels"]
+__all__ = ["Collected", "Place", "collect", "collect_kernels"]
+
+Place = Path | Kernel
+"""The source of kernels: a Python file or module, or a kernel of this process itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +30,7 @@ class Collected:
     steps: list[Step]
 
 
-def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
+def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None) -> list[Kernel]:
     """The kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
 
     Kernels in classes are found too; a kernel written there is called ``Class.kernel``. ``names`` keeps only those.
@@ -36,7 +39,7 @@ def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) 
     return collect(places, names).kernels
 
 
-def collect(places: Sequence[Path], names: Sequence[str] | None = None) -> Collected:
+def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Collected:
     """The kernels as :func:`collect_kernels` gives them, and the steps of the same files.
 
     ``SourceError`` also when two steps have one name.
@@ -44,20 +47,18 @@ def collect(places: Sequence[Path], names: Sequence[str] | None = None) -> Colle
     by_name: dict[str, Kernel] = {}
     steps: dict[str, Step] = {}
     for place in places:
-        module = load_module(place)
-        found = list(dict.fromkeys(_kernels_of(module)))
-        if not found:
-            raise SourceError(
-                f"{place} defines no kernel: {_advice()}"
-                + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
-            )
+        if isinstance(place, Kernel):
+            found, module = [place], None
+        else:
+            module = load_module(place)
+            found = _kernels_in(place, module)
         for kernel in found:
             other = by_name.setdefault(kernel.name, kernel)
             if other is not kernel:
                 raise SourceError(
                     f"two kernels are called {kernel.name!r}: {other.location} and {kernel.location}; rename one"
                 )
-        for step in filter(None, map(step_of, tuple(vars(module).values()))):
+        for step in filter(None, map(step_of, tuple(vars(module).values()) if module else ())):
             known = steps.setdefault(step.name, step)
             if known is not step:
                 raise SourceError(
@@ -68,6 +69,16 @@ def collect(places: Sequence[Path], names: Sequence[str] | None = None) -> Colle
         if missing:
             raise SourceError(f"no kernel called {', '.join(missing)}; there are {', '.join(by_name)}")
     return Collected([by_name[name] for name in names or by_name], list(steps.values()))
+
+
+def _kernels_in(place: Path, module: ModuleType) -> list[Kernel]:
+    found = list(dict.fromkeys(_kernels_of(module)))
+    if not found:
+        raise SourceError(
+            f"{place} defines no kernel: {_advice()}"
+            + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
+        )
+    return found
 
 
 def _advice() -> str:

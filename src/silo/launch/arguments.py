@@ -393,7 +393,7 @@ def _raw(
         tuple(_raw_argument(one, constant) for one in arguments),
         {name: constant(value) for name, value in call.options.items()},
         _grid(call.grid if grid is None else grid),
-        f": call it as {call.kernel}[grid](...) or with grid=",
+        f": call it as {call.kernel}[grid](...), or declare silo.kernel(grid=...), which cases need",
     )
 
 

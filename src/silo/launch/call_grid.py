@@ -29,7 +29,10 @@ def call_grid(
     if call.grid is not None:
         return cast("tuple[int, int, int]", call.grid)
     if declared is None:
-        raise ArgumentError(f"{call.kernel} has no declared grid: call it as {call.kernel}[grid](...) or with grid=")
+        raise ArgumentError(
+            f"{call.kernel} has no declared grid: call it as {call.kernel}[grid](...), or declare "
+            "silo.kernel(grid=...), which cases need"
+        )
     arrays = [one for one in call.arguments if one.shape is not None]
     bindings = Bindings(
         values={**{one.name: one.number for one in call.arguments if one.kind in _SCALARS}, **config},

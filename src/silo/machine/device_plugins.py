@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -86,7 +87,11 @@ def absent_devices() -> tuple[tuple[str, Rejected], ...]:
 
 
 def device_named(text: str) -> Device:
-    """The device for ``cpu``, ``cuda``, ``cuda:1`` or a full target. Raises DeviceError, listing the devices."""
+    """The device for ``cpu``, ``cuda``, ``cuda:1`` or a full target.
+
+    Raises:
+        DeviceError: it is not here; lists the devices that are, and the reason why none of its kind is.
+    """
     kind, _, rest = text.partition(":")
     for device in devices_of_kind(kind):
         if not rest or (rest.isdigit() and device.index == int(rest)):
@@ -96,8 +101,11 @@ def device_named(text: str) -> Device:
     listing = "".join(
         f"\n  - {device.target.kind}:{device.index}, {device.target} ({device.model})" for device in all_devices()
     )
-    reasons = "".join(f"\n  - no {name}: {missing.why.reason}" for name, missing in _missing().items())
-    raise DeviceError(f"no device {text!r} on this machine; it has:{listing or ' none'}{reasons}")
+    missing = _missing()
+    reasons = [f"\n  - no {name}: {missing[name].why.reason}" for name in (kind,) if name in missing]
+    near = [] if kind in _plugins() else get_close_matches(kind, _plugins(), n=1)
+    advice = f", did you mean {near[0]}?" if near else ""
+    raise DeviceError(f"no device {text!r} on this machine{advice}; it has:{listing or ' none'}{''.join(reasons)}")
 
 
 def devices_named(text: str) -> tuple[Device, ...]:

@@ -10,11 +10,11 @@ from html import escape
 
 from silo.report.ranking import ParameterEffect, best_so_far
 from silo.sanitized_text import printable
-from silo.tuner.progress import format_time
+from silo.text_tables import format_time
 from silo.tuner.statistics import median
 from silo.tuner.trial import Status, Trial
 
-__all__ = ["LinearScale", "LogScale", "effect_chart", "progress_chart"]
+__all__ = ["LinearScale", "LogScale", "RooflinePoint", "effect_chart", "progress_chart", "roofline_chart"]
 
 # ---- Axes: from values to places, and the round values that label them ----
 
@@ -243,3 +243,71 @@ def _scatter(text: str) -> float:
 
 def _short(text: str) -> str:
     return text if len(text) <= 9 else text[:8] + "\u2026"
+
+
+# ---- A roofline: rates of arithmetic by operations for each byte, below what the device reaches ----
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePoint:
+    """One case: its operations for each byte, the operations per second that the winner reaches, and its page."""
+
+    label: str
+    intensity: float
+    rate: float
+    href: str = ""
+
+
+def roofline_chart(points: Sequence[RooflinePoint], copies: Sequence[int], dots: Sequence[tuple[str, int]]) -> str:
+    """Rates by intensity, both logarithmic, below the roofs that were measured.
+
+    Args:
+        points: at least one.
+        copies: bytes per second of copies: the slowest and the fastest become slopes.
+        dots: by the dtype of the factors, operations per second of matrix products: each becomes a level.
+    """
+    width, height, left, right, top, bottom = 1120, 380, 84, 960, 16, 326
+    xs, ys = [point.intensity for point in points], [point.rate for point in points]
+    slopes = sorted({min(copies), max(copies)}) if copies else []
+    levels = sorted(dots, key=lambda pair: pair[1])
+    ridges = [rate / slope for _, rate in levels for slope in slopes]
+    x = LogScale(min([*xs, *ridges]) / 2, max([*xs, *ridges]) * 2, left, right)
+    tops = [float(rate) for _, rate in levels] or [x.high * slope for slope in slopes]
+    y = LogScale(min([*ys, *(slope * x.low for slope in slopes)]) / 1.5, max([*ys, *tops]) * 1.6, bottom, top)
+    parts = [_line(left, y.place(tick), right, y.place(tick), "grid") for tick in y.ticks(5)]
+    parts += [_text(left - 7, y.place(tick) + 4, _operations(tick), "tick", "end") for tick in y.ticks(5)]
+    parts += [_line(x.place(tick), top, x.place(tick), bottom, "grid") for tick in x.ticks(8)]
+    parts += [_text(x.place(tick), bottom + 18, f"{tick:g}", "tick") for tick in x.ticks(8)]
+    parts.append(_text((left + right) / 2, height - 8, "operations for each byte", "axis"))
+    highest = levels[-1][1] if levels else y.high
+    for slope in slopes:
+        low, high = max(x.low, y.low / slope), min(x.high, highest / slope)
+        if low < high:
+            parts.append(_line(x.place(low), y.place(low * slope), x.place(high), y.place(high * slope), "light"))
+            at = max(low, high / 40)
+            parts.append(_text(x.place(at), y.place(at * slope) - 6, _bytes(slope), "light", "end"))
+    for name, rate in levels:
+        begin = max(x.low, rate / slopes[-1]) if slopes else x.low
+        parts.append(_line(x.place(begin), y.place(rate), right, y.place(rate), "light"))
+        parts.append(_text(right + 6, y.place(rate) + 4, f"{name} {_operations(rate)}", "note light", "start"))
+    for point in points:
+        title = f"{point.label}: {_operations(point.rate)} at {point.intensity:.3g} operations for each byte"
+        dot = _dot(x.place(point.intensity), y.place(point.rate), 5, "winner", title)
+        parts.append(f'<a href="{_escaped(point.href)}">{dot}</a>' if point.href else dot)
+    return _svg(width, height, "operations per second by operations for each byte", parts)
+
+
+def _operations(rate: float) -> str:
+    """A rate of operations.
+
+    >>> _operations(2.5e9), _operations(1e12)
+    ('2.5 GFLOP/s', '1 TFLOP/s')
+    """
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if rate >= size:
+            return f"{rate / size:.3g} {unit}FLOP/s"
+    return f"{rate:.3g} FLOP/s"
+
+
+def _bytes(rate: float) -> str:
+    return f"{rate / 1e12:.3g} TB/s" if rate >= 1e12 else f"{rate / 1e9:.3g} GB/s"

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.config import Config
 from silo.errors import PackageError
-from silo.report.charts import effect_chart, progress_chart
+from silo.report.charts import RooflinePoint, effect_chart, progress_chart, roofline_chart
 from silo.report.least_time import Ceilings, SpeedOfLight, dot_dtype, speed_of_light
 from silo.report.ranking import ConfigComparison, compare, effects, failure_groups, parameter_names, value_text
 from silo.sanitized_text import printable
+from silo.text_tables import format_bytes, format_duration, format_time
 from silo.tuner.catalog import KeptStudy
 from silo.tuner.outcome import count_failures
-from silo.tuner.progress import format_bytes, format_duration, format_time
 from silo.tuner.statistics import estimate, median
 from silo.tuner.trial import Stage, Status, Trial
 from silo.tuner.winner import Winner, choose_winner
@@ -26,9 +26,18 @@ from silo.tuner.winner import Winner, choose_winner
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["StudyReport", "kernel_page", "study_report"]
+__all__ = ["ConfigCode", "StudyReport", "kernel_page", "render_page", "roofline_point", "study_report"]
 
 _ABOVE = 1.05  # measured rates of two moments differ by less
+_LONGEST_CODE = 200_000  # characters of one form of a config's code on a page
+
+
+@dataclass(frozen=True)
+class ConfigCode:
+    """The code of one config: ``forms`` holds its texts by name (``ttir``, ``c``, ``ptx``, ``sass``)."""
+
+    config: Config
+    forms: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,7 @@ class StudyReport:
     default: Config
     comparison: ConfigComparison | None
     light: SpeedOfLight | None
+    code: tuple[ConfigCode, ...] = ()
 
     @property
     def label(self) -> str:
@@ -76,19 +86,22 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str
     for section, report in zip(sections, studies, strict=True):
         if labels.count(section["label"]) > 1:
             section["label"] += f" \u00b7 {report.kept.study.device.name} \u00b7 {report.kept.study.target}"
+    return render_page("page.html", kernel=kernel, origin=origin, sections=sections)
+
+
+def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # what the template takes
+    """A page of the report with its style and its script; no other script runs, and nothing is fetched.
+
+    Raises:
+        PackageError: Jinja2 is not installed.
+    """
     js = _resource("page.js")
-    return _template().render(
-        kernel=kernel,
-        origin=origin,
-        sections=sections,
-        css=_resource("page.css"),
-        js=js,
-        digest=b64encode(sha256(js.encode()).digest()).decode(),  # no other script runs, nothing is fetched
-    )
+    digest = b64encode(sha256(js.encode()).digest()).decode()
+    return _template(template).render(css=_resource("page.css"), js=js, digest=digest, **values)
 
 
 @cache
-def _template() -> Template:
+def _template(name: str) -> Template:
     try:
         import jinja2  # noqa: PLC0415  # an extra
     except ImportError:
@@ -98,7 +111,7 @@ def _template() -> Template:
     made = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
-    return made.from_string(_resource("page.html"))
+    return made.from_string(_resource(name))
 
 
 def _shown(value: object) -> object:
@@ -143,11 +156,44 @@ def _section(number: int, report: StudyReport) -> dict[str, Any]:
         ],
         "failures": failure_groups(kept.trials),
         "aside": sorted(kept.aside, key=lambda one: one.spills),
+        "roofline": _roofline(report),
+        "code": [_code(one, report) for one in report.code],
         "names": parameter_names(kept.trials),
         "rows": rows,
         "has": {
             name: any(row[name] not in ("", 0) for row in rows) for name in ("registers", "spills", "shared", "error")
         },
+    }
+
+
+def roofline_point(report: StudyReport, label: str, href: str = "") -> RooflinePoint | None:
+    """The study's place in a roofline; None if its case does not declare bytes and operations, or without a winner."""
+    work, winner = report.kept.work, report.winner
+    if work is None or winner is None or not work.bytes or not work.flops:
+        return None
+    return RooflinePoint(label, work.flops / work.bytes, work.flops / max(winner.median_ns, 1) * 1e9, href)
+
+
+def _roofline(report: StudyReport) -> str:
+    point = roofline_point(report, report.label)
+    if point is None or report.light is None:
+        return ""
+    ceilings = report.light.ceilings
+    dots = [(report.light.dot, rate)] if (rate := report.light.dot_ceiling) else []
+    return roofline_chart([point], [rate for _, rate in ceilings.copies], dots)
+
+
+def _code(code: ConfigCode, report: StudyReport) -> dict[str, Any]:
+    trials = [trial for trial in report.kept.trials if trial.config.order_key == code.config.order_key]
+    wins = report.winner is not None and report.winner.config.order_key == code.config.order_key
+    return {
+        "config": str(code.config),
+        "role": "the winner" if wins else "the default",
+        "trials": [_row(number, trial, (), None, report) for number, trial in enumerate(trials, start=1)],
+        "forms": [
+            {"name": name, "text": text[:_LONGEST_CODE], "left": max(len(text) - _LONGEST_CODE, 0)}
+            for name, text in code.forms
+        ],
     }
 
 

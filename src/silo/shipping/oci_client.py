@@ -268,7 +268,9 @@ class Registry:
             case "address":
                 return self._error(fault.words)
             case "silent":
-                return self._error(f"cannot be asked ({fault.request}): {fault.words}")
+                return self._error(
+                    f"cannot be asked ({fault.request}): {fault.words}; check its address, and that it runs"
+                )
             case "long":
                 return self._error(f"sends more than the {fault.most} bytes that were to come")
             case "slow":

@@ -184,7 +184,7 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
     try:
         descriptor = open_plain(path)
     except OSError as error:
-        raise SignatureError(f"it cannot be opened: {error.strerror}") from None
+        raise SignatureError(f"it cannot be opened: {error.strerror}; silo keygen makes a pair of keys") from None
     try:
         found = os.fstat(descriptor)
         data = os.read(descriptor, _MAX_FILE_BYTES + 1)

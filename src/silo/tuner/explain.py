@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from silo.core.config import Config, ConfigSet
 from silo.core.search_space import SearchSpace
+from silo.text_tables import format_time
 from silo.tuner.doubts import doubt
-from silo.tuner.progress import format_time
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, make_searcher
 from silo.tuner.seeds import Seed
 from silo.tuner.spilling import SpillingConfig, ranked

@@ -157,6 +157,10 @@ def _of_kernel(failed: Sequence[TunedCase], count: int) -> str:
 
 
 def _listing(trials: Sequence[Trial]) -> str:
-    lines = [f"\n  - {one.config}: {one.status.value}: {one.message or 'no message'}" for one in trials[:_SHOWN]]
+    # Configs that fail in the same way are listed together.
+    told: dict[str, list[Trial]] = {}
+    for one in trials[:_SHOWN]:
+        told.setdefault(f"{one.status.value}: {one.message or 'no message'}", []).append(one)
+    lines = [f"\n  - {'; '.join(str(one.config) for one in ones)}: {how}" for how, ones in told.items()]
     more = len(trials) - _SHOWN
     return "".join(lines) + (f"\n  - and {more} more" if more > 0 else "")

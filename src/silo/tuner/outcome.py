@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.errors import TuneError
-from silo.tuner.progress import format_duration, format_time
+from silo.text_tables import format_duration, format_time
 from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import Winner

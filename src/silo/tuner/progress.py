@@ -8,10 +8,11 @@ from math import isfinite
 
 from silo.core.config import Config
 from silo.core.values import Value
+from silo.text_tables import format_duration, format_time
 from silo.tuner.statistics import median
 from silo.tuner.trial import Trial
 
-__all__ = ["Progress", "ProgressCallback", "event_to_json", "format_bytes", "format_duration", "format_time", "note_of"]
+__all__ = ["Progress", "ProgressCallback", "event_to_json", "note_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,41 +96,3 @@ def _plain(value: Value) -> object:
     """Numbers and strings as they are; values without a JSON form (dtypes, functions) as text."""
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value))
     return value if plain else str(value)
-
-
-def format_time(time_ns: int) -> str:
-    """A time with a suitable unit.
-
-    >>> format_time(1234567)
-    '1.23 ms'
-    """
-    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if time_ns >= size:
-            return f"{time_ns / size:.3g} {unit}" if time_ns < 1000 * size else f"{time_ns / size:.0f} {unit}"
-    return f"{time_ns} ns"
-
-
-def format_duration(seconds: float) -> str:
-    """A duration in minutes and seconds.
-
-    >>> format_duration(2.13), format_duration(75.0)
-    ('2.1 s', '1 min 15 s')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s"
-
-
-def format_bytes(size: int) -> str:
-    """A size with a suitable unit.
-
-    >>> format_bytes(2048), format_bytes(3_500_000)
-    ('2.0 KiB', '3.3 MiB')
-    """
-    value = float(size)
-    for unit in ("bytes", "KiB", "MiB"):
-        if value < 1024:
-            return f"{size} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"

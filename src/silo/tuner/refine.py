@@ -11,7 +11,7 @@ from functools import cached_property
 from silo.core.config import Config, ConfigSet
 from silo.core.search_space import SearchSpace
 from silo.core.values import Value, identity_of
-from silo.tuner.progress import format_time
+from silo.text_tables import format_time
 from silo.tuner.statistics import median
 from silo.tuner.trial import Stage, Status, Trial
 

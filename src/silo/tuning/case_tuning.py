@@ -177,7 +177,10 @@ def device_of(kernel: Kernel, device: Device | None) -> Device | None:
     fitting = [one for one in all_devices() if _compiles(kernel, one)]
     if not fitting:
         kinds = target_kinds(kernel.source.kind) or tuple(name for name, _ in absent_devices())
-        absent = "".join(f"\n  - no {name}: {why.reason}" for name, why in absent_devices() if name in kinds)
+        missing = {name: why.reason for name, why in absent_devices() if name in kinds}
+        absent = "".join(f"\n  - no {name}: {reason}" for name, reason in missing.items())
+        if len(missing) > 1:
+            absent = f"\n  - no {' and no '.join(missing)} device is here: silo doctor says why"
         raise DeviceError(f"{kernel.name} has no device here to run on: {refusal}{absent}")
     return None if any(one.memory.is_host for one in fitting) else fitting[0]
 

@@ -26,7 +26,7 @@ from silo.tuner.spilling import SpillingConfig, known_spills
 from silo.tuner.trial import Study, Trial
 from silo.tuning.case_tuning import make_of
 
-__all__ = ["kept_studies"]
+__all__ = ["kept_studies", "studies_of_kernels"]
 
 _MOST_PAIRS = 1 << 19  # the most pairs of a case and a study: comparing all of them takes seconds
 
@@ -43,13 +43,19 @@ def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] |
     """
     model = None if device is None else device_named(device).model
     if kind_of(path) is not PlaceKind.BUNDLE:
-        found = [kept for kernel in collect_kernels([path], kernels) for kept in _of_kernel(kernel)]
-    else:
-        with open_bundle(path) as bundle:
-            unknown = [name for name in kernels or () if name not in bundle.kernel_names]
-            if unknown:
-                raise SourceError(f"{path}: no kernel called {unknown[0]}; there are {', '.join(bundle.kernel_names)}")
-            found = [kept for name in kernels or bundle.kernel_names for kept in _of_bundle(bundle, name)]
+        return studies_of_kernels(collect_kernels([path], kernels), device)
+    with open_bundle(path) as bundle:
+        unknown = [name for name in kernels or () if name not in bundle.kernel_names]
+        if unknown:
+            raise SourceError(f"{path}: no kernel called {unknown[0]}; there are {', '.join(bundle.kernel_names)}")
+        found = [kept for name in kernels or bundle.kernel_names for kept in _of_bundle(bundle, name)]
+    return [kept for kept in found if model is None or kept.study.device == model]
+
+
+def studies_of_kernels(kernels: Sequence[Kernel], device: str | None = None) -> list[KeptStudy]:
+    """The studies in the store that :func:`kept_studies` finds for the kernels of a file."""
+    model = None if device is None else device_named(device).model
+    found = [kept for kernel in kernels for kept in _of_kernel(kernel)]
     return [kept for kept in found if model is None or kept.study.device == model]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from silo.artifacts.disassembly import disassemble
 from silo.building.code_forms import CODE_FORMS

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import silo
 from fake_backend.measure import FakeEvaluator, FakeLandscape

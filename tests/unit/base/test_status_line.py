@@ -122,7 +122,7 @@ def test_a_program_with_its_own_log_gets_records_and_nothing_else(terminal):
         root.setLevel(logging.INFO)
         announce("compiled f")
         with working("compiling f"):
-            assert status_line._line._tasks == []
+            pass
         with override(log="debug"):
             logging.getLogger("silo").debug("a detail")
     finally:
@@ -130,6 +130,45 @@ def test_a_program_with_its_own_log_gets_records_and_nothing_else(terminal):
         root.removeHandler(handler)
     assert [record.getMessage() for record in records] == ["compiled f", "a detail"]
     assert terminal.getvalue() == ""
+
+
+def test_a_task_that_takes_long_is_logged_while_it_runs(terminal, monkeypatch):
+    monkeypatch.setattr(status_line, "SLOW_S", 0.03)
+    root, records = logging.getLogger(), []
+    handler = logging.Handler()
+    handler.emit = records.append
+    root.addHandler(handler)
+    before = root.level
+    try:
+        root.setLevel(logging.INFO)
+        with working("compiling f") as task:
+            task.note = "LLVM"
+            until(lambda: records)
+        assert records[0].getMessage() == "compiling f: LLVM, 0 s"
+        assert len(records) == 1, "at most every ten seconds"
+        with working("compiling g"):
+            pass
+    finally:
+        root.setLevel(before)
+        root.removeHandler(handler)
+    assert len(records) == 1
+    assert terminal.getvalue() == ""
+    until(lambda: status_line._line._thread is None)
+
+
+def test_a_notebook_shows_what_a_terminal_does(terminal, monkeypatch):
+    """Its standard error is no terminal, but a person reads it as it is written."""
+    monkeypatch.setattr(status_line, "SLOW_S", 0.03)
+    output = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(status_line.sys, "stderr", output)
+    with working("tuning f"):
+        until(lambda: "tuning f" in output.getvalue())
+    assert shown(output.getvalue()) == ""
+    announce("tuned f")
+    assert shown(output.getvalue()).splitlines() == ["silo: tuned f"]
+    with override(quiet=True):
+        announce("tuned g")
+    assert "tuned g" not in output.getvalue()
 
 
 def test_progress_is_rewritten_in_place_and_leaves_nothing(terminal, monkeypatch):
@@ -259,8 +298,9 @@ def test_a_first_call_says_nothing_where_nobody_looks(tmp_path):
         tmp_path, OWN.replace(")", ", BLOCK=256)"), terminal=False, SILO_TUNE="off", SILO_LOG="info"
     )
     before = "import logging; logging.basicConfig(format='mine %(levelname)s %(message)s', level='INFO')"
-    (line,) = errors_of(tmp_path, OWN.replace(")", ", BLOCK=512)"), before, SILO_TUNE="off").splitlines()
+    *progress, line = errors_of(tmp_path, OWN.replace(")", ", BLOCK=512)"), before, SILO_TUNE="off").splitlines()
     assert line.startswith("mine INFO compiled scale for cpu:")
+    assert all(one.startswith("mine INFO compiling scale for cpu:") for one in progress)  # of a slow machine
 
 
 def test_a_slow_compilation_by_tritons_own_call_says_so(tmp_path):

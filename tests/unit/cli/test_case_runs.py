@@ -8,8 +8,8 @@ import json
 import os
 import sys
 
+import click
 import pytest
-import typer
 
 import warm_python
 from silo.cli.case_runs import Attempt, Begun, rows_of
@@ -108,14 +108,14 @@ def test_damage_that_shows_at_the_end_is_blamed_on_the_case_that_repeats_it():
 
 def test_an_error_that_the_process_has_said_is_its_exit_code():
     for code in (2, 3, 130):
-        with pytest.raises(typer.Exit) as ended:
+        with pytest.raises(click.exceptions.Exit) as ended:
             rows_of(lambda _only, _but, code=code: Attempt(code=code))
         assert ended.value.exit_code == code
 
 
 def test_a_process_that_ends_before_any_case_is_an_error(capsys):
     for code in (-9, 1):
-        with pytest.raises(typer.Exit) as ended:
+        with pytest.raises(click.exceptions.Exit) as ended:
             rows_of(lambda _only, _but, code=code: Attempt(code=code))
         assert ended.value.exit_code == 3
     assert "before a case began" in capsys.readouterr().err

@@ -164,8 +164,8 @@ def test_the_help_says_the_exit_codes(folder):
 
 
 def test_shells_complete_commands_and_options(folder):
-    script = run(folder, "--show-completion", "bash", module=False, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    script = run(folder, "--show-completion", "bash", module=False)
     assert script.returncode == 0
     assert "complete" in script.stdout
-    asked = {"_SILO_COMPLETE": "complete_bash", "COMP_WORDS": "silo re", "COMP_CWORD": "1"}
-    assert run(folder, **asked).stdout.split() == ["report"]
+    asked = {"_SILO_COMPLETE": "bash_complete", "COMP_WORDS": "silo re", "COMP_CWORD": "1"}
+    assert run(folder, **asked).stdout.split() == ["plain,report"]

@@ -16,8 +16,9 @@ from silo.commands.tune_cases import TuneRow
 from silo.core.config import Config
 from silo.errors import SettingsError
 from silo.store.store import MemoryStore
+from silo.text_tables import format_duration, format_time
 from silo.tuner.outcome import Budget
-from silo.tuner.progress import Progress, event_to_json, format_duration, format_time
+from silo.tuner.progress import Progress, event_to_json
 from silo.tuner.trial import Status
 from tuning_samples import tune
 
@@ -123,7 +124,7 @@ def test_the_bar_shows_it_on_a_terminal_only(monkeypatch):
     for terminal in (True, False):
         screen = io.StringIO()
         console = Console(file=screen, force_terminal=terminal, width=200)
-        monkeypatch.setattr(bars, "console", lambda stderr, console=console: console)
+        monkeypatch.setattr(bars, "rich_console", lambda stderr, console=console: console)
         with TuneProgress(enabled=True) as shown:
             shown.update("add n=5", progress)
         text = screen.getvalue()

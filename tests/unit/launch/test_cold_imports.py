@@ -19,7 +19,7 @@ HEAVY = {
     *("argparse", "ast", "asyncio", "csv", "ctypes", "dataclasses", "datetime", "difflib", "email", "fractions"),
     *("importlib.metadata", "importlib.resources", "inspect", "logging", "multiprocessing", "pathlib", "random"),
     *("socket", "subprocess", "tempfile", "traceback", "urllib.parse", "zipfile"),
-    *("cryptography", "jax", "ml_dtypes", "numpy", "platformdirs", "pytest", "rich", "torch", "triton", "typer"),
+    *("cryptography", "jax", "ml_dtypes", "numpy", "platformdirs", "pytest", "rich", "torch", "triton", "click"),
 }
 
 # Packages of Silo that a launch from a bundle takes something from.

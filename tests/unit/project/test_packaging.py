@@ -3,8 +3,10 @@
 
 import email
 import importlib.util
+import json
 import os
 import re
+import struct
 import subprocess
 import sys
 import tarfile
@@ -95,6 +97,17 @@ def test_the_native_module_declares_no_function_of_python_by_hand():
         assert "PyAPI_" not in path.read_text(encoding="utf-8"), path.name
 
 
+def elf(*names):
+    """A 64-bit ELF file with sections of these names, whose data mentions other names."""
+    table = b"\0" + b"".join(name.encode() + b"\0" for name in names)
+    offsets = [table.index(name.encode() + b"\0") for name in names]
+    data = b".symtab of an image within" + table
+    begin = 64 + len(data) - len(table)
+    rows = b"".join(struct.pack("<IIQQQQIIQQ", at, 1, 0, 0, begin, 0, 0, 0, 0, 0) for at in offsets)
+    head = struct.pack("<4s36xQ10xHHH", b"\x7fELF", 64 + len(data), 64, len(names), 0)
+    return head + data + rows
+
+
 def archives(folder, *, name, library, classifier, link, members):
     wheel = folder / name
     with zipfile.ZipFile(wheel, "w") as made:
@@ -113,7 +126,11 @@ def archives(folder, *, name, library, classifier, link, members):
 def test_archives_are_looked_at(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "trove_classifiers", types.SimpleNamespace(classifiers={"Typing :: Typed"}))
     check = script("check_wheel", monkeypatch)
-    right = {"name": "kernel_silo-0.1.0-cp311-abi3-manylinux_2_28_x86_64.whl", "library": "\x7fELF", "members": ()}
+    right = {
+        "name": "kernel_silo-0.1.0-cp311-abi3-manylinux_2_28_x86_64.whl",
+        "library": elf(".shstrtab", ".text"),
+        "members": (),
+    }
     given = archives(tmp_path, **right, classifier="Typing :: Typed", link="https://host.example")
     assert check.main(*given) == 1
     assert capsys.readouterr().out.splitlines() == [
@@ -122,7 +139,7 @@ def test_archives_are_looked_at(tmp_path, monkeypatch, capsys):
     ]
     wrong = {
         "name": "kernel_silo-0.1.0-cp311-abi3-linux_x86_64.whl",
-        "library": "\x7fELF .symtab",
+        "library": elf(".shstrtab", ".symtab"),
         "members": ("a.py",),
     }
     assert check.main(*archives(tmp_path, **wrong, classifier="Made :: Up", link="docs/a.md")) == 1
@@ -156,3 +173,138 @@ def test_a_build_carries_the_sources_that_exports_copy(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) == found
+
+
+# Packages that a process which only opens bundles does without, whatever is installed beside it.
+NOT_NEEDED = ("rich", "typer", "pydantic", "pygments", "jinja2", "numpy", "triton", "torch", "cryptography", "psutil")
+BLOCKED = f"""
+import sys
+
+
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {NOT_NEEDED!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, Block())
+from silo.cli.main import main
+
+main()
+"""
+
+
+def test_at_most_four_packages_come_with_it():
+    """Each of them needs no other one on Linux."""
+    import importlib.metadata
+
+    names = [re.split(r"[<>=;\[ ]", one)[0] for one in PROJECT["dependencies"]]
+    assert len(names) <= 4
+    for name in names:
+        needed = [one for one in importlib.metadata.requires(name) or () if "extra ==" not in one]
+        assert all("Windows" in one or "win32" in one for one in needed), (name, needed)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["--help"], "Compile kernels for every target into one bundle."),
+        (["build", "--help"], "--output"),
+        (["inspect", "{bundle}"], "dispatch rules"),
+        (["inspect", "{bundle}", "--json"], '"kernels"'),
+        (["verify", "{bundle}"], "every byte is as it was written"),
+        (["doctor"], "native module"),
+        (["cache"], "total"),
+        (["trust", "--list"], "trusted"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_commands_work_with_the_base_alone(words, shown, tmp_path):
+    from hostile_bundle import FORBIDDEN, hostile_bundle
+
+    hostile_bundle(tmp_path / "k.silo")
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKED, *(word.format(bundle=tmp_path / "k.silo") for word in words)],
+        env={**os.environ, "SILO_HOME": str(tmp_path / "store"), "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert shown in done.stdout
+    assert not set(done.stdout) & set("│┃━"), "tables are plain text"
+    assert not any(character in done.stdout for character in FORBIDDEN)
+    if words[0] in ("--help", "build", "doctor"):
+        assert max(map(len, done.stdout.splitlines())) <= 100
+
+
+def test_archives_of_the_same_contents_have_the_same_bytes(tmp_path, monkeypatch):
+    tools = script("release_tools", monkeypatch)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    made = []
+    for order, mode, moment in (((0, 1), 0o600, 10**9), ((1, 0), 0o664, 10**9 + 77)):
+        folder = tmp_path / str(mode)
+        folder.mkdir()
+        files = [("silo/a.py", "a = 1"), ("kernel_silo-0.1.0.dist-info/RECORD", "")]
+        with zipfile.ZipFile(folder / "k.whl", "w") as wheel:
+            for place in order:
+                info = zipfile.ZipInfo(files[place][0], (2020, 1, 1 + mode % 9, 0, 0, 0))
+                info.external_attr = mode << 16
+                wheel.writestr(info, files[place][1])
+        with tarfile.open(folder / "k.tar.gz", "w:gz") as sdist:
+            for place in order:
+                info = tarfile.TarInfo(files[place][0])
+                info.mtime, info.mode, info.uid, info.uname = moment, mode, mode, "somebody"
+                sdist.addfile(info)
+        tools.same_bytes(str(folder / "k.whl"), str(folder / "k.tar.gz"))
+        made.append([(folder / name).read_bytes() for name in ("k.whl", "k.tar.gz")])
+        with zipfile.ZipFile(folder / "k.whl") as wheel:
+            assert wheel.namelist()[-1].endswith("RECORD")
+            assert wheel.read("silo/a.py") == b"a = 1"
+    assert made[0] == made[1]
+
+
+def test_the_bill_of_materials_names_files_and_requirements(tmp_path, monkeypatch):
+    tools = script("release_tools", monkeypatch)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    with zipfile.ZipFile(tmp_path / "kernel_silo-0.1.0-py3-none-any.whl", "w") as wheel:
+        found, _ = metadata(tmp_path)
+        wheel.writestr("kernel_silo-0.1.0.dist-info/METADATA", found.as_string())
+    tools.bill_of_materials(str(tmp_path))
+    bill = json.loads((tmp_path / "sbom.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/kernel-silo@{PROJECT['version']}"
+    libraries = {one["name"] for one in bill["components"] if one["type"] == "library"}
+    assert libraries == {re.split(r"[<>=]", one)[0] for one in PROJECT["dependencies"]}
+    (file,) = (one for one in bill["components"] if one["name"].endswith(".whl"))
+    assert len(file["hashes"][0]["content"]) == 64
+    assert bill["metadata"]["timestamp"] == "2023-11-14T22:13:20Z"
+
+
+def test_the_line_to_install_is_the_quickstarts(tmp_path, monkeypatch, capsys):
+    tools = script("release_tools", monkeypatch)
+    tools.install_line(str(ROOT / "docs" / "quickstart.md"))
+    assert capsys.readouterr().out == "pip install kernel-silo\n"
+    with pytest.raises(ValueError, match="does not say how"):
+        tools.line_of("conda install silo")
+    (tmp_path / "k-1.whl").write_bytes(b"x")
+    tools.index(str(tmp_path / "simple"), str(tmp_path / "k-1.whl"))
+    page = (tmp_path / "simple" / "kernel-silo" / "index.html").read_text()
+    assert re.search(r'href="k-1\.whl#sha256=[0-9a-f]{64}"', page)
+
+
+def test_workflows_and_the_recipe_agree_with_the_project():
+    workflows = {path.name: path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")}
+    assert set(workflows) >= {"test.yml", "release.yml"}
+    for text in workflows.values():
+        for command in re.findall(r"\./(scripts/\w+)", text):
+            assert os.access(ROOT / command, os.X_OK), command
+    matrix = re.search(r"python: \[(.*)\]", workflows["test.yml"])[1]
+    known = {one.rpartition(" ")[2] for one in PROJECT["classifiers"] if " :: 3." in one}
+    assert known <= set(re.findall(r"3\.\d+", matrix))
+    assert "id-token: write" in workflows["release.yml"]
+    assert "password" not in workflows["release.yml"].replace("no password", "")
+    recipe = (ROOT / "conda" / "meta.yaml").read_text()
+    for one in PROJECT["dependencies"]:
+        name, bounds = re.match(r"([\w-]+)(.*)", one).groups()
+        assert f"- {name} {bounds}\n" in recipe

@@ -2,6 +2,7 @@
 # pyright: reportGeneralTypeIssues=false
 
 import base64
+import dataclasses
 import hashlib
 import re
 import sys
@@ -17,8 +18,9 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.errors import PackageError
 from silo.report import kernel_page as page
-from silo.report.charts import LinearScale, LogScale, effect_chart, progress_chart
-from silo.report.kernel_page import kernel_page, study_report
+from silo.report.charts import LinearScale, LogScale, RooflinePoint, effect_chart, progress_chart, roofline_chart
+from silo.report.index_page import index_page
+from silo.report.kernel_page import ConfigCode, kernel_page, study_report
 from silo.report.least_time import Ceilings, dot_dtype, speed_of_light
 from silo.report.ranking import best_so_far, compare, effects, failure_groups, parameter_names
 from silo.tuner.catalog import KeptStudy
@@ -290,3 +292,58 @@ def test_without_jinja(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(PackageError, match=r"kernel-silo\[report\]"):
         kernel_page("conv", "conv.py", [])
+
+
+def places(svg, kind):
+    return [(float(one.get("cx")), float(one.get("cy"))) for one in svg.iter("circle") if one.get("class") == kind]
+
+
+def test_a_roofline_has_slopes_levels_and_the_points_below_them():
+    points = [RooflinePoint("add n=5", 0.1, 4e8, "add.html#study-1"), RooflinePoint("dot <k>", 50.0, 9e11)]
+    svg = parsed(roofline_chart(points, [10**10, 4 * 10**9], [("float32", 10**12)]))
+    roofs = [one for one in svg.iter("line") if one.get("class") == "light"]
+    assert len(roofs) == 3
+    level = max(roofs, key=lambda one: float(one.get("x2")))
+    assert level.get("y1") == level.get("y2")
+    for one in roofs:
+        if one is not level:  # a slope ends where it meets the level
+            assert float(one.get("y2")) == pytest.approx(float(level.get("y1")), abs=0.2)
+    (x1, y1), (x2, y2) = places(svg, "winner")
+    assert x1 < x2
+    assert y1 > y2 > float(level.get("y1"))
+    assert [one.get("href") for one in svg.iter("a")] == ["add.html#study-1"]
+    titles = [one.text for one in svg.iter("title")]
+    assert "dot <k>: 900 GFLOP/s at 50 operations for each byte" in titles
+    for copies, dots in (([], []), ([10**9], []), ([], [("float32", 10**9)])):
+        parsed(roofline_chart(points[:1], copies, dots))
+
+
+def test_the_index_leads_to_every_study():
+    work = Work(bytes=400, flops=4000)
+    one, two = study_report(kept(work=work), CEILINGS), study_report(kept([TRIALS[1]], cases=("<b>",)), None)
+    text = index_page("k.py", {"conv.html": ("conv", [one, two]), "%4e.html": ("N", [study_report(kept(), None)])})
+    found = Page(text)
+    assert sorted(set(found.loads)) == ["%254e.html#study-1", "conv.html#study-1", "conv.html#study-2"]
+    assert found.scripts == 1
+    assert text.count("Roofline of") == 1
+    for part in ("2 kernels, 3 studies", "4.00", "100 ns", "1 run, 1 wrong", "none", "&lt;b&gt;"):
+        assert part in text
+    assert "No roofline" in index_page("k.py", {"conv.html": ("conv", [two])})
+
+
+def test_the_code_of_a_config_stands_beside_its_trials():
+    code = (
+        ConfigCode(TRIALS[-1].config, (("ttir", "module {}"), ("c", "int f(void) { return 1 < 2; }"))),
+        ConfigCode(TRIALS[0].config, (("ttir", "x" * (page._LONGEST_CODE + 7)),)),
+    )
+    text = kernel_page("conv", "k.py", [dataclasses.replace(study_report(kept(), None), code=code)])
+    Page(text)
+    assert "return 1 &lt; 2;" in text
+    assert "7 more characters are left out: silo inspect --code ttir" in text
+    part = text.partition("<h3>Code</h3>")[2]
+    assert (
+        part.index("the winner")
+        < part.index("search: 100 ns")
+        < part.index("the default")
+        < part.index("search: 400 ns")
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
@@ -24,6 +25,9 @@ class DefinedOperator(Protocol):
     library: Any
 
 
+# The names that notebooks (ipykernel) and prompts (IPython, Python) give to the text of a cell.
+_CELL = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+$|^<(?:ipython-input|python-input|stdin)\b[^>]*>$")
+
 _operators: dict[str, DefinedOperator] = {}
 _lock = Mutex()
 
@@ -32,7 +36,8 @@ _lock = Mutex()
 def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[DefinedOperator], None]]:  # noqa: ANN401
     """Reserve a name while an operator is defined under it; pass the operator to the function that this yields.
 
-    A definition that runs again (a cell of a notebook, a reloaded module) replaces the earlier operator.
+    A definition that runs again (a reloaded module, or a cell of a notebook, edited or not) replaces the earlier
+    operator.
 
     Raises:
         ArgumentError: the name is taken by another operator.
@@ -56,7 +61,9 @@ def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[Defin
 
 
 def _file(kernel: Kernel) -> str:
-    return kernel.location.rpartition(":")[0]
+    """The file that defines a kernel; the same for all cells of a session, whose names change with their text."""
+    file = kernel.location.rpartition(":")[0]
+    return "a cell" if _CELL.search(file) else file
 
 
 def operators() -> tuple[DefinedOperator, ...]:

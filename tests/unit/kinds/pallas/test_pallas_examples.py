@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("jax", reason="jax is not installed here; tests/pallas.txt is run where it is")
 
-from typer.testing import CliRunner  # what follows needs jax
+from click.testing import CliRunner  # what follows needs jax
 
 import silo
 from silo.cli.main import app

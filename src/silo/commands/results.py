@@ -1,0 +1,257 @@
+"""Results of commands: rows that programs read, shown as a table by a terminal, a log and a notebook."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar, overload
+
+from silo.compile.kernel_targets import LeftOut
+from silo.sanitized_text import printable
+from silo.text_tables import Table, format_bytes, format_time
+
+__all__ = [
+    "BuildRow",
+    "BuildSummary",
+    "CaseOutcome",
+    "CaseResults",
+    "TuneResults",
+    "TuneRow",
+]
+
+Row = TypeVar("Row")
+
+
+class _Shown(Protocol):
+    """A result with a table, and lines below it."""
+
+    def table(self) -> Table: ...
+
+    def lines(self) -> tuple[str, ...]: ...
+
+
+def shown(result: _Shown) -> str:
+    """A result as text: its table, as wide as the terminal, and its lines."""
+    return "\n".join([result.table().text(shutil.get_terminal_size((120, 50)).columns), *result.lines()])
+
+
+def shown_as_html(result: _Shown) -> str:
+    """A result as HTML for a notebook."""
+    from html import escape  # noqa: PLC0415  # notebooks alone need it
+
+    lines = "<br>".join(escape(printable(line)) for line in result.lines())
+    return result.table().html() + (f"<p>{lines}</p>" if lines else "")
+
+
+class _Rows(Sequence[Row], Generic[Row]):
+    """Rows of a result, in the order of the cases."""
+
+    def __init__(self, title: str, rows: Sequence[Row]) -> None:
+        self.title = title
+        self._rows = tuple(rows)
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Row, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Row | tuple[Row, ...]:
+        return self._rows[at]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows)
+
+    def table(self) -> Table:
+        """One row for each case."""
+        raise NotImplementedError
+
+    def lines(self) -> tuple[str, ...]:
+        """The lines below the table."""
+        return ()
+
+    def __repr__(self) -> str:
+        """The table and the lines, as the command prints them."""
+        return shown(self)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return shown_as_html(self)
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRow:
+    """One kernel for one target: the number of variants and configs, the first case's config, and its source.
+
+    ``configs`` of the ``space`` of its cases together are packed; both are 0 without a choice of configs. ``serves``
+    lists the extents that its variants were built for; it is empty if they serve any.
+    """
+
+    kernel: str
+    target: str
+    variants: int
+    configs: int
+    space: int
+    choice: str
+    measured: str
+    serves: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class BuildSummary:
+    """The result of a build: its file and counts, the kernels left out by target, and the state of the signature.
+
+    ``plans`` are the names of the plans in it.
+    """
+
+    path: str
+    size_bytes: int
+    identity: str
+    variants: int
+    blobs: int
+    compiled: int
+    reused: int
+    seconds: float
+    rows: tuple[BuildRow, ...]
+    remarks: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    signature: str = ""
+    plans: tuple[str, ...] = ()
+
+    def table(self) -> Table:
+        """One row for each kernel and target."""
+        rows = [
+            [
+                row.kernel,
+                row.target,
+                str(row.variants),
+                f"{row.configs} of {row.space}" if row.space else "",
+                row.choice,
+                row.measured,
+            ]
+            for row in self.rows
+        ]
+        columns = ["kernel", "target", "variants", "configs packed", "config", "chosen by"]
+        return Table(self.path, columns, rows, right=["variants", "configs packed"])
+
+    def lines(self) -> tuple[str, ...]:
+        """The remarks, the kernels that are left out, and the size and origin of the code."""
+        found = [
+            f"{row.kernel} for {row.target} serves only " + " | ".join(row.serves) for row in self.rows if row.serves
+        ]
+        found += [*self.remarks, *map(str, self.left_out)]
+        if any(row.configs < row.space and row.measured != "measured" for row in self.rows):
+            found.append("what is not packed cannot be measured on the device: --configs all packs it")
+        found.append(
+            f"{self.path}: {format_bytes(self.size_bytes)}, {self.variants} variants, {self.blobs} blobs, "
+            f"{self.compiled} compiled, {self.reused} from the store, {self.seconds:.1f} s"
+        )
+        if self.plans:
+            found.append(f"{self.path}: plans {', '.join(self.plans)}")
+        return (*found, *([f"{self.path}: {self.signature}"] if self.signature else []))
+
+    def __repr__(self) -> str:
+        """The table and the lines, as the command prints them."""
+        return shown(self)
+
+    def _repr_html_(self) -> str:
+        """The same for a notebook."""
+        return shown_as_html(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRow:
+    """The result of tuning one case.
+
+    ``locked`` is the lock file's config for it now, and ``locked_reason`` the reason. If cases of a kernel lack a
+    usable config, the first of them describes all in ``failure`` (:func:`silo.tuner.failures.failure_of`). ``remarks``
+    list work besides measuring the space, and failures of the store.
+    """
+
+    kernel: str
+    case: str
+    winner: str | None
+    time_ns: int | None
+    measured: int
+    reused: int
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+    reason: str = ""
+    locked: str | None = None
+    locked_reason: str = ""
+    failure: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """The outcome of one case. ``time_ns`` is the median of a few launches after the checked one; None: not timed."""
+
+    kernel: str
+    case: str
+    config: str
+    ok: bool
+    time_ns: int | None = None
+    max_error: float | None = None
+    message: str = ""
+
+
+class TuneResults(_Rows[TuneRow]):
+    """What ``silo.tune`` measured: a sequence of :class:`TuneRow`, one for each case."""
+
+    def table(self) -> Table:
+        """One row for each case: the winner and its time, and the number of configs that were measured."""
+        rows = [
+            [
+                row.kernel,
+                row.case,
+                row.winner or "none",
+                format_time(row.time_ns) if row.time_ns is not None else "",
+                str(row.measured),
+                str(row.reused),
+                ", ".join(f"{count} {kind}" for kind, count in row.failures.items()),
+                row.reason,
+            ]
+            for row in self
+        ]
+        columns = ["kernel", "case", "winner", "time", "measured", "reused", "failures", "why"]
+        return Table(self.title, columns, rows, right=["time", "measured", "reused"], lines=["why"])
+
+    def lines(self) -> tuple[str, ...]:
+        """The remarks about each case, and what the lock file decides."""
+        remarks = [f"{row.kernel} {row.case}: {remark}" for row in self for remark in row.remarks]
+        locked = [
+            f"lock: {row.kernel} {row.case}: "
+            + (f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason)
+            for row in self
+            if row.locked or row.locked_reason
+        ]
+        return (*remarks, *locked)
+
+
+class CaseResults(_Rows[CaseOutcome]):
+    """The outcomes of cases that ``silo.run`` or ``silo.check`` ran: a sequence of :class:`CaseOutcome`."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every case gave the right result."""
+        return all(row.ok for row in self)
+
+    def table(self) -> Table:
+        """One row for each case: the config, the time of a launch, the largest error, and the result."""
+        rows = [
+            [
+                row.kernel,
+                row.case,
+                row.config,
+                format_time(row.time_ns) if row.time_ns is not None else "",
+                f"{row.max_error:.3g}" if row.max_error is not None else "",
+                "ok" if row.ok else row.message,
+            ]
+            for row in self
+        ]
+        columns = ["kernel", "case", "config", "time", "max error", "result"]
+        return Table(self.title, columns, rows, right=["time", "max error"], lines=["result"])
