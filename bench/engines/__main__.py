@@ -64,6 +64,7 @@ def run(
             str(options.requests),
             *options.words,
             *(f"--skip={one}" for one in options.skip),
+            *(() if options.configs is None else (f"--configs={options.configs}",)),
         ],
         env={**os.environ, **own},
         capture_output=True,
@@ -184,6 +185,7 @@ def main() -> int:
     parser.add_argument(
         "--skip", action="append", default=[], metavar="WORD", help="leave functions of such a name out"
     )
+    parser.add_argument("--configs", type=int, help="leave this many configs to each tuner; all by default")
     parser.add_argument("--cover", action="append")
     parser.add_argument("--on", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--json", type=Path)

@@ -84,6 +84,16 @@ class Counts:
         return {name: getattr(self, name) for name in ("listened", "hooked", "staged", "measured")}
 
 
+def limit_configs(most: int) -> None:
+    """Leave the first ``most`` configs to each tuner that is made from now on."""
+    make = Autotuner.__init__
+
+    def limited(tuner: Any, function: Any, names: Any, configs: Any, *args: Any, **kwargs: Any) -> None:
+        make(tuner, function, names, configs[:most], *args, **kwargs)
+
+    setattr(Autotuner, "__init__", limited)  # noqa: B010  # of another signature, as far as types go
+
+
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
     """Every tensor of a result or of arguments, in their order."""
     if isinstance(value, torch.Tensor):
@@ -152,7 +162,10 @@ def main() -> None:
     parser.add_argument("--phase", choices=("warm", "serve"), required=True)
     parser.add_argument("--requests", type=int, default=10)
     parser.add_argument("--skip", action="append", default=[])
+    parser.add_argument("--configs", type=int)
     options = parser.parse_intermixed_args()
+    if options.configs is not None:
+        limit_configs(options.configs)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)  # memory that is not initialized is NaN
     stubs.install(options.engine, options.checkouts)

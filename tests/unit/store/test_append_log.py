@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from silo.store import append_log
-from silo.store.append_log import AppendLog, CutLogError, LogFraming
 from silo.store.privacy import NotPrivateError, open_own
+from silo.store.records import AppendLog, CutLogError, LogFraming
 
 LINES = LogFraming(end=b"\n")
 NAMED = LogFraming(lambda: b"NAME", 4)

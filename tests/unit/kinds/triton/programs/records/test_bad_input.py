@@ -76,7 +76,7 @@ def test_a_disk_that_is_full_while_recording(tmp_path):
         TUNED
         + f"""
 from silo.kinds.triton.programs.records.capture_activation import recording
-import silo.store.append_log as append_log
+import silo.store.records as append_log
 own = append_log.LogFile.append
 def full(self, data):
     if sys._getframe(1).f_code.co_filename.endswith("journal.py"):
