@@ -61,7 +61,7 @@ _NAMES_A_DRIVER = {
         "core/device.py": "the name that DLPack has for the memory",
         "integrations/": "the names that torch and jax have for devices",
         "launch/array_libraries/": "the names that torch and jax have for devices",
-        "launch/framework_connection.py": "the name that torch has for every GPU",
+        "launch/native.py": "the name that torch has for every GPU",
         "launch/scratch.py": "the name that torch has for every GPU",
     },
 }

@@ -8,7 +8,7 @@ from silo.forks import Mutex
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.allocation import allocate_scratch
 from silo.launch import native
-from silo.launch.framework_connection import connect_loaded
+from silo.launch.native import connect_loaded
 
 __all__ = ["Situations"]
 

@@ -184,7 +184,9 @@ def test_ranks_read_one_lock_file(world, tmp_path):
     assert winners("--lock", lock, "--record", other, prefers=1, SILO_TUNE="frozen") == wanted
 
 
-@pytest.mark.parametrize(("damage", "reason"), [(None, "No such file"), (b"no bundle", "not a .silo file"), (..., "truncated")])
+@pytest.mark.parametrize(
+    ("damage", "reason"), [(None, "No such file"), (b"no bundle", "not a .silo file"), (..., "truncated")]
+)
 def test_a_frozen_program_without_a_readable_bundle_ends_with_one_line(world, tmp_path, damage, reason):
     path = tmp_path / "K.silo"
     if damage is not None:
