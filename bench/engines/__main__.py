@@ -33,6 +33,7 @@ ENGINES = ("vllm", "sglang")
 COVERS = {
     "vllm": ["_count_expert_num_tokens.BLOCK_SIZE=1..1024:pow2"],
     "sglang": [
+        "fused_recurrent_gated_delta_rule_fwd_kernel.B=1..8",
         "fused_sigmoid_gating_delta_rule_update_kernel.NP2_T=1..64:pow2",
         "_moe_align_small_numel_kernel.NP=2..64:pow2",
         "_moe_align_small_numel_kernel.NB=4..32:pow2",
