@@ -38,7 +38,6 @@ _RENEWED = {
     "forks.py": "it renews them",
     "tuning/agents/agent_serving.py": "an agent's process forks nothing",
     "compile/worker_serving.py": "a worker's process forks nothing",
-    "store/remote/thread_pool.py": "its owner makes a new crew in a child",
     "store/remote/client.py": "those that it keeps are made anew in a child, the others live within one call",
 }
 

@@ -1,10 +1,16 @@
-"""Findings: what an examination of an installation says of one part of it."""
+"""Findings: what an examination of an installation, or a self-test of a kind of kernels, reports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Finding"]
+from silo.frozen import frozen
+
+__all__ = [
+    "Finding",
+    "SelfTestReport",
+    "SelfTestResult",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +21,32 @@ class Finding:
     state: str
     detail: str
     advice: str = ""
+
+
+@frozen
+class SelfTestResult:
+    """What came of one small kernel, run ``through`` a library or an emulator.
+
+    ``wrong`` is "" where all is as it should be. ``largest_error`` is a part of what was expected, or of 1 below it.
+    """
+
+    probe: str
+    asks: str
+    through: str
+    wrong: str = ""
+    largest_error: float = 0.0
+
+
+@frozen
+class SelfTestReport:
+    """``facts`` name the machine and the packages; ``on_hardware`` says whether what the kernels are for ran them."""
+
+    kind: str
+    facts: tuple[tuple[str, str], ...]
+    results: tuple[SelfTestResult, ...]
+    on_hardware: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether every kernel computed what it should."""
+        return not any(one.wrong for one in self.results)
