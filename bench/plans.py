@@ -23,7 +23,7 @@ import triton.language as tl
 
 import silo
 from bench.paired import Estimate, median_interval
-from silo.launch.resources import threads
+from silo.launch.native import threads
 
 COUNT = 50
 

@@ -38,7 +38,6 @@ _RENEWED = {
     "forks.py": "it renews them",
     "tuning/agents/agent_serving.py": "an agent's process forks nothing",
     "compile/worker_serving.py": "a worker's process forks nothing",
-    "store/remote/thread_pool.py": "its owner makes a new crew in a child",
     "store/remote/client.py": "those that it keeps are made anew in a child, the others live within one call",
 }
 
@@ -61,7 +60,7 @@ _NAMES_A_DRIVER = {
         "core/device.py": "the name that DLPack has for the memory",
         "integrations/": "the names that torch and jax have for devices",
         "launch/array_libraries/": "the names that torch and jax have for devices",
-        "launch/framework_connection.py": "the name that torch has for every GPU",
+        "launch/native.py": "the name that torch has for every GPU",
         "launch/plan_copies.py": "copies in plans by kernels that are NVIDIA's code",
         "launch/plan_torch.py": "the name that torch has for the GPUs whose work it captures",
         "launch/scratch.py": "the name that torch has for every GPU",

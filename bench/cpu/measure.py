@@ -16,7 +16,7 @@ from bench.cpu.report import Measured
 from bench.cpu.table import ROWS
 from bench.cpu.work import Scale, Workload
 from silo.errors import SiloError
-from silo.launch.resources import cpu_threads
+from silo.launch.native import cpu_threads
 from silo.settings import child_environment
 
 ROOT = Path(__file__).resolve().parents[2]

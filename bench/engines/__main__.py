@@ -33,6 +33,7 @@ ENGINES = ("vllm", "sglang")
 COVERS = {
     "vllm": ["_count_expert_num_tokens.BLOCK_SIZE=1..1024:pow2"],
     "sglang": [
+        "fused_recurrent_gated_delta_rule_fwd_kernel.B=1..8",
         "fused_sigmoid_gating_delta_rule_update_kernel.NP2_T=1..64:pow2",
         "_moe_align_small_numel_kernel.NP=2..64:pow2",
         "_moe_align_small_numel_kernel.NB=4..32:pow2",
@@ -64,6 +65,7 @@ def run(
             str(options.requests),
             *options.words,
             *(f"--skip={one}" for one in options.skip),
+            *(() if options.configs is None else (f"--configs={options.configs}",)),
         ],
         env={**os.environ, **own},
         capture_output=True,
@@ -184,6 +186,7 @@ def main() -> int:
     parser.add_argument(
         "--skip", action="append", default=[], metavar="WORD", help="leave functions of such a name out"
     )
+    parser.add_argument("--configs", type=int, help="leave this many configs to each tuner; all by default")
     parser.add_argument("--cover", action="append")
     parser.add_argument("--on", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--json", type=Path)

@@ -9,8 +9,8 @@ import torch
 
 T = TypeVar("T")
 
-WARM_SIZES = (1, 16, 64)  # what an engine warms up with: sizes that its CUDA graphs are captured for
 MOST = 256
+WARM_SIZES = (1, 16, 64, MOST)  # what an engine warms up with: sizes that its CUDA graphs are captured for, the largest
 DEVICE = "cuda"
 
 

@@ -61,11 +61,10 @@ class Counts:
 
         def on_miss(kernel: ProgramKernel, *args: Any) -> Any:
             begun, worked = time.perf_counter(), time.thread_time()
-            try:
-                return miss(kernel, *args)
-            finally:
-                taken = (time.perf_counter() - begun, time.thread_time() - worked)
-                self.first.setdefault(labelled(kernel), (taken[0] * 1e3, taken[1] * 1e3))
+            served = miss(kernel, *args)  # a request that is refused is no launch
+            taken = (time.perf_counter() - begun, time.thread_time() - worked)
+            self.first.setdefault(labelled(kernel), (taken[0] * 1e3, taken[1] * 1e3))
+            return served
 
         def listen(**given: Any) -> None:
             self.listened += not given["cache_hit"]
@@ -82,6 +81,16 @@ class Counts:
 
     def to_json(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in ("listened", "hooked", "staged", "measured")}
+
+
+def limit_configs(most: int) -> None:
+    """Leave the first ``most`` configs to each tuner that is made from now on."""
+    make = Autotuner.__init__
+
+    def limited(tuner: Any, function: Any, names: Any, configs: Any, *args: Any, **kwargs: Any) -> None:
+        make(tuner, function, names, configs[:most], *args, **kwargs)
+
+    setattr(Autotuner, "__init__", limited)  # noqa: B010  # of another signature, as far as types go
 
 
 def tensors_of(value: Any) -> Iterator[torch.Tensor]:
@@ -152,7 +161,10 @@ def main() -> None:
     parser.add_argument("--phase", choices=("warm", "serve"), required=True)
     parser.add_argument("--requests", type=int, default=10)
     parser.add_argument("--skip", action="append", default=[])
+    parser.add_argument("--configs", type=int)
     options = parser.parse_intermixed_args()
+    if options.configs is not None:
+        limit_configs(options.configs)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)  # memory that is not initialized is NaN
     stubs.install(options.engine, options.checkouts)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 
 from bench.engines.draws import Draws
-from bench.engines.shapes import routed
+from bench.engines.shapes import Named, delta, gated_norm, lightning_decode, packed_decode, routed, sigmoid_gates
 from bench.engines.table import call
 
-Named = dict[str, Any]
 OPS = "sglang.kernels.ops"
 ATTENTION = f"{OPS}.attention"
 FLA = f"{OPS}.attention.fla"
@@ -217,29 +215,16 @@ def _(d: Draws) -> Named:
 # -- linear attention, mamba -------------------------------------------------------------------------------------------
 
 
-def _delta(d: Draws) -> Named:
-    lengths, h, k, v, dtype = d.lengths(d.batch(5), 150), 2, 64, 64, d.dtype()
-    t = sum(lengths)
-    unit = torch.nn.functional.normalize
-    return {
-        "q": unit(d.normal(1, t, h, k), dim=-1).to(dtype),
-        "k": unit(d.normal(1, t, h, k), dim=-1).to(dtype),
-        "v": d.normal(1, t, h, v, dtype=dtype),
-        "beta": d.uniform(1, t, h, dtype=dtype),
-        "cu_seqlens": d.starts(lengths),
-    }
-
-
 @call(f"{FLA}.chunk_fwd", "chunk_gated_delta_rule_fwd_intra")
 def _(d: Draws) -> Named:
-    made = _delta(d)
+    made = delta(d, 5)
     made.pop("q")
     return {**made, "g": -d.uniform(*made["beta"].shape)}
 
 
 @call(f"{FLA}.chunk_delta_h", "chunk_gated_delta_rule_fwd_h")
 def _(d: Draws) -> Named:
-    made = _delta(d)
+    made = delta(d, 5)
     n = made["cu_seqlens"].numel() - 1
     return {
         "k": made["k"],
@@ -276,7 +261,7 @@ def _(d: Draws) -> Named:
 
 @call(f"{FLA}.kda", "chunk_kda")
 def _(d: Draws) -> Named:
-    made = _delta(d)
+    made = delta(d, 5)
     n = made["cu_seqlens"].numel() - 1
     return {
         **made,
@@ -308,19 +293,7 @@ def _(d: Draws) -> Named:
 
 @call(f"{FLA}.fused_recurrent", "fused_recurrent_gated_delta_rule_packed_decode", 64)
 def _(d: Draws) -> Named:
-    b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
-    return {
-        "mixed_qkv": d.normal(b, 2 * h * k + hv * v, dtype=dtype),
-        "a": d.normal(b, hv, dtype=dtype),
-        "b": d.normal(b, hv, dtype=dtype),
-        "A_log": d.normal(hv),
-        "dt_bias": d.normal(hv),
-        "scale": k**-0.5,
-        "initial_state": d.normal(b + 2, hv, v, k),
-        "out": d.zeros(b, 1, hv, v, dtype=dtype),
-        "ssm_state_indices": d.permutation(b + 2, b),
-        "use_qk_l2norm_in_kernel": True,
-    }
+    return packed_decode(d, 0)
 
 
 @call(f"{FLA}.fused_recurrent", "fused_recurrent_gated_delta_rule_update", 64)
@@ -338,16 +311,7 @@ def _(d: Draws) -> Named:
     }
 
 
-@call(f"{FLA}.fused_norm_gate", "layer_norm_gated_fwd")
-def _(d: Draws) -> Named:
-    t, n, dtype = d.batch(), d.option(128, 1024), d.dtype()
-    return {
-        "x": d.normal(t, n, dtype=dtype),
-        "g": d.normal(t, n, dtype=dtype),
-        "weight": d.normal(n, dtype=dtype),
-        "bias": None,
-        "is_rms_norm": True,
-    }
+call(f"{FLA}.fused_norm_gate", "layer_norm_gated_fwd")(gated_norm)
 
 
 @call(f"{FLA}.layernorm_gated", "_layer_norm_fwd")
@@ -377,35 +341,13 @@ def _(d: Draws) -> Named:
 
 @call(f"{ATTENTION}.linear.fused_sigmoid_gating_recurrent", "fused_sigmoid_gating_delta_rule_update", 64)
 def _(d: Draws) -> Named:
-    b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
-    return {
-        "A_log": d.normal(hv),
-        "a": d.normal(b, hv, dtype=dtype),
-        "dt_bias": d.normal(hv),
-        "softplus_beta": 1.0,
-        "softplus_threshold": 20.0,
-        "q": d.normal(1, b, h, k, dtype=dtype),
-        "k": d.normal(1, b, h, k, dtype=dtype),
-        "v": d.normal(1, b, hv, v, dtype=dtype),
-        "b": d.normal(b, hv, dtype=dtype),
-        "initial_state_source": d.normal(b + 2, hv, v, k),
-        "initial_state_indices": d.permutation(b + 2, b),
-        "cu_seqlens": d.starts([1] * b),
-        "use_qk_l2norm_in_kernel": True,
-    }
+    made = sigmoid_gates(d)
+    b, hv = made["a"].shape
+    states = {"initial_state_source": d.normal(b + 2, hv, 64, 64), "initial_state_indices": d.permutation(b + 2, b)}
+    return {**made, **states, "softplus_beta": 1.0, "softplus_threshold": 20.0}
 
 
-@call(f"{ATTENTION}.linear.lightning_attn", "linear_decode_forward_triton")
-def _(d: Draws) -> Named:
-    b, h, s, dtype = d.batch(64), 4, 64, d.dtype()
-    return {
-        "q": d.normal(b, h, 1, s, dtype=dtype),
-        "k": d.normal(b, h, 1, s, dtype=dtype),
-        "v": d.normal(b, h, 1, s, dtype=dtype),
-        "kv_caches": d.normal(b + 2, h, s, s),
-        "slope_rate": d.uniform(h),
-        "slot_idx": d.permutation(b + 2, b),
-    }
+call(f"{ATTENTION}.linear.lightning_attn", "linear_decode_forward_triton")(lightning_decode)
 
 
 @call(f"{OPS}.mamba.causal_conv1d_triton", "causal_conv1d_fn")

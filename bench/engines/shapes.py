@@ -1,12 +1,15 @@
-"""What several functions take: sequences, chunks of them, pages of a cache, tokens sorted by experts."""
+"""What several functions take: sequences, chunks of them, pages of a cache, tokens by experts, linear attention."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from bench.engines.draws import Draws
+
+Named = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -60,3 +63,78 @@ def chunked(lengths: list[int], size: int) -> tuple[list[int], list[int], list[i
             owners.append(number)
         last.append(len(ends) - 2)
     return ends, last, owners
+
+
+# ---- Linear attention: both engines have the functions of flash-linear-attention ----
+
+
+def delta(d: Draws, most: int) -> Named:
+    """Packed sequences, ``most`` at most, of a delta rule with two heads of 64."""
+    lengths, h, k, v, dtype = d.lengths(d.batch(most), 150), 2, 64, 64, d.dtype()
+    t = sum(lengths)
+    unit = torch.nn.functional.normalize
+    return {
+        "q": unit(d.normal(1, t, h, k), dim=-1).to(dtype),
+        "k": unit(d.normal(1, t, h, k), dim=-1).to(dtype),
+        "v": d.normal(1, t, h, v, dtype=dtype),
+        "beta": d.uniform(1, t, h, dtype=dtype),
+        "cu_seqlens": d.starts(lengths),
+    }
+
+
+def packed_decode(d: Draws, spare: int) -> Named:
+    """One token of each sequence, queries, keys and values in one row. The first ``spare`` states are not used."""
+    b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
+    return {
+        "mixed_qkv": d.normal(b, 2 * h * k + hv * v, dtype=dtype),
+        "a": d.normal(b, hv, dtype=dtype),
+        "b": d.normal(b, hv, dtype=dtype),
+        "A_log": d.normal(hv),
+        "dt_bias": d.normal(hv),
+        "scale": k**-0.5,
+        "initial_state": d.normal(b + 2, hv, v, k),
+        "out": d.zeros(b, 1, hv, v, dtype=dtype),
+        "ssm_state_indices": spare + d.permutation(b + 2 - spare, b),
+        "use_qk_l2norm_in_kernel": True,
+    }
+
+
+def sigmoid_gates(d: Draws) -> Named:
+    """One token of each sequence, and the gates of a delta rule."""
+    b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
+    return {
+        "A_log": d.normal(hv),
+        "a": d.normal(b, hv, dtype=dtype),
+        "b": d.normal(b, hv, dtype=dtype),
+        "dt_bias": d.normal(hv),
+        "q": d.normal(1, b, h, k, dtype=dtype),
+        "k": d.normal(1, b, h, k, dtype=dtype),
+        "v": d.normal(1, b, hv, v, dtype=dtype),
+        "cu_seqlens": d.starts([1] * b),
+        "use_qk_l2norm_in_kernel": True,
+    }
+
+
+def gated_norm(d: Draws) -> Named:
+    """Rows, and a gate of each."""
+    t, n, dtype = d.batch(), d.option(128, 1024), d.dtype()
+    return {
+        "x": d.normal(t, n, dtype=dtype),
+        "g": d.normal(t, n, dtype=dtype),
+        "weight": d.normal(n, dtype=dtype),
+        "bias": None,
+        "is_rms_norm": True,
+    }
+
+
+def lightning_decode(d: Draws) -> Named:
+    """One token of each sequence, and a state of each."""
+    b, h, s, dtype = d.batch(64), 4, 64, d.dtype()
+    return {
+        "q": d.normal(b, h, 1, s, dtype=dtype),
+        "k": d.normal(b, h, 1, s, dtype=dtype),
+        "v": d.normal(b, h, 1, s, dtype=dtype),
+        "kv_caches": d.normal(b + 2, h, s, s),
+        "slope_rate": d.uniform(h),
+        "slot_idx": d.permutation(b + 2, b),
+    }

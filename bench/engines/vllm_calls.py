@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton.language as tl
 
 from bench.engines.draws import Draws
-from bench.engines.shapes import chunked, paged, routed
+from bench.engines.shapes import (
+    Named,
+    chunked,
+    delta,
+    gated_norm,
+    lightning_decode,
+    packed_decode,
+    paged,
+    routed,
+    sigmoid_gates,
+)
 from bench.engines.table import call
 
-Named = dict[str, Any]
 OPS = "vllm.v1.attention.ops"
 MAMBA = "vllm.model_executor.layers.mamba.ops"
 QUANT = "vllm.model_executor.layers.quantization.utils"
@@ -119,23 +126,14 @@ def _(d: Draws) -> Named:
 # -- linear attention --------------------------------------------------------------------------------------------------
 
 
-def _delta(d: Draws, longest: int = 150) -> Named:
-    lengths, h, k, v, dtype = d.lengths(d.batch(6), longest), 2, 64, 64, d.dtype()
-    t = sum(lengths)
-    unit = torch.nn.functional.normalize
-    return {
-        "q": unit(d.normal(1, t, h, k), dim=-1).to(dtype),
-        "k": unit(d.normal(1, t, h, k), dim=-1).to(dtype),
-        "v": d.normal(1, t, h, v, dtype=dtype),
-        "beta": d.uniform(1, t, h, dtype=dtype),
-        "initial_state": d.normal(len(lengths), h, v, k, scale=0.1),
-        "cu_seqlens": d.starts(lengths),
-    }
+def _with_states(d: Draws) -> Named:
+    made = delta(d, 6)
+    return {**made, "initial_state": d.normal(made["cu_seqlens"].numel() - 1, 2, 64, 64, scale=0.1)}
 
 
 @call(f"{FLA}.chunk", "chunk_gated_delta_rule")
 def _(d: Draws) -> Named:
-    made = _delta(d)
+    made = _with_states(d)
     return {
         **made,
         "g": -d.uniform(*made["beta"].shape),
@@ -146,7 +144,7 @@ def _(d: Draws) -> Named:
 
 @call(f"{FLA}.kda", "chunk_kda")
 def _(d: Draws) -> Named:
-    made = _delta(d)
+    made = _with_states(d)
     return {**made, "g": -d.uniform(*made["k"].shape, high=0.1), "output_final_state": True}
 
 
@@ -179,49 +177,18 @@ def _(d: Draws) -> Named:
 
 @call(f"{FLA}.fused_recurrent", "fused_recurrent_gated_delta_rule_packed_decode", 64)
 def _(d: Draws) -> Named:
-    b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
-    return {
-        "mixed_qkv": d.normal(b, 2 * h * k + hv * v, dtype=dtype),
-        "a": d.normal(b, hv, dtype=dtype),
-        "b": d.normal(b, hv, dtype=dtype),
-        "A_log": d.normal(hv),
-        "dt_bias": d.normal(hv),
-        "scale": k**-0.5,
-        "initial_state": d.normal(b + 2, hv, v, k),
-        "out": d.zeros(b, 1, hv, v, dtype=dtype),
-        "ssm_state_indices": 1 + d.permutation(b + 1, b),
-        "use_qk_l2norm_in_kernel": True,
-    }
+    return packed_decode(d, 1)
 
 
 @call(f"{FLA}.fused_sigmoid_gating", "fused_sigmoid_gating_delta_rule_update", 64)
 def _(d: Draws) -> Named:
-    b, h, hv, k, v, dtype = d.batch(), 2, 4, 64, 64, d.dtype()
-    return {
-        "A_log": d.normal(hv),
-        "a": d.normal(b, hv, dtype=dtype),
-        "b": d.normal(b, hv, dtype=dtype),
-        "dt_bias": d.normal(hv),
-        "q": d.normal(1, b, h, k, dtype=dtype),
-        "k": d.normal(1, b, h, k, dtype=dtype),
-        "v": d.normal(1, b, hv, v, dtype=dtype),
-        "initial_state": d.normal(b + 2, hv, v, k),
-        "cu_seqlens": d.starts([1] * b),
-        "ssm_state_indices": 1 + d.permutation(b + 1, b),
-        "use_qk_l2norm_in_kernel": True,
-    }
+    made = sigmoid_gates(d)
+    b, hv = made["a"].shape
+    states = {"initial_state": d.normal(b + 2, hv, 64, 64), "ssm_state_indices": 1 + d.permutation(b + 1, b)}
+    return {**made, **states}
 
 
-@call(f"{FLA}.fused_norm_gate", "layer_norm_gated_fwd")
-def _(d: Draws) -> Named:
-    t, n, dtype = d.batch(), d.option(128, 1024), d.dtype()
-    return {
-        "x": d.normal(t, n, dtype=dtype),
-        "g": d.normal(t, n, dtype=dtype),
-        "weight": d.normal(n, dtype=dtype),
-        "bias": None,
-        "is_rms_norm": True,
-    }
+call(f"{FLA}.fused_norm_gate", "layer_norm_gated_fwd")(gated_norm)
 
 
 @call(f"{FLA}.fused_gdn_prefill_post_conv", "fused_post_conv_prep")
@@ -582,17 +549,7 @@ def _(d: Draws) -> Named:
     }
 
 
-@call("vllm.model_executor.layers.lightning_attn", "linear_decode_forward_triton")
-def _(d: Draws) -> Named:
-    b, h, s, dtype = d.batch(64), 4, 64, d.dtype()
-    return {
-        "q": d.normal(b, h, 1, s, dtype=dtype),
-        "k": d.normal(b, h, 1, s, dtype=dtype),
-        "v": d.normal(b, h, 1, s, dtype=dtype),
-        "kv_caches": d.normal(b + 2, h, s, s),
-        "slope_rate": d.uniform(h),
-        "slot_idx": d.permutation(b + 2, b),
-    }
+call("vllm.model_executor.layers.lightning_attn", "linear_decode_forward_triton")(lightning_decode)
 
 
 # -- rotary embeddings, LoRA -------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.launch import native
-from silo.launch.resources import threads
+from silo.launch.native import threads
 from silo.launch.runtime import Binding, make_launcher
 
 SOURCE = """

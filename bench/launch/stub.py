@@ -47,7 +47,6 @@ def _torch_as_gpu(folder: Path) -> None:
     """From now on Silo takes torch's tensors for GPU tensors."""
     import torch
 
-    from silo.launch import framework_connection as frameworks
     from silo.launch import native
 
     home = Path(torch.__file__).parent / "lib"
@@ -58,7 +57,7 @@ def _torch_as_gpu(folder: Path) -> None:
     command = ["gcc", "-std=gnu11", "-O2", "-shared", "-fPIC", str(source), "-o", str(output), *link, "-ldl"]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(output))
-    frameworks.connect_loaded()  # first, for it happens once
+    native.connect_loaded()  # first, for it happens once
     if library.torch_as_gpu_open(str(home / "libtorch_cpu.so").encode()):
         raise RuntimeError(f"torch {torch.__version__}: its C functions do not fit")
     tensor = torch.empty(1)
@@ -69,8 +68,8 @@ def _torch_as_gpu(folder: Path) -> None:
     aoti.alloc_tensor_by_stealing_from_void_ptr(handle)
     if not opened or not native.torch_open_stream(str(output)):
         raise RuntimeError("Silo did not take the replaced functions")
-    if hasattr(frameworks, "probes"):  # a build from before there were any is compared too
-        native.torch_probe(frameworks.probes(torch))
+    if hasattr(native, "probes"):  # a build from before there were any is compared too
+        native.torch_probe(native.probes(torch))
 
 
 class Device:

@@ -29,8 +29,8 @@ struct silo_kernel {
 /* NULL with `error` filled. With the bundle's lock. */
 struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 
-/* The kernel of a number, or of a name, made when it is first asked for. From any thread. NULL with
- * `error` filled; for a name that there is not, SILO_ERROR_NO_KERNEL with the names there are. */
+/* The kernel of a number, or of a name, made at its first use. From any thread. NULL with `error`
+ * filled; for a name that there is not, SILO_ERROR_NO_KERNEL with the names there are. */
 struct silo_kernel *silo_kernel_get(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *name,
                                       silo_error *error);

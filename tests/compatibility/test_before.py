@@ -213,10 +213,8 @@ assert stub.last("saxpy").grid == (4, 1, 1)
 # ---- what is imported ----
 
 
-# Small modules of what launches learnt since: attachments, tensors that torch traces; and the
-# log of records, whose code was part of another module.
+# Small modules of what launches learnt since: attachments, tensors that torch traces.
 SINCE = {"silo.plain_files", "silo.store.locks", "silo.variables"}
-SINCE |= {"silo.store.append_log"}
 
 
 @pytest.mark.parametrize(("bundle", "device"), [("cpu.silo", "cpu"), ("gpu.silo", "cuda")])

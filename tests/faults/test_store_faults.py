@@ -91,7 +91,7 @@ def test_a_failed_fsync_takes_the_record_back(tmp_path, monkeypatch):
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("silo.store.append_log.os.fsync", fail)
+        patch.setattr("silo.store.records.os.fsync", fail)
         with pytest.raises(OSError, match="Input/output"):
             records.append("k", 2)
     records.append("k", 3)

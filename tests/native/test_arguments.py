@@ -51,37 +51,34 @@ def test_buffers_of_every_dtype(name):
 
 def test_torch_tensors_by_shim_and_by_dlpack_read_the_same():
     torch = pytest.importorskip("torch")
-    from silo.launch import framework_connection as frameworks
 
     names = ["bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64"]
     names += ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "uint16", "uint32", "uint64"]
     tensors = [torch.zeros(3, 8, dtype=getattr(torch, name))[1:, ::2] for name in names]
     tensors.append(torch.nn.Parameter(torch.zeros(5)))
     try:
-        assert frameworks.connect_torch(), "this torch should have the C functions"
+        assert native.connect_torch(), "this torch should have the C functions"
         assert native.adapter(torch.Tensor) == native.adapter(torch.nn.Parameter) == "torch"
         by_shim = [native.read(tensor) for tensor in tensors]
-        frameworks.disconnect_torch()
+        native.disconnect_torch()
         assert native.adapter(torch.Tensor) == "exchange"
         assert [native.read(tensor) for tensor in tensors] == by_shim
         assert [one[0] for one in by_shim] == [tensor.data_ptr() for tensor in tensors]
         assert [(one[1], one[2]) for one in by_shim[: len(names)]] == [(dtype(n).code, dtype(n).bits) for n in names]
     finally:
-        frameworks.connect_torch()
+        native.connect_torch()
 
 
 def test_the_shim_is_switched_off_by_the_setting():
     pytest.importorskip("torch")
-    from silo.launch import framework_connection as frameworks
     from silo.settings import override
 
     with override(torch_shim=False):
-        assert not frameworks.connect_torch()
+        assert not native.connect_torch()
 
 
 @pytest.mark.parametrize("shim", [True, False])
 def test_torch_views_whose_memory_holds_other_values_are_refused(shim):
-    from silo.launch import framework_connection as frameworks
 
     torch = pytest.importorskip("torch")
 
@@ -91,7 +88,7 @@ def test_torch_views_whose_memory_holds_other_values_are_refused(shim):
     real = torch.arange(8.0)
     views = [torch._neg_view(real), torch.complex(real, real).conj().imag, torch._neg_view(real)[2:].as_subclass(Mine)]
     try:
-        frameworks.connect_torch() if shim else frameworks.disconnect_torch()
+        native.connect_torch() if shim else native.disconnect_torch()
         launch, _ = kernels.nothing("x")
         for view in views:
             assert view.is_neg()
@@ -104,7 +101,7 @@ def test_torch_views_whose_memory_holds_other_values_are_refused(shim):
             with pytest.raises(ArgumentError, match=r"is a conjugated view, .*: pass t\.resolve_conj\(\)"):
                 launch[1](torch.complex(real, real).conj())
     finally:
-        frameworks.connect_torch()
+        native.connect_torch()
 
 
 def test_a_torch_subclass_is_not_read_by_the_shim():

@@ -13,7 +13,7 @@ import launch_kernels as kernels
 from silo.core.signature import Signature
 from silo.errors import DeviceError, LaunchError
 from silo.launch import native
-from silo.launch.resources import cpu_threads, threads
+from silo.launch.native import cpu_threads, threads
 from silo.launch.runtime import make_launcher
 from silo.settings import override
 

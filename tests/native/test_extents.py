@@ -12,7 +12,6 @@ from silo.core.nodes import Const
 from silo.core.postfix_programs import encode
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError, SourceError
-from silo.launch import framework_connection as frameworks
 from silo.launch import native
 from silo.launch.arguments import ValueKind
 from silo.launch.buffers import Buffer
@@ -189,9 +188,9 @@ def tensors_of(torch):
 @pytest.fixture(params=["read where they lie", "read by torch's functions"])
 def torch(request):
     library = pytest.importorskip("torch")
-    if not frameworks.connect_torch():
+    if not native.connect_torch():
         pytest.skip("this torch is read through DLPack")
-    probes = frameworks.probes(library)
+    probes = native.probes(library)
     if request.param == "read where they lie":
         assert native.torch_probe(probes)[2] > 0, "this torch keeps extents elsewhere: calls that hold them are slower"
     else:

@@ -18,7 +18,7 @@ import launch_kernels as kernels
 from repetitions import repetitions
 from silo.errors import LaunchError
 from silo.launch import native
-from silo.launch.resources import threads
+from silo.launch.native import threads
 from silo.launch.runtime import make_launcher
 from silo.settings import override
 

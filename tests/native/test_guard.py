@@ -8,7 +8,6 @@ from hostile_arrays import Capsule, exchanged
 from silo.core.dispatch import bucket_of
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError
-from silo.launch import framework_connection as frameworks
 from silo.launch import native
 
 CONSTEXPR = ParameterKind.CONSTEXPR
@@ -191,12 +190,12 @@ def test_tensors_of_torchs_other_devices_say_where_they_are():
     torch = pytest.importorskip("torch")
     launch, _ = kernels.nothing("x")
     for shim in (True, False):
-        (frameworks.connect_torch if shim else frameworks.disconnect_torch)()
+        (native.connect_torch if shim else native.disconnect_torch)()
         try:
             with pytest.raises(ArgumentError):
                 launch[1](torch.empty(0, device="meta"))  # one with elements has no memory to be read at all
         finally:
-            frameworks.connect_torch()
+            native.connect_torch()
 
 
 def test_an_exact_parameter_is_told_apart_by_value():

@@ -14,7 +14,7 @@ import pytest
 import launch_kernels as kernels
 from silo.errors import LaunchError
 from silo.launch import native
-from silo.launch.resources import threads
+from silo.launch.native import threads
 from silo.launch.runtime import make_launcher
 
 ENDLESS = (1 << 31, 1 << 20)

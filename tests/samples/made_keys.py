@@ -25,7 +25,7 @@ def minisign(*arguments, text="", check=True):
 
 def resigned(message: bytes, comment: bytes, key: SecretKey = SECRET) -> MinisignSignature:
     """A signature with a comment that Silo would not sign."""
-    from silo.store.ed25519 import signed
+    from silo.store.signatures import signed
 
     data = signed(key.seed, prehashed(message))
     return MinisignSignature(key.number, data, comment, signed(key.seed, data + comment))

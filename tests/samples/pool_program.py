@@ -18,7 +18,7 @@ import launch_kernels as kernels
 from silo.core.signature import Signature
 from silo.errors import LaunchError
 from silo.launch import native
-from silo.launch.resources import cpu_threads, threads
+from silo.launch.native import cpu_threads, threads
 from silo.launch.runtime import make_launcher
 
 PROGRAMS = 400

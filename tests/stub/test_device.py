@@ -20,7 +20,7 @@ from silo.errors import ArgumentError, CaseError, DeviceError, SettingsError
 from silo.launch.array_libraries.library_table import default_library
 from silo.launch.case_arrays import materialize
 from silo.launch.gpu_timer import flush_bytes
-from silo.launch.resources import reserve_sms
+from silo.launch.native import reserve_sms
 from silo.machine import array_copies
 from silo.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind
 from silo.settings import override

@@ -79,7 +79,7 @@ def main() -> None:
     import torch
 
     from bench.cpu.scaling.rows import ROWS
-    from silo.launch.resources import cpu_threads
+    from silo.launch.native import cpu_threads
     from silo.settings import override
 
     torch.manual_seed(0)

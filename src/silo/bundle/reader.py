@@ -43,7 +43,7 @@ from silo.bundle.format import (
     Header,
     pack_header,
 )
-from silo.core.values import JSON, canonical_json, value_from_json, value_to_json
+from silo.core.values import JSON, Value, canonical_json, identity_of, value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError, native_missing
 from silo.frozen import names_of
@@ -118,7 +118,7 @@ class Manifest:
     def attachments(self) -> Mapping[str, BlobRef]:
         """The files that travel with the kernels, by name."""
         rows = cast("list[tuple[str, int]]", self._open.member("attachments") or [])
-        return {name: self._blob(number) for name, number in rows}
+        return _NamedBlobs(dict(rows), self._blob)
 
     @cached_property
     def plans(self) -> Mapping[str, RecordedPlan]:
@@ -210,21 +210,36 @@ class Manifest:
             VariantCode(self.row("targets", target), kind, tuple(numbers)) for (target, kind), numbers in found.items()
         )
 
-    def groups(self, kernel: int) -> tuple[VariantGroup, ...]:
-        """Variants by the facts that decide whether a call may use them, besides their configs.
+    def groups(self, kernel: int, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
+        """Variants by the facts that decide whether a call may use them, in order of first occurrence.
 
-        In order of first occurrence.
+        Configs are not among the facts. Groups that were compiled for other constants than ``known`` are left out, and
+        not read any further. None leaves out no group.
         """
-        return tuple(
-            VariantGroup(
-                target=self.row("targets", target),
-                blob_kind=kind,
-                signature=self.row("signatures", signature),
-                specialization=self.row("specializations", specialization),
-                numbers=numbers,
-            )
-            for target, kind, signature, specialization, numbers in self._open.groups(kernel)
-        )
+        wanted = None if known is None else {name: identity_of(value_to_json(value)) for name, value in known.items()}
+        for target, kind, signature, specialization, numbers in self._open.groups(kernel):
+            if wanted is None or all(
+                name in wanted and wanted[name] == one for name, one in self._constants(specialization)
+            ):
+                yield VariantGroup(
+                    target=self.row("targets", target),
+                    blob_kind=kind,
+                    signature=self.row("signatures", signature),
+                    specialization=self.row("specializations", specialization),
+                    numbers=numbers,
+                )
+
+    def _constants(self, specialization: int) -> tuple[tuple[str, object], ...]:
+        """The constants of a row, without its facts: names, and identities of the values' canonical forms."""
+        found = self._rows.get(("constants", specialization))
+        if found is None:
+            row: Any = self._open.row("specializations", specialization)
+            try:
+                found = tuple([(name, identity_of(value)) for name, value in row.get("constants", ())])
+            except (AttributeError, TypeError, ValueError):
+                found = ()  # a row of another form is refused when it is read
+            self._rows["constants", specialization] = found
+        return found
 
     def exact(self, kernel: int, wanted: Variant) -> int | None:
         """The first variant of a kernel that was compiled for just this; none of them is checked for it."""
@@ -283,6 +298,23 @@ class Manifest:
 
     def _texts(self, member: str) -> tuple[tuple[str, str], ...]:
         return tuple(sorted(cast("dict[str, str]", self._open.member(member)).items()))
+
+
+class _NamedBlobs(Mapping[str, BlobRef]):
+    """Blobs by name, each of which is read when it is asked for: a recording has thousands."""
+
+    def __init__(self, numbers: dict[str, int], read: Callable[[int], BlobRef]) -> None:
+        self._numbers = numbers
+        self._read = read
+
+    def __getitem__(self, name: str) -> BlobRef:
+        return self._read(self._numbers[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of the class
@@ -354,10 +386,9 @@ class OpenKernel:
         number = self._manifest.exact(self._number, wanted)
         return None if number is None else self[number]
 
-    @cached_property
-    def groups(self) -> tuple[VariantGroup, ...]:
-        """Its variants, grouped."""
-        return self._manifest.groups(self._number)
+    def groups(self, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
+        """Its variants, grouped, without groups that were compiled for other constants than ``known``."""
+        return self._manifest.groups(self._number, known)
 
     @property
     def sources(self) -> frozenset[str]:

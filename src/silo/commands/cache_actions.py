@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 from silo.core.decisions import Rejected
 from silo.core.plugins import load_place
 from silo.errors import StoreError
-from silo.machine.process_session import remote_link, session
+from silo.machine.process_session import session
 from silo.settings import settings
 from silo.store import usage as store
-from silo.store.store import privacy_of
+from silo.store.store import privacy_of, remote_link
 
 if TYPE_CHECKING:
     from silo.store.remote.client import RemoteClient

@@ -13,9 +13,6 @@ class Accepted:
 
     reason: str = ""
 
-    def __bool__(self) -> bool:
-        return True
-
 
 @frozen
 class Rejected:

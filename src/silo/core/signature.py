@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, cast
 
 from silo.core.dtypes import DType
 from silo.core.json_reader import BOOL, DTYPE, TEXT, VALUE, Form, Persisted, enumerated, read_list, write_members
@@ -118,10 +118,11 @@ class Signature:
         return all(parameter.kind is not ParameterKind.ANY for parameter in self.parameters)
 
     def __getitem__(self, name: str) -> Parameter:
-        for parameter in self.parameters:
-            if parameter.name == name:
-                return parameter
-        raise KeyError(name)
+        return self._by_name[name]
+
+    @remembered
+    def _by_name(self) -> dict[str, Parameter]:
+        return {one.name: one for one in self.parameters}
 
     def with_effects(self, effects: dict[str, Effect]) -> Signature:
         """The same signature with the effects given by name."""
@@ -150,7 +151,19 @@ class Signature:
         items = read_list(data, "a signature")
         if len(items) > MAX_PARAMETERS:
             raise ValueError(f"a signature of {len(items)} parameters; at most {MAX_PARAMETERS}")
-        return cls(tuple(Parameter.from_json(item) for item in items))
+        return cls(tuple([_read_parameter(item) for item in items]))
+
+
+def _read_parameter(data: JSON) -> Parameter:
+    """A parameter from its JSON. The signatures of a file have most of them in common, so equal texts are read once."""
+    if isinstance(data, dict) and set(map(type, data.values())) == {str}:
+        return _one_of_texts(tuple(cast("Mapping[str, str]", data).items()))
+    return Parameter.from_json(data)  # 1 and True are one key of a cache, and not one member
+
+
+@lru_cache(4096)
+def _one_of_texts(members: tuple[tuple[str, str], ...]) -> Parameter:
+    return Parameter.from_json(cast("JSON", dict(members)))
 
 
 @lru_cache(256)

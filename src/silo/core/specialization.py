@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from silo.core.json_reader import VALUE, Form, Persisted, enumerated, paired
 from silo.core.values import JSON, Value, identity_of, value_sort_key
-from silo.frozen import field, frozen, replace
+from silo.frozen import field, frozen, remembered, replace
 
 if TYPE_CHECKING:
     from silo.core.extents import ArrayExtents, HeldExtents
@@ -86,7 +86,14 @@ class Specialization(Persisted):
 
     def facts_of(self, name: str) -> frozenset[Fact]:
         """The facts assumed about one parameter."""
-        return frozenset([fact for owner, fact in self.facts if owner == name])
+        return self._facts_by_name.get(name, frozenset())
+
+    @remembered
+    def _facts_by_name(self) -> dict[str, frozenset[Fact]]:
+        found: dict[str, list[Fact]] = {}
+        for name, fact in self.facts:
+            found.setdefault(name, []).append(fact)
+        return {name: frozenset(facts) for name, facts in found.items()}
 
     @property
     def constant_values(self) -> Mapping[str, Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NoReturn, Protocol, TypeAlias, cast, overload
+from typing import Final, Generic, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
 from silo.core.argument_descriptions import describe
 from silo.core.nodes import (
@@ -24,8 +24,10 @@ from silo.core.nodes import (
 from silo.errors import ExpressionError, TraceError
 
 __all__ = [
+    "FOLLOWED",
     "Integer",
     "Known",
+    "Operators",
     "Ratio",
     "Traced",
     "apply",
@@ -37,6 +39,8 @@ __all__ = [
     "select",
 ]
 
+Result = TypeVar("Result")
+
 _BRANCH = (
     "the value of {what} is not known while tracing, so no `if`, `and`, `or`, `not`, `while` or chained comparison"
     " can depend on it: write silo.select(condition, x, y), min(x, y), max(x, y), or (p) & (q), (p) | (q), ~(p) for"
@@ -44,7 +48,112 @@ _BRANCH = (
 )
 
 
-class Traced:
+class Operators(Generic[Result]):
+    """The operators of an integer's stand-in, which lead to one method, :meth:`operate`."""
+
+    __slots__ = ()
+
+    def operate(self, sign: str, left: object, right: object) -> Result:
+        """The result of an operation, of which this object is ``left`` or ``right``.
+
+        Args:
+            sign: ``+ - * // % ** << >> & |`` or ``^``.
+            left: the left operand.
+            right: the right operand.
+        """
+        raise NotImplementedError
+
+    def __add__(self, other: object) -> Result:
+        return self.operate("+", self, other)
+
+    def __radd__(self, other: object) -> Result:
+        return self.operate("+", other, self)
+
+    def __sub__(self, other: object) -> Result:
+        return self.operate("-", self, other)
+
+    def __rsub__(self, other: object) -> Result:
+        return self.operate("-", other, self)
+
+    def __mul__(self, other: object) -> Result:
+        return self.operate("*", self, other)
+
+    def __rmul__(self, other: object) -> Result:
+        return self.operate("*", other, self)
+
+    def __floordiv__(self, other: object) -> Result:
+        return self.operate("//", self, other)
+
+    def __rfloordiv__(self, other: object) -> Result:
+        return self.operate("//", other, self)
+
+    def __mod__(self, other: object) -> Result:
+        return self.operate("%", self, other)
+
+    def __rmod__(self, other: object) -> Result:
+        return self.operate("%", other, self)
+
+    def __pow__(self, other: object) -> Result:
+        return self.operate("**", self, other)
+
+    def __rpow__(self, other: object) -> Result:
+        return self.operate("**", other, self)
+
+    def __lshift__(self, other: object) -> Result:
+        return self.operate("<<", self, other)
+
+    def __rlshift__(self, other: object) -> Result:
+        return self.operate("<<", other, self)
+
+    def __rshift__(self, other: object) -> Result:
+        return self.operate(">>", self, other)
+
+    def __rrshift__(self, other: object) -> Result:
+        return self.operate(">>", other, self)
+
+    def __and__(self, other: object) -> Result:
+        return self.operate("&", self, other)
+
+    def __rand__(self, other: object) -> Result:
+        return self.operate("&", other, self)
+
+    def __or__(self, other: object) -> Result:
+        return self.operate("|", self, other)
+
+    def __ror__(self, other: object) -> Result:
+        return self.operate("|", other, self)
+
+    def __xor__(self, other: object) -> Result:
+        return self.operate("^", self, other)
+
+    def __rxor__(self, other: object) -> Result:
+        return self.operate("^", other, self)
+
+    def __divmod__(self, other: object) -> tuple[Result, Result]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: object) -> tuple[Result, Result]:
+        return other // self, other % self
+
+    def __pos__(self) -> Self:
+        return self
+
+    def __ceil__(self) -> Self:
+        return self
+
+    __floor__ = __trunc__ = __ceil__
+
+
+FOLLOWED: Final = {
+    "+": OpKind.ADD,
+    "-": OpKind.SUB,
+    "*": OpKind.MUL,
+    "//": OpKind.FLOORDIV,
+    "%": OpKind.MOD,
+}
+
+
+class Traced(Operators["Traced"]):
     """A stand-in for an integer: arithmetic on it builds an expression, its :attr:`node`."""
 
     __slots__ = ("node",)
@@ -53,41 +162,25 @@ class Traced:
     def __init__(self, node: Node) -> None:
         self.node = node
 
-    def __add__(self, other: object) -> Traced:
-        return apply(OpKind.ADD, self, other)
-
-    def __radd__(self, other: object) -> Traced:
-        return apply(OpKind.ADD, other, self)
-
-    def __sub__(self, other: object) -> Traced:
-        return apply(OpKind.SUB, self, other)
-
-    def __rsub__(self, other: object) -> Traced:
-        return apply(OpKind.SUB, other, self)
-
-    def __mul__(self, other: object) -> Traced:
-        return apply(OpKind.MUL, self, other)
-
-    def __rmul__(self, other: object) -> Traced:
-        return apply(OpKind.MUL, other, self)
-
-    def __floordiv__(self, other: object) -> Traced:
-        return apply(OpKind.FLOORDIV, self, other)
-
-    def __rfloordiv__(self, other: object) -> Traced:
-        return apply(OpKind.FLOORDIV, other, self)
-
-    def __mod__(self, other: object) -> Traced:
-        return apply(OpKind.MOD, self, other)
-
-    def __rmod__(self, other: object) -> Traced:
-        return apply(OpKind.MOD, other, self)
-
-    def __divmod__(self, other: object) -> tuple[Traced, Traced]:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: object) -> tuple[Traced, Traced]:
-        return other // self, other % self
+    def operate(self, sign: str, left: object, right: object) -> Traced:
+        """The expression of an operation. ``TraceError`` if expressions have no such operation."""
+        match sign:
+            case "<<" | ">>" if left is self:
+                factor = 1 << _shift(right)
+                return self * factor if sign == "<<" else self // factor
+            case "<<" | ">>":
+                raise TraceError(f"a shift by {self.node}, which is not constant, cannot be traced: write a product")
+            case "**" if left is self:
+                raise TraceError(f"{self.node} ** {right} cannot be traced: write a product")
+            case "**":
+                raise TraceError(f"{left} ** {self.node} cannot be traced: pass the power itself as a config value")
+            case "&" | "|":
+                return _logical(OpKind.AND if sign == "&" else OpKind.OR, sign, left, right)
+            case "^":
+                other = right if left is self else left
+                raise TraceError(f"{self.node} ^ {other}: expressions have no exclusive or; compare with == or !=")
+            case _:
+                return apply(FOLLOWED[sign], left, right)
 
     def __truediv__(self, other: object) -> Ratio:
         return Ratio(self, Traced(as_node(other)))
@@ -103,45 +196,8 @@ class Traced:
             case _:
                 return apply(OpKind.NEG, self)
 
-    def __pos__(self) -> Traced:
-        return self
-
     def __abs__(self) -> Traced:
         return maximum(self, -self)
-
-    def __lshift__(self, other: object) -> Traced:
-        return self * (1 << _shift(other))
-
-    def __rshift__(self, other: object) -> Traced:
-        return self // (1 << _shift(other))
-
-    def __rlshift__(self, other: object) -> NoReturn:
-        raise TraceError(f"a shift by {self.node}, which is not constant, cannot be traced: write a product")
-
-    __rrshift__ = __rlshift__
-
-    def __pow__(self, other: object) -> NoReturn:
-        raise TraceError(f"{self.node} ** {other} cannot be traced: write a product")
-
-    def __rpow__(self, other: object) -> NoReturn:
-        raise TraceError(f"{other} ** {self.node} cannot be traced: pass the power itself as a config value")
-
-    def __and__(self, other: object) -> Traced:
-        return _logical(OpKind.AND, "&", self, other)
-
-    def __rand__(self, other: object) -> Traced:
-        return _logical(OpKind.AND, "&", other, self)
-
-    def __or__(self, other: object) -> Traced:
-        return _logical(OpKind.OR, "|", self, other)
-
-    def __ror__(self, other: object) -> Traced:
-        return _logical(OpKind.OR, "|", other, self)
-
-    def __xor__(self, other: object) -> NoReturn:
-        raise TraceError(f"{self.node} ^ {other}: expressions have no exclusive or; compare with == or !=")
-
-    __rxor__ = __xor__
 
     def __invert__(self) -> Traced:
         if not _is_condition(self.node):
@@ -177,11 +233,6 @@ class Traced:
 
     def __float__(self) -> NoReturn:
         raise TraceError(f"{self.node} used as a float: expressions are integers; write //, silo.cdiv or a product")
-
-    def __ceil__(self) -> Traced:
-        return self
-
-    __floor__ = __trunc__ = __ceil__
 
     def __iter__(self) -> NoReturn:
         raise TraceError(f"{self.node} is an integer and cannot be iterated over")

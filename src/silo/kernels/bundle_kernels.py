@@ -27,6 +27,7 @@ from silo.launch.arguments import (
 )
 from silo.launch.runtime import Binding, Launcher, OnMiss, VouchedCode, inspect_call, load_blob, make_launcher
 from silo.machine.device_plugins import device_for, require_memory
+from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.building.compiled_calls import CompiledKernel
@@ -337,9 +338,9 @@ class BundledKernel:
             from silo.store.trust_ledger import consent_of_caller  # noqa: PLC0415  # code for GPUs needs no consent
 
             return consent_of_caller(code)
-        from silo.machine.process_session import session  # noqa: PLC0415  # nor a store
+        from silo.store.store import store_of  # noqa: PLC0415  # nor a store
 
-        return session().store.trust.vouch(code, origin=self._origin, signed=self._signed)
+        return store_of(settings()).trust.vouch(code, origin=self._origin, signed=self._signed)
 
     @cached_property
     def _calls(self) -> str:
@@ -367,7 +368,7 @@ class BundledKernel:
         ]
         if not here:
             return
-        from silo.machine.process_session import session  # noqa: PLC0415  # code for GPUs needs no store
+        from silo.store.store import store_of  # noqa: PLC0415  # code for GPUs needs no store
 
         native = sorted(
             number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
@@ -375,7 +376,7 @@ class BundledKernel:
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
         wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
         cases = host_cases(self._kernel.head, codes.values())
-        session().store.trust.require(
+        store_of(settings()).trust.require(
             [*wanted, *(() if cases is None else (cases,))],
             origin=self._origin,
             signed=self._signed,

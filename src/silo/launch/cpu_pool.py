@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.launch import native
-from silo.launch.resources import apply_setting
+from silo.launch.native import apply_setting
 from silo.settings import settings
 
 __all__ = ["REASONS", "describe", "explain"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.errors import DeviceError
-from silo.launch.framework_connection import is_descriptor_type
+from silo.launch.native import is_descriptor_type
 
 if TYPE_CHECKING:
     from silo.core.descriptors import TensorDescriptor

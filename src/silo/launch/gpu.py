@@ -16,8 +16,7 @@ from silo.errors import DeviceError, SourceError
 from silo.forks import Mutex
 from silo.frozen import field, frozen
 from silo.launch import native
-from silo.launch.native import open_driver
-from silo.launch.resources import reserved_sms
+from silo.launch.native import open_driver, reserved_sms
 from silo.settings import settings
 
 if TYPE_CHECKING:

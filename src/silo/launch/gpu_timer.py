@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from silo.core.plugins import driver_of
 from silo.launch import native
-from silo.launch.framework_connection import torch_with_gpu
+from silo.launch.native import torch_with_gpu
 
 __all__ = ["GpuTimer", "current_stream", "flush_bytes"]
 

@@ -1,13 +1,121 @@
-"""The one import of the native module, whose GPU drivers are opened when first needed, never before."""
+"""The one import of the native module, and what a process makes known to it.
+
+GPU drivers are opened when first needed, never before. Array libraries are connected when one of their arrays first
+appears in a call, and none is imported here. Settings of the CPU's threads, and multiprocessors that are reserved for
+others, hold for all launches of the process.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from silo.core.plugins import driver_kinds, driver_of
-from silo.errors import DeviceError, native_missing
+from silo.core.device import EXTENSION_MEMORY, DriverDeclaration
+from silo.core.plugins import driver_kinds, driver_of, drivers
+from silo.errors import DeviceError, SettingsError, native_missing
+from silo.forks import Mutex
 from silo.settings import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "ABSENT",
+    "MAX_OPTIONS",
+    "MAX_PARAMETERS",
+    "Binding",
+    "Bound",
+    "CpuModule",
+    "GpuBuffer",
+    "GpuEvent",
+    "GpuModule",
+    "GpuStream",
+    "HostBuffer",
+    "LaunchPlan",
+    "Launcher",
+    "LibraryCode",
+    "LoadedKernel",
+    "OperatorCall",
+    "PinnedMemory",
+    "RawCall",
+    "RawChoiceArgument",
+    "RawChoiceCall",
+    "RawExtents",
+    "RawFacts",
+    "RawParameter",
+    "RawPlace",
+    "StandIn",
+    "TritonKernel",
+    "TritonSituation",
+    "adapt_descriptor",
+    "adapter",
+    "apply_setting",
+    "available_memory",
+    "bucket",
+    "connect_loaded",
+    "connect_torch",
+    "copy_kernels",
+    "cpu_level",
+    "cpu_pin_threads",
+    "cpu_short_handed",
+    "cpu_spin",
+    "cpu_state",
+    "cpu_threads",
+    "cpu_use_pool",
+    "disconnect_torch",
+    "dtype_named",
+    "evaluate",
+    "generate",
+    "gpu_attributes",
+    "gpu_capturing",
+    "gpu_current",
+    "gpu_free_memory",
+    "gpu_locate",
+    "gpu_open",
+    "gpu_synchronize",
+    "gpu_within",
+    "has_driver",
+    "is_descriptor_type",
+    "narrow",
+    "new_generation",
+    "notice",
+    "open_driver",
+    "open_drivers",
+    "path",
+    "probes",
+    "read",
+    "record",
+    "record_end",
+    "recording",
+    "reserve_sms",
+    "reserved_sms",
+    "set_array_reader",
+    "set_driver_opener",
+    "set_hooks",
+    "set_scratch_allocator",
+    "set_stream_source",
+    "set_type_hook",
+    "stream_handle",
+    "tabulate",
+    "threads",
+    "torch_close",
+    "torch_open",
+    "torch_open_stream",
+    "torch_probe",
+    "torch_probe_keys",
+    "torch_with_gpu",
+    "triton_compiled",
+    "triton_methods",
+    "triton_serve",
+    "triton_situation",
+    "triton_tuners",
+    "xla_connect",
+    "xla_handlers",
+    "xla_keep",
+]
+
 
 try:
     from silo._native import (
@@ -40,7 +148,6 @@ try:
         cpu_short_handed,
         cpu_spin,
         cpu_state,
-        cpu_threads,
         cpu_use_pool,
         dtype_named,
         evaluate,
@@ -82,94 +189,9 @@ try:
         xla_keep,
     )
     from silo._native import __file__ as _file
+    from silo._native import cpu_threads as _pool_threads
 except ImportError as error:
     raise native_missing(error) from error
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-__all__ = [
-    "ABSENT",
-    "MAX_OPTIONS",
-    "MAX_PARAMETERS",
-    "Binding",
-    "Bound",
-    "CpuModule",
-    "GpuBuffer",
-    "GpuEvent",
-    "GpuModule",
-    "GpuStream",
-    "HostBuffer",
-    "LaunchPlan",
-    "Launcher",
-    "LibraryCode",
-    "LoadedKernel",
-    "OperatorCall",
-    "PinnedMemory",
-    "RawCall",
-    "RawChoiceArgument",
-    "RawChoiceCall",
-    "RawExtents",
-    "RawFacts",
-    "RawParameter",
-    "RawPlace",
-    "StandIn",
-    "TritonKernel",
-    "TritonSituation",
-    "adapt_descriptor",
-    "adapter",
-    "bucket",
-    "copy_kernels",
-    "cpu_level",
-    "cpu_pin_threads",
-    "cpu_short_handed",
-    "cpu_spin",
-    "cpu_state",
-    "cpu_threads",
-    "cpu_use_pool",
-    "dtype_named",
-    "evaluate",
-    "generate",
-    "gpu_attributes",
-    "gpu_capturing",
-    "gpu_current",
-    "gpu_free_memory",
-    "gpu_locate",
-    "gpu_open",
-    "gpu_synchronize",
-    "gpu_within",
-    "has_driver",
-    "narrow",
-    "new_generation",
-    "open_driver",
-    "open_drivers",
-    "path",
-    "read",
-    "record",
-    "record_end",
-    "recording",
-    "set_array_reader",
-    "set_driver_opener",
-    "set_hooks",
-    "set_scratch_allocator",
-    "set_stream_source",
-    "set_type_hook",
-    "stream_handle",
-    "tabulate",
-    "torch_close",
-    "torch_open",
-    "torch_open_stream",
-    "torch_probe",
-    "torch_probe_keys",
-    "triton_compiled",
-    "triton_methods",
-    "triton_serve",
-    "triton_situation",
-    "triton_tuners",
-    "xla_connect",
-    "xla_handlers",
-    "xla_keep",
-]
 
 
 RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | int | None
@@ -235,3 +257,261 @@ def _note(kind: str, error: DeviceError) -> None:
 
 
 set_driver_opener(open_drivers)
+
+
+# ---- Array libraries, connected when one of their arrays first appears in a call ----
+
+# Of tensor descriptors.
+_MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
+_ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32"}
+
+_connecting: set[type] = set()  # types on the way into the native table, which asks about them again
+
+
+def is_descriptor_type(kind: type) -> bool:
+    """Whether objects of a type are tensor descriptors: the type declares it, or is a kernel language's own type.
+
+    A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
+    ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
+    ``round_f32_to_tf32``, counts without; one with more members (a layout) is for one GPU alone.
+    """
+    named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
+    members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)
+    says_so = getattr(kind, "__tensor_descriptor__", False) is True
+    return says_so or any(_MEMBERS <= found <= _ALL_MEMBERS for found in members)
+
+
+def notice(kind: type) -> None:
+    """The native module calls this with every new argument type: it connects the type's library."""
+    if kind in _connecting:
+        return
+    if is_descriptor_type(kind):
+        adapt_descriptor(kind)
+    elif kind.__name__ in ("Tensor", "Parameter") and kind.__module__ in ("torch", "torch.nn.parameter"):
+        connect_torch()
+    elif kind.__name__ in ("FakeTensor", "FunctionalTensor") and kind.__module__.startswith("torch._subclasses."):
+        _connecting.add(kind)
+        try:
+            set_array_reader(kind, _refuse_traced)
+        finally:
+            _connecting.discard(kind)
+    elif kind.__name__ == "ndarray" and kind.__module__.partition(".")[0] == "cupy":
+        open_drivers()
+        _connect_cupy(kind)
+    elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
+        _connect_jax(kind)
+    elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
+        open_drivers()  # the protocol does not say which device: the driver does
+
+
+def _refuse_traced(array: object) -> None:
+    """A tensor that torch traces with: torch prints a warning if its address is read."""
+    raise TypeError(f"a {type(array).__name__} has no memory")
+
+
+def connect_loaded() -> None:
+    """Connect torch if it is loaded: calls without arrays go to its current stream."""
+    global _torch_asked  # noqa: PLW0603  # once is enough: a torch tensor asks again
+    if not _torch_asked and "torch" in sys.modules:
+        _torch_asked = True
+        connect_torch()
+
+
+_torch_asked = False
+
+
+def _connect_cupy(kind: type) -> None:
+    cupy: Any = sys.modules["cupy"]
+
+    def current_stream(index: int) -> int:
+        if index == cupy.cuda.runtime.getDevice():
+            return int(cupy.cuda.get_current_stream().ptr)
+        with cupy.cuda.Device(index):
+            return int(cupy.cuda.get_current_stream().ptr)
+
+    _connecting.add(kind)
+    try:
+        set_stream_source(kind, current_stream)
+    finally:
+        _connecting.discard(kind)
+
+
+def _connect_jax(kind: type) -> None:
+    """Arrays of jax on a TPU lack an address: jax itself describes them."""
+    jax: Any = sys.modules["jax"]
+    places = {device: place for place, device in enumerate(jax.local_devices()) if device.platform == "tpu"}
+    if not places:
+        return  # a process's devices are the same to its end
+
+    def read(array: Any) -> tuple[int, int, str, bool] | None:  # noqa: ANN401
+        devices = array.devices()
+        place = places.get(next(iter(devices))) if len(devices) == 1 else None
+        return None if place is None else (EXTENSION_MEMORY, place, str(array.dtype), True)
+
+    _connecting.add(kind)
+    try:
+        set_array_reader(kind, read)
+    finally:
+        _connecting.discard(kind)
+
+
+def torch_with_gpu(kind: str) -> Any:  # noqa: ANN401  # the module, or None
+    """Torch where it is loaded, built for GPUs of this kind, and finds one; else None."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
+        return None
+    return torch if (build := _build_of(torch)) is not None and build.kind == kind else None
+
+
+def _build_of(torch: Any) -> DriverDeclaration | None:  # noqa: ANN401  # the module
+    """The driver that a build of torch is for; None for a build without GPUs."""
+    builds = (one for one in drivers() if one.torch_build)
+    return next((one for one in builds if getattr(torch.version, one.torch_build, None) is not None), None)
+
+
+def connect_torch() -> bool:
+    """Read torch tensors through torch's C functions (about 12 ns each); False: through DLPack (about 75 ns).
+
+    The place of the tensor inside its Python object is found by comparison with a handle that torch gives out.
+    Nothing happens where torch is not loaded, ``SILO_TORCH_SHIM`` is 0, or this torch has another layout.
+    """
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not settings().torch_shim:
+        return False
+    import logging  # noqa: PLC0415  # torch has imported them
+    from pathlib import Path  # noqa: PLC0415
+
+    log = logging.getLogger("silo")
+    aoti: Any = getattr(getattr(torch, "_C", None), "_aoti", None)
+    if aoti is None or not hasattr(aoti, "unsafe_alloc_void_ptr_from_tensor"):
+        return False
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    tensor = torch.empty(1)
+    handle = aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
+    try:
+        build = _build_of(torch)
+        name = "cuda" if build is None else build.torch_build
+        rocm = name != "cuda"
+        offset = torch_open(str(library), tensor, handle, rocm, (torch.Tensor, torch.nn.Parameter))
+    finally:
+        aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
+    if offset:
+        torch_probe(probes(torch))
+        if not _refuse_other_values(torch):
+            log.debug("torch %s: a kernel reads the memory of negated views as it is", torch.__version__)
+    if offset and torch.cuda.is_available():
+        gpu_library = Path(torch.__file__).parent / "lib" / f"libtorch_{name}.so"
+        if not torch_open_stream(str(gpu_library)):
+            log.debug("torch %s: its current stream is asked through DLPack", torch.__version__)
+    if not offset:
+        log.debug("torch %s: tensors are read through DLPack, for its C functions do not fit", torch.__version__)
+    return offset != 0
+
+
+def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
+    """Tensors that differ in dtype, device, rank, extents and strides: where those lie is found by comparing them."""
+    names = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "float16", "bfloat16")
+    here = [torch.empty(2, dtype=getattr(torch, name)) for name in names]
+    meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
+    shaped = [torch.empty(tuple(range(2, 2 + rank))).permute(tuple(reversed(range(rank)))) for rank in range(7)]
+    return (*here, *meta, *shaped)
+
+
+def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module
+    """Refuse tensors whose memory holds other values than the tensor (``z.conj().imag``), if this can be found out."""
+    native_torch: Any = torch._C  # noqa: SLF001  # what a view does to values is nowhere else
+    try:
+        keys = native_torch._dispatch_keys  # noqa: SLF001
+        plain = torch.empty(2)
+        complex_ = torch.empty(2, dtype=torch.complex64)
+        tensors = [plain, torch._neg_view(plain), complex_, complex_.conj(), *probes(torch)]  # noqa: SLF001
+        words = [keys(one).raw_repr() for one in tensors]
+        other_values = (words[0] ^ words[1]) | (words[2] ^ words[3])
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+    if other_values.bit_count() != 2:
+        return False
+    return bool(torch_probe_keys(tuple(zip(tensors, words, strict=True)), other_values))
+
+
+def disconnect_torch() -> None:
+    """Read torch tensors through DLPack from now on."""
+    torch_close()
+
+
+set_type_hook(notice)
+
+
+# ---- The free memory of the host ----
+
+
+def available_memory() -> int | None:
+    """Bytes that programs may take without anything being swapped out; None where the system does not say."""
+    try:
+        with open("/proc/meminfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # pathlib takes long
+            text = file.read()
+        return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+# ---- Resources that launches may use: threads of the CPU, and multiprocessors that are reserved for others ----
+
+# The native pool's own limit.
+MAX_THREADS = 1024
+
+_applied: tuple[int, int, str] | None = None
+
+_lock = Mutex()
+_reserved: dict[tuple[str, int], int] = {}
+
+
+def apply_setting() -> None:
+    """Take ``SILO_THREADS`` and its like over where they changed: ``cpu_threads(n)`` in between stays."""
+    global _applied  # noqa: PLW0603  # the last values seen
+    wanted = min(settings().threads, MAX_THREADS), settings().spin, settings().pool
+    if wanted != _applied:
+        if _applied is None or wanted[0] != _applied[0]:
+            _pool_threads(wanted[0])
+        cpu_spin(wanted[1])
+        cpu_use_pool(wanted[2])
+        _applied = wanted
+
+
+def cpu_threads(count: int | None = None) -> int:
+    """Threads a CPU launch uses, the calling one included; ``count`` (1 to 1024) sets it for the whole process."""
+    apply_setting()
+    return _pool_threads() if count is None else _pool_threads(count)
+
+
+@contextmanager
+def threads(count: int) -> Generator[None]:
+    """Run launches on ``count`` threads until the block ends."""
+    before = cpu_threads()
+    _pool_threads(count)
+    try:
+        yield
+    finally:
+        _pool_threads(before)
+
+
+def reserve_sms(kind: str, index: int, count: int) -> None:
+    """Leave multiprocessors alone in persistent kernels, for communication or another kernel beside them.
+
+    From now on ``a.reserved_sms`` and ``a.num_sms`` of grids say so for this device, in this process.
+
+    Launchers resolve their next calls again; launchers made by ``bind`` keep their binding.
+
+    Raises:
+        SettingsError: a negative count.
+    """
+    if count < 0:
+        raise SettingsError(f"reserved_sms={count}: it is 0 or more")
+    with _lock:
+        _reserved[kind, index] = count
+    new_generation()
+
+
+def reserved_sms(kind: str, index: int) -> int:
+    """How many are reserved on a device; 0 by default."""
+    return _reserved.get((kind, index), 0)

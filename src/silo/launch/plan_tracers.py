@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final, NoReturn, Self, cast
 
 from silo.core.nodes import Argument, Bindings, Const, Extent, Node, Op, OpKind, Stride, evaluate, leaves, make
-from silo.core.traced import Known, as_node
+from silo.core.traced import FOLLOWED, Known, Operators, as_node
 from silo.errors import ArgumentError, ExpressionError, TraceError
 from silo.launch import native
 
@@ -68,7 +68,7 @@ def _to_torch(
     return function(*(_real(one, where) for one in args), **named)
 
 
-class TracedInt(native.StandIn, Known):
+class TracedInt(native.StandIn, Known, Operators[Any]):
     """An integer and the expression that it was computed by."""
 
     __slots__ = ("_node", "_trail")
@@ -165,15 +165,12 @@ class TracedInt(native.StandIn, Known):
     def __truediv__(self, other: Any) -> Any:
         if isinstance(_plain(other), int):
             return _Ratio(self, other, self._trail)
-        return self._binary("/", self, other)
+        return self.operate("/", self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         if isinstance(_plain(other), int):
             return _Ratio(other, self, self._trail)
-        return self._binary("/", other, self)
-
-    def __pos__(self) -> TracedInt:
-        return self
+        return self.operate("/", other, self)
 
     def __neg__(self) -> Any:
         match self._node:
@@ -188,22 +185,12 @@ class TracedInt(native.StandIn, Known):
     def __round__(self, digits: object = None) -> Any:
         return self if digits is None else round(self.as_is("round()"), cast("int", digits))
 
-    def __ceil__(self) -> TracedInt:
-        return self
-
-    __floor__ = __trunc__ = __ceil__
-
-    def __divmod__(self, other: Any) -> tuple[Any, Any]:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
-        return other // self, other % self
-
-    def _binary(self, sign: str, left: Any, right: Any) -> Any:
-        kind, amount = _FOLLOWED.get(sign), _plain(right)
+    def operate(self, sign: str, left: Any, right: Any) -> Any:
+        """The integer with its expression, or the plain result of what is not followed."""
+        kind, amount = FOLLOWED.get(sign), _plain(right)
         if sign in _SHIFTS and type(right) is int and 0 <= amount < _MOST_SHIFT and isinstance(_plain(left), int):
             sign, right = _SHIFTS[sign], 1 << amount
-            kind = _FOLLOWED[sign]
+            kind = FOLLOWED[sign]
         if kind is not None and isinstance(_plain(left), int) and isinstance(_plain(right), int):
             result = self.combine(kind, (left, right))
             if result is not NotImplemented:
@@ -213,85 +200,12 @@ class TracedInt(native.StandIn, Known):
                 one.as_is(sign)
         return _OPERATORS[sign](_plain(left), _plain(right))
 
-    def __add__(self, other: Any) -> Any:
-        return self._binary("+", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._binary("+", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._binary("-", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._binary("-", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._binary("*", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._binary("*", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._binary("//", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._binary("//", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._binary("%", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._binary("%", other, self)
-
-    def __lshift__(self, other: Any) -> Any:
-        return self._binary("<<", self, other)
-
-    def __rlshift__(self, other: Any) -> Any:
-        return self._binary("<<", other, self)
-
-    def __rshift__(self, other: Any) -> Any:
-        return self._binary(">>", self, other)
-
-    def __rrshift__(self, other: Any) -> Any:
-        return self._binary(">>", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return self._binary("&", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return self._binary("&", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return self._binary("|", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return self._binary("|", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return self._binary("^", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self._binary("^", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._binary("**", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._binary("**", other, self)
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.as_is(f".{name}"), name)
 
 
-_FOLLOWED: Final = {
-    "+": OpKind.ADD,
-    "-": OpKind.SUB,
-    "*": OpKind.MUL,
-    "//": OpKind.FLOORDIV,
-    "%": OpKind.MOD,
-}
 _SHIFTS: Final = {"<<": "*", ">>": "//"}
 _MOST_SHIFT: Final = 62
 _OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {

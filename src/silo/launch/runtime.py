@@ -19,7 +19,6 @@ from silo.errors import DeviceError, ExpressionError, SiloError, SourceError
 from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.arguments import EXACT, SeenCall, read_call
-from silo.launch.framework_connection import connect_loaded
 from silo.launch.native import (
     MAX_OPTIONS,
     MAX_PARAMETERS,
@@ -30,8 +29,9 @@ from silo.launch.native import (
     RawCall,
     RawFacts,
     RawParameter,
+    connect_loaded,
 )
-from silo.launch.resources import apply_setting as apply_thread_setting
+from silo.launch.native import apply_setting as apply_thread_setting
 from silo.settings import settings
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from silo.core.plugins import SOURCES, part_of, shipped_places
 from silo.errors import LaunchError
 from silo.forks import Mutex
 from silo.launch import native
-from silo.launch.framework_connection import torch_with_gpu
+from silo.launch.native import torch_with_gpu
 
 __all__ = ["Allocator", "allocate", "set_allocator"]
 

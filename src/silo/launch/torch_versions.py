@@ -49,8 +49,9 @@ def inductor_versions() -> tuple[str, ...]:
 def judge_inductor(version: str) -> Decision:
     """Whether Inductor's kernels for the CPU may go through Silo with a version of torch.
 
-    The hook points of the installed torch decide (:mod:`silo.integrations.inductor.hook_points`): here only releases
-    that have them and are known not to work are rejected.
+    The hook points of the installed torch decide (:mod:`silo.integrations.inductor.inductor_patching`): here only
+    releases that have them and are known not to work are rejected.
+
 
     >>> judge_inductor("2.13.1+cpu").reason
     'torch 2.13.1+cpu, tested'

@@ -12,7 +12,7 @@ from silo.core.device import available_sms
 from silo.core.protocols import Device
 from silo.errors import DeviceError
 from silo.launch.array_libraries.library_table import DEVICE_PACKAGES, devices_through
-from silo.launch.resources import reserve_sms
+from silo.launch.native import reserve_sms
 from silo.machine.device_plugins import all_devices, default_device, device_named, devices_of_kind
 
 __all__ = ["DeviceInfo", "device", "devices"]

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from silo.forks import Mutex
 from silo.settings import Settings, settings
-from silo.store.store import MemoryStore, Store
+from silo.store.store import MemoryStore, Store, remote_link, store_of
 
 if TYPE_CHECKING:
     from silo.compile.pool import WorkerPool
-    from silo.store.remote.client import RemoteClient
 
-__all__ = ["Session", "remote_link", "session"]
+__all__ = ["Session", "session"]
 
 
 class Session:
@@ -65,29 +64,6 @@ class _SessionBeside(Session):
         return pool
 
 
-def remote_link(current: Settings) -> RemoteClient | None:
-    """The client of the remote store, without connecting to it; None without a remote store.
-
-    A process has one client for each address, mode and key, whatever the other settings, because a fault turns it off.
-    """
-    if current.remote is None:
-        return None
-    from pathlib import Path  # noqa: PLC0415  # few programs have one
-
-    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415
-    from silo.store.remote.client import RemoteClient  # noqa: PLC0415
-    from silo.store.remote.signed_outcomes import Sealer  # noqa: PLC0415
-
-    place, writes, key = RemoteAddress.parse(current.remote), current.remote_mode == "write", current.remote_key
-    with _lock:
-        link = _links.get((place.address, writes, key))
-        if link is None:
-            sealer = None if key is None else Sealer(Path(key))
-            link = _links[place.address, writes, key] = RemoteClient(place, writes=writes, sealer=sealer)
-        return link
-
-
-_links: dict[tuple[str, bool, str | None], RemoteClient] = {}
 _lock = Mutex()
 _sessions: dict[Settings, Session] = {}
 
@@ -98,5 +74,5 @@ def session() -> Session:
     with _lock:
         made = _sessions.get(current)
         if made is None:
-            made = _sessions[current] = Session(current, Store(current.store_folder, remote_link(current)))
+            made = _sessions[current] = Session(current, store_of(current))
         return made

@@ -18,7 +18,7 @@ from silo.forks import Mutex
 from silo.frozen import field, frozen
 from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import with_base
-from silo.launch.resources import available_memory
+from silo.launch.native import available_memory
 from silo.machine.array_copies import array_behind, host_bits
 
 if TYPE_CHECKING:

@@ -7,11 +7,10 @@ from typing import Protocol
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
-from silo.store.append_log import decode_line, encode_line
 from silo.store.atomic_files import publish
 from silo.store.blobs import check_sha256, set_aside
 from silo.store.privacy import read_private
-from silo.store.records import DiskWrite
+from silo.store.records import DiskWrite, decode_line, encode_line
 
 __all__ = ["DiskEntries", "Entries", "FallbackEntries", "MemoryEntries"]
 

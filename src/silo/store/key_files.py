@@ -22,8 +22,7 @@ from silo.errors import SignatureError
 from silo.frozen import frozen
 from silo.plain_files import open_plain
 from silo.store.atomic_files import sync_directory, write_all
-from silo.store.ed25519 import public_point
-from silo.store.signatures import SecretKey
+from silo.store.signatures import SecretKey, public_point
 
 __all__ = ["Password", "ScryptLimits", "make_key_files", "read_public_key", "read_secret_key"]
 

@@ -29,6 +29,7 @@ from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
+from silo.settings import Settings
 from silo.store.atomic_files import make_directory, publish
 from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, FallbackRecords, MemoryRecords
@@ -41,7 +42,16 @@ if TYPE_CHECKING:
     from silo.store.remote.client import RemoteClient
     from silo.store.remote.shared_records import LocalRecords
 
-__all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "KeyedRecords",
+    "MemoryStore",
+    "Store",
+    "StoreBase",
+    "privacy_of",
+    "remote_link",
+    "store_of",
+]
 
 SCHEMA_VERSION = 1
 _SCHEMA_FILE = "silo-store.json"
@@ -307,3 +317,41 @@ class Store(StoreBase):
                 if not self._check_schema():
                     publish(self._directory / _SCHEMA_FILE, canonical_json({"silo-store": SCHEMA_VERSION}) + b"\n")
                 self._prepared = True
+
+
+# ---- The store of a process ----
+
+
+def remote_link(current: Settings) -> RemoteClient | None:
+    """The client of the remote store, without connecting to it; None without a remote store.
+
+    A process has one client for each address, mode and key, whatever the other settings, because a fault turns it off.
+    """
+    if current.remote is None:
+        return None
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few programs have one
+    from silo.store.remote.client import RemoteClient  # noqa: PLC0415
+    from silo.store.remote.signed_outcomes import Sealer  # noqa: PLC0415
+
+    place, writes, key = RemoteAddress.parse(current.remote), current.remote_mode == "write", current.remote_key
+    with _lock:
+        link = _links.get((place.address, writes, key))
+        if link is None:
+            sealer = None if key is None else Sealer(Path(key))
+            link = _links[place.address, writes, key] = RemoteClient(place, writes=writes, sealer=sealer)
+        return link
+
+
+_links: dict[tuple[str, bool, str | None], RemoteClient] = {}
+_lock = Mutex()
+_stores: dict[Settings, Store] = {}
+
+
+def store_of(current: Settings) -> Store:
+    """The store of these settings. A process opens one for each set of settings."""
+    link = remote_link(current)
+    with _lock:
+        store = _stores.get(current)
+        if store is None:
+            store = _stores[current] = Store(current.store_folder, link)
+        return store

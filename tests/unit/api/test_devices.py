@@ -14,7 +14,7 @@ from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
 from silo.launch.arguments import read_call
 from silo.launch.buffers import split_device
-from silo.launch.resources import reserve_sms
+from silo.launch.native import reserve_sms
 from silo.machine import device_info, device_plugins
 
 

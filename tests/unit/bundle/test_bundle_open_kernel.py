@@ -119,15 +119,15 @@ def test_every_variant_is_the_same_and_in_one_group(path):
         assert len(opened) == len(whole.variants) == 96
         assert tuple(opened[number] for number in range(96)) == whole.variants
         assert replace(whole, variants=(), rules=()) == opened.head
-        assert sorted(number for group in opened.groups for number in group.numbers) == list(range(96))
-        assert len(opened.groups) == 8
+        assert sorted(number for group in opened.groups() for number in group.numbers) == list(range(96))
+        assert len(list(opened.groups())) == 8
         assert sorted(number for one in opened.code for number in one.numbers) == list(range(96))
         for one in opened.code:
             artifacts = [opened[number].artifact for number in one.numbers]
             assert {(artifact.variant.target, artifact.blob.kind) for artifact in artifacts} == {
                 (one.target, one.blob_kind)
             }
-        for group in opened.groups:
+        for group in opened.groups():
             for number in group.numbers:
                 artifact = opened[number].artifact
                 variant = artifact.variant
@@ -135,10 +135,36 @@ def test_every_variant_is_the_same_and_in_one_group(path):
                 assert (group.signature, group.specialization) == (variant.signature, variant.specialization)
 
 
+def test_groups_for_other_constants_are_left_out(tmp_path):
+    made = sample(1, 12, targets=(str(host_target()),))
+    (kernel,) = made.contents.kernels
+    values = ({}, {"A": 1}, {"A": True}, {"A": 1, "B": 2.0}, {"A": 1, "B": -0.0}, {"A": "silu", "B": None})
+    variants = []
+    for number, one in enumerate(kernel.variants):
+        variant = one.artifact.variant
+        given = variant.specialization.with_constants(values[number % len(values)])
+        variants.append(replace(one, artifact=replace(one.artifact, variant=replace(variant, specialization=given))))
+    kernel = replace(kernel, variants=tuple(variants), derived=(), rules=())
+    write_bundle(tmp_path / "k.silo", replace(made.contents, kernels=(kernel,)), made.read_blob)
+    with open_bundle(tmp_path / "k.silo") as bundle:
+        opened = bundle.open_kernel("kernel_0")
+
+        def named(known):
+            return {tuple(group.specialization.constants) for group in opened.groups(known)}
+
+        assert named(None) == {tuple(sorted(one.items())) for one in values}
+        assert named({}) == {()}
+        assert [type(value) for one in named({"A": 1, "C": 3}) for _, value in one] == [int]
+        assert [type(value) for one in named({"A": True}) for _, value in one] == [bool]
+        assert named({"A": 1, "B": 2.0}) == {(), (("A", 1),), (("A", 1), ("B", 2.0))}
+        assert named({"A": 1, "B": 0.0}) == {(), (("A", 1),)}
+        assert named({"A": "silu", "B": None}) == {(), (("A", "silu"), ("B", None))}
+
+
 def test_opening_reads_no_variant(path, monkeypatch):
     with open_bundle(path) as bundle:
         monkeypatch.setattr(type(bundle.manifest), "variant", lambda *_: pytest.fail("it was read"))
-        assert bundle.open_kernel("kernel_0").groups
+        assert list(bundle.open_kernel("kernel_0").groups())
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -202,7 +228,7 @@ def test_variants_that_cannot_be_grouped_are_named(path, member, value):
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
     kernel = Bundle.from_bytes(sealed(data, text, compress=True), "k.silo").open_kernel("kernel_0")
     with pytest.raises(BundleFormatError, match=r"kernels\[0\]\.variants\[7\]"):
-        assert kernel.groups
+        assert list(kernel.groups())
 
 
 def test_a_kernel_that_is_not_there(path):

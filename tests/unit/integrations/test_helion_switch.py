@@ -8,7 +8,7 @@ import pytest
 
 from silo.errors import PackageError, UnsupportedError
 from silo.integrations import helion as ours
-from silo.launch.resources import cpu_threads
+from silo.launch.native import cpu_threads
 
 
 def their_num_sm(device, *, reserved_sms=0):

@@ -17,7 +17,7 @@ from silo.core.decisions import Rejected  # noqa: E402
 from silo.core.notices import Notices  # noqa: E402
 from silo.integrations import inductor  # noqa: E402
 from silo.integrations.inductor import generated_kernels as launchers  # noqa: E402
-from silo.integrations.inductor import hook_points as seams  # noqa: E402
+from silo.integrations.inductor import inductor_patching as seams  # noqa: E402
 from silo.integrations.inductor import inductor_patching as switch  # noqa: E402
 from silo.kinds.triton.programs.backend.named_cpu.compiler import NamedCpuBackend  # noqa: E402
 from silo.kinds.triton.programs.backend.named_cpu.driver import NamedCpuDriver  # noqa: E402

@@ -2,7 +2,7 @@
 
 import pytest
 
-from silo.integrations.inductor.cpu_blocks import GeneratedKernel, blocks_for
+from silo.integrations.inductor.generated_kernels import GeneratedKernel, blocks_for
 
 
 def kernel(kind, given, meta=None, **sizes):

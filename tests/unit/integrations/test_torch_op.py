@@ -265,7 +265,6 @@ def test_vmap_gives_views_to_kernels_that_take_strides():
 @pytest.mark.parametrize("shim", [True, False])
 def test_a_profiler_sees_operators(shim):
     """Also calls that skip the dispatcher otherwise; by a function of torch's library, or by its Python module."""
-    from silo.launch import framework_connection as frameworks
     from silo.launch import native
 
     operator = OPERATORS["add"]
@@ -282,7 +281,7 @@ def test_a_profiler_sees_operators(shim):
             torch.ops.samples.add(*args)
         assert operator.is_quiet(args)
     finally:
-        assert frameworks.connect_torch()
+        assert native.connect_torch()
     counts = {event.key: event.count for event in profile.key_averages()}
     assert counts["samples::add"] == 2
 
@@ -402,7 +401,6 @@ def test_calls_that_the_dispatcher_has_to_see(monkeypatch):
 
 def test_views_of_the_other_sign_where_silo_does_not_read_torchs_memory(monkeypatch):
     """Torch itself is asked then."""
-    from silo.launch import framework_connection as frameworks
     from silo.launch import native
 
     operator = OPERATORS["add"]
@@ -417,7 +415,7 @@ def test_views_of_the_other_sign_where_silo_does_not_read_torchs_memory(monkeypa
         torch.testing.assert_close(operator(torch._neg_view(x), y, n), y - x)
         assert counted.count == 1
     finally:
-        assert frameworks.connect_torch()
+        assert native.connect_torch()
     with pytest.raises(ArgumentError, match="holds its values with the other sign"):
         add(torch._neg_view(x), y, torch.empty_like(x), n)
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from silo.store import append_log
-from silo.store.append_log import AppendLog, CutLogError, LogFraming
+from silo.store import records
 from silo.store.privacy import NotPrivateError, open_own
+from silo.store.records import AppendLog, CutLogError, LogFraming
 
 LINES = LogFraming(end=b"\n")
 NAMED = LogFraming(lambda: b"NAME", 4)
@@ -73,9 +73,9 @@ def failing(monkeypatch, name, after=0):
 
     with monkeypatch.context() as patch:
         if name == "write":
-            patch.setattr(append_log, "write_all", write_all)
+            patch.setattr(records, "write_all", write_all)
         else:
-            patch.setattr(append_log.os, "fsync", fsync)
+            patch.setattr(records.os, "fsync", fsync)
         yield
 
 
@@ -91,7 +91,7 @@ def test_an_append_that_the_disk_refuses_is_taken_back_under_the_lock_alone(tmp_
     def no_locks(descriptor, path, *, exclusive):
         yield False
 
-    monkeypatch.setattr(append_log, "file_lock", no_locks)
+    monkeypatch.setattr(records, "file_lock", no_locks)
     with failing(monkeypatch, name, after), pytest.raises(OSError, match=r"No space|Input/output"):
         add(log, b"two\n")
     assert bytes_of(log) == b"one\n" + (b"two\n"[:after] if name == "write" else b"two\n")
@@ -102,23 +102,23 @@ def test_an_append_that_the_disk_refuses_is_taken_back_under_the_lock_alone(tmp_
 def test_a_file_that_was_removed_while_a_writer_waited_is_made_anew(tmp_path, monkeypatch):
     log = log_at(tmp_path / "log", NAMED)
     add(log, b"old\n")
-    real = append_log.file_lock
+    real = records.file_lock
 
     @contextmanager
     def removed_first(descriptor, path, *, exclusive):
-        monkeypatch.setattr(append_log, "file_lock", real)
+        monkeypatch.setattr(records, "file_lock", real)
         log.path.unlink()
         with real(descriptor, path, exclusive=exclusive) as is_locked:
             yield is_locked
 
-    monkeypatch.setattr(append_log, "file_lock", removed_first)
+    monkeypatch.setattr(records, "file_lock", removed_first)
     add(log, b"new\n")
     assert bytes_of(log) == b"NAMEnew\n"
 
 
 def test_the_name_of_a_new_file_is_made_durable_once(tmp_path, monkeypatch):
     synced = []
-    monkeypatch.setattr(append_log, "sync_directory", synced.append)
+    monkeypatch.setattr(records, "sync_directory", synced.append)
     log = log_at(tmp_path / "log")
     add(log, b"one\n", b"two\n")
     assert synced == [tmp_path]

@@ -11,9 +11,8 @@ import pytest
 
 from silo.store.remote import upload_queue
 from silo.store.remote.address import RemoteAddress
-from silo.store.remote.client import RemoteClient
+from silo.store.remote.client import RemoteClient, ThreadPool
 from silo.store.remote.object_protocol import blob_name
-from silo.store.remote.thread_pool import ThreadPool
 from web_double import web_double
 
 NAMES = [blob_name(f"{number:064x}") for number in range(8)]

@@ -4,8 +4,7 @@ import pytest
 
 from silo.core.notices import Notices
 from silo.errors import StoreError
-from silo.store.append_log import decode_line, encode_line
-from silo.store.records import DiskRecords, MemoryRecords
+from silo.store.records import DiskRecords, MemoryRecords, decode_line, encode_line
 
 RECORDS = [{"n": 1}, {"text": "line\nbreak and ünïcode"}, [1, [2, None, True]], "x", 7, {"n": 1}]
 
@@ -38,7 +37,7 @@ def test_floats_are_refused(records):
 
 
 def test_a_record_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("silo.store.append_log.MAX_RECORD_BYTES", 100)
+    monkeypatch.setattr("silo.store.records.MAX_RECORD_BYTES", 100)
     records = DiskRecords(tmp_path, Notices())
     with pytest.raises(StoreError, match="100"):
         records.append("key", "x" * 200)

@@ -253,7 +253,7 @@ def test_an_artifact_under_the_key_of_another_variant_is_not_taken(tmp_path, sha
     key, _ = keep(first, 1)
     other = variant("add", 2, "cuda:sm_90").artifact_key("made-up 1.0")
     first.link.flush(10)
-    from silo.store.append_log import decode_line, encode_line
+    from silo.store.records import decode_line, encode_line
 
     document = decode_line(f"artifacts/{key}", (share / entry_name("artifacts", key)).read_bytes()[:-1])
     lying(share, entry_name("artifacts", other), encode_line(f"artifacts/{other}", document))

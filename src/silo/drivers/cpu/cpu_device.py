@@ -16,8 +16,15 @@ from silo.core.target import Target
 from silo.drivers.cpu import DRIVER
 from silo.errors import DeviceError
 from silo.frozen import frozen
-from silo.launch.native import CpuModule, LoadedKernel, cpu_level, cpu_pin_threads, cpu_short_handed
-from silo.launch.resources import cpu_threads, reserved_sms
+from silo.launch.native import (
+    CpuModule,
+    LoadedKernel,
+    cpu_level,
+    cpu_pin_threads,
+    cpu_short_handed,
+    cpu_threads,
+    reserved_sms,
+)
 from silo.settings import settings
 
 __all__ = ["CPU_TIMING", "CpuDevice", "CpuTimer", "devices", "load_entry"]

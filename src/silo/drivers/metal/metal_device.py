@@ -19,7 +19,7 @@ from silo.drivers.metal.target_versions import runs_version, version_of_system
 from silo.errors import DeviceError
 from silo.frozen import frozen
 from silo.launch.array_libraries.library_table import devices_through
-from silo.launch.resources import reserved_sms
+from silo.launch.native import reserved_sms
 
 __all__ = ["MetalDevice", "devices"]
 

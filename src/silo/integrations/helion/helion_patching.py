@@ -12,7 +12,7 @@ from silo.integrations.helion.cute_launcher import default_cute_launcher
 from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.pallas_launcher import default_pallas_launcher
 from silo.integrations.helion.triton_launcher import launcher
-from silo.launch.resources import cpu_threads
+from silo.launch.native import cpu_threads
 
 __all__ = ["LAUNCHERS", "install", "installed", "num_sm"]
 

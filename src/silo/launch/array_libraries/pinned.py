@@ -7,8 +7,7 @@ import logging
 from silo.core.decisions import Rejected
 from silo.errors import DeviceError
 from silo.launch.buffers import split_device
-from silo.launch.native import PinnedMemory
-from silo.launch.resources import available_memory
+from silo.launch.native import PinnedMemory, available_memory
 from silo.tuner.measure import pin_fits
 
 __all__ = ["pinned", "tell_where"]

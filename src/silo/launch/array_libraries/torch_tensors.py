@@ -14,8 +14,7 @@ from silo.launch.array_extents import ALIGNMENT, extent_of
 from silo.launch.array_libraries.filling import fill, fill_into
 from silo.launch.array_libraries.host_copies import as_bits, flat_memory
 from silo.launch.array_libraries.pinned import tell_where
-from silo.launch.framework_connection import torch_with_gpu
-from silo.launch.resources import available_memory
+from silo.launch.native import available_memory, torch_with_gpu
 from silo.tuner.measure import copy_fits, pin_fits
 
 if TYPE_CHECKING:

@@ -1,8 +1,7 @@
 """The client of one remote store: all requests of this process to it.
 
 Nobody waits for the store longer than the limits of :mod:`silo.store.remote.object_protocol`. After a fault the link
-is off for
-the rest of the process, which is said once; later questions are answered at once, with nothing.
+is off for the rest of the process, which is said once; later questions are answered at once, with nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -21,10 +21,72 @@ from silo.forks import Mutex, in_child
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_NAMES, Objects, limit_s
 from silo.store.remote.signed_outcomes import Sealer
-from silo.store.remote.thread_pool import ThreadPool
 from silo.store.remote.upload_queue import UploadQueue
 
-__all__ = ["Listing", "RemoteClient"]
+__all__ = [
+    "Listing",
+    "RemoteClient",
+    "ThreadPool",
+]
+
+
+# ---- Threads that talk to a remote store, so that no other thread waits longer than a limit ----
+# They are daemons, and are never joined: a name server, a network file system or a library may keep one for minutes,
+# and the program shall neither wait for it nor for its own end.
+
+
+class _Jobs:
+    """The jobs of a pool. Threads hold these and not the pool, whose end is theirs."""
+
+    def __init__(self) -> None:
+        self.lock = Mutex()
+        self.queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.threads = 0
+        self.waiting = 0  # jobs that are not done
+
+    def end(self) -> None:
+        """Let every thread end, once it has done its job."""
+        for _ in range(self.threads):
+            self.queue.put(None)
+
+    def work(self) -> None:
+        while (job := self.queue.get()) is not None:
+            try:
+                job()
+            finally:
+                del job  # which holds its client, and with that the pool
+                with self.lock:
+                    self.waiting -= 1
+
+
+class ThreadPool:
+    """At most ``most`` threads, started when they are needed. A child made by fork needs a new one.
+
+    Threads end with the pool, and with them the connections that they keep.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs = _Jobs()
+        weakref.finalize(self, self._jobs.end).atexit = False
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs are not done."""
+        return self._jobs.waiting
+
+    def start(self, job: Callable[[], None]) -> None:
+        """Run ``job`` on a thread; it must not raise."""
+        jobs = self._jobs
+        with jobs.lock:
+            jobs.waiting += 1
+            if jobs.waiting > jobs.threads and jobs.threads < self._most:
+                jobs.threads += 1
+                threading.Thread(target=jobs.work, name=f"silo-remote-{jobs.threads}", daemon=True).start()
+        jobs.queue.put(job)
+
+
+# ---- The client ----
 
 T = TypeVar("T")
 

@@ -13,12 +13,11 @@ from silo.core.notices import Notices
 from silo.core.values import JSON
 from silo.errors import RemoteError, SiloError
 from silo.frozen import frozen
-from silo.store.append_log import decode_line, encode_line
 from silo.store.artifacts import Artifacts, Outcome
 from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries
 from silo.store.kept_files import blobs_kept_here
-from silo.store.records import DiskRecords
+from silo.store.records import DiskRecords, decode_line, encode_line
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import (
     MOST_BLOB_BYTES,

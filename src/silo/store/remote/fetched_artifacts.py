@@ -18,9 +18,9 @@ from silo.core.decisions import Rejected
 from silo.core.values import JSON
 from silo.errors import SiloError
 from silo.frozen import replace
-from silo.store.append_log import decode_line, encode_line
 from silo.store.artifacts import Outcome
 from silo.store.entries import Entries
+from silo.store.records import decode_line, encode_line
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import MOST_LINE_BYTES, entry_name
 from silo.store.remote.shared_blobs import SharedBlobs

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from silo.core.values import JSON
 from silo.errors import StoreError
-from silo.store.append_log import decode_line, encode_line
+from silo.store.records import decode_line, encode_line
 from silo.store.remote.object_protocol import MOST_LINE_BYTES
 
 __all__ = ["MOST_FOLDED", "digest_of", "fold_of", "is_fold", "line_of", "verified_fold", "verified_line"]

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from silo.core.selftest_report import SelfTestReport, SelfTestResult
+from silo.core.findings import SelfTestReport, SelfTestResult
 from silo.errors import SiloError, ToolchainError
 from silo.frozen import frozen
 from silo.kernels.kernel import kernel as make_kernel

@@ -14,13 +14,15 @@ from silo.core.plugins import load_place
 from silo.errors import SiloError, ToolchainError
 from silo.forks import Mutex
 from silo.kinds.triton.front import adapter
+from silo.kinds.triton.front.allocation import allocate_scratch
 from silo.launch import native
-from silo.launch.native import TritonKernel
+from silo.launch.native import TritonKernel, connect_loaded
 from silo.machine.switched_on import SwitchedOn
 from silo.settings import settings
 
 __all__ = [
     "Acceleration",
+    "Situations",
     "accelerate",
     "accelerate_once",
     "accelerate_when_imported",
@@ -28,6 +30,79 @@ __all__ = [
     "served_run",
     "state",
 ]
+
+
+# ---- What decides launches besides their arguments, as the native module compares it at each launch ----
+
+_MOST_EPOCHS = 1 << 16  # the guard's word for it has 16 bits
+# Blocked, and watches nothing.
+_NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False, None, None, None)  # noqa: FBT003
+
+
+class Situations:
+    """Makes the situation of now when the one before does not hold any more. Equal ones have one epoch."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[tuple[object, ...], int] = {}
+        self._drivers: list[object] = []  # held, so that no other gets the id of one
+        self._lock = Mutex()
+        self._current: native.TritonSituation | None = None
+        self.blocked = ""
+        self._passed: Counter[str] = Counter()
+
+    def notice(self) -> native.TritonSituation:
+        """The native module calls this; it returns the new situation, which holds from now on."""
+        connect_loaded()
+        seen = adapter.watch()
+        with self._lock:
+            if not any(seen.driver is one for one in self._drivers):
+                self._drivers.append(seen.driver)
+            key = (id(seen.driver), seen.memory_type, *seen.key)
+            epoch = self._epochs.setdefault(key, len(self._epochs))
+            self._fold()
+            full = epoch >= _MOST_EPOCHS
+            self.blocked = "more settings of Triton's knobs than the guard has room for" if full else seen.blocked
+            made = native.TritonSituation(
+                seen.watched,
+                seen.sizes,
+                seen.get_device,
+                seen.get_stream,
+                seen.memory_type,
+                0 if full else epoch,
+                bool(self.blocked),
+                seen.torch_stream,
+                seen.torch_device,
+                *seen.hooks,
+                allocate_scratch,
+            )
+            native.triton_situation(made)
+            self._current = made
+        return made
+
+    def _fold(self) -> None:
+        if self._current is not None and self._current.passed:
+            self._passed[self.blocked] += self._current.passed
+        self._current = None
+
+    @property
+    def passed(self) -> Counter[str]:
+        """Launches that went Triton's own way whatever their kernel, by the reason."""
+        with self._lock:
+            now = self._current
+            return self._passed + Counter({self.blocked: now.passed} if now is not None and now.passed else {})
+
+    @staticmethod
+    def leave() -> None:
+        """From now on every launch goes Triton's own way, also through methods that somebody kept."""
+        native.triton_situation(_NOWHERE)
+
+    @staticmethod
+    def forget() -> None:
+        """Look again at the next launch."""
+        native.triton_situation(None)
+
+
+# ---- The switch ----
 
 T = TypeVar("T")
 
@@ -156,8 +231,6 @@ class _Switch:
 
     def _serve(self, found: adapter.LaunchHookPoints) -> tuple[Any, Any]:
         """Our methods, which serve from now on."""
-        from silo.kinds.triton.programs.launch_state import Situations  # noqa: PLC0415  # a circle otherwise
-
         self._situations = Situations()
         native.triton_serve(found.run, self._situations.notice)
         self._methods = native.triton_methods(found.functions, _first_use)
@@ -297,7 +370,7 @@ def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
     None: it lacks a function, so Triton serves them.
     """
     from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415  # as above
-    from silo.kinds.triton.programs.warmed_kernels import WarmedKernel  # noqa: PLC0415
+    from silo.kinds.triton.programs.program_kernels import WarmedKernel  # noqa: PLC0415
 
     with _first:
         report_at_exit(_SWITCH.passed)

@@ -37,6 +37,7 @@ from silo.kinds.triton.front.adapter.cache_compiles import (
 )
 from silo.kinds.triton.front.adapter.compile_calls import (
     CompileCall,
+    CompiledProgram,
     KeptCode,
     active_device,
     active_target,
@@ -47,6 +48,7 @@ from silo.kinds.triton.front.adapter.compile_calls import (
     intercept_compiles,
     kept_code,
     launcher_kind,
+    read_compiled,
     revived,
     ttir_of,
 )
@@ -69,7 +71,6 @@ from silo.kinds.triton.front.adapter.gpu_back_end import GpuStages, compile_gpu,
 from silo.kinds.triton.front.adapter.launch_hooks import enter_launch, follow_launch_hooks
 from silo.kinds.triton.front.adapter.launch_paths import (
     LAUNCHED_VERSIONS,
-    CompiledProgram,
     LaunchHookPoints,
     LaunchWatch,
     forget_key_texts,
@@ -77,7 +78,6 @@ from silo.kinds.triton.front.adapter.launch_paths import (
     launch_state,
     option_names_of,
     programs_reached,
-    read_compiled,
     seams,
     seams_are_loaded,
     usable_for_programs,

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from silo.forks import Mutex
+from silo.kinds.triton.front.adapter.triton_objects import own_benchmark
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = [
@@ -183,7 +184,7 @@ class Benchmark(Protocol):
 
 def default_benchmark(tuner: Any) -> Benchmark | None:  # noqa: ANN401
     """Triton's own benchmark, if a tuner measures by it; None: the program, or the driver, has one of its own."""
-    if getattr(tuner, "_do_bench", tuner) is not None or getattr(tuner, "use_cuda_graph", True):
+    if own_benchmark(tuner, tuner) is not None or getattr(tuner, "use_cuda_graph", True):
         return None
     kind: Any = tuner.__class__
     if type(getattr(kind, "do_bench", None)).__name__ != "cached_property":

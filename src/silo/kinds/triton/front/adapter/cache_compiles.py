@@ -27,8 +27,10 @@ from silo.errors import CompileError
 from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.autotuners import kernel_of_tuner
 from silo.kinds.triton.front.adapter.compile_calls import watch_compiles
+from silo.kinds.triton.front.adapter.launch_hooks import stages_are_inspected
 from silo.kinds.triton.front.adapter.lazy_kernels import notices_compiles
 from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, triton_version
+from silo.kinds.triton.front.adapter.triton_objects import is_gluon
 from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module, running_front_end
 from silo.settings import child_environment, take_environment
 
@@ -177,7 +179,7 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
     if child_environment().get(_OWN_WORKERS) or getattr(knobs.autotuning, "compile_workers", None):
         return f"{_OWN_WORKERS} is set, so Triton compiles configs in parallel itself"
     function = kernel_of_tuner(tuner)
-    if type(function).__name__ != "JITFunction" or getattr(function, "is_gluon", bool)():
+    if type(function).__name__ != "JITFunction" or is_gluon(function):
         return "its kernel is not a plain function of Triton's"
     if notices_compiles(function, compiled=True):
         return "a hook of the program sees launches or compiles"
@@ -220,7 +222,7 @@ def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measur
 
 
 def _reason_of_knobs(knobs: Any, seen: Sequence[str]) -> str:  # noqa: ANN401
-    if getattr(knobs.runtime, "add_stages_inspection_hook", None) is not None:
+    if stages_are_inspected(knobs):
         return "a hook of the program decides about the stages of compiles"
     if knobs.runtime.interpret:
         return "kernels are interpreted"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import tempfile
 from collections import namedtuple
@@ -17,12 +18,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
+from silo.errors import ToolchainError
 from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.lowering import read_off
 from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module
 
 __all__ = [
     "CompileCall",
+    "CompiledProgram",
     "KeptCode",
     "active_device",
     "active_target",
@@ -33,6 +36,7 @@ __all__ = [
     "intercept_compiles",
     "kept_code",
     "launcher_kind",
+    "read_compiled",
     "revived",
     "ttir_of",
     "watch_compiles",
@@ -328,3 +332,65 @@ def revived(call: CompileCall, kept: KeptCode, digest: str) -> Any:  # noqa: ANN
     made.kernel = made.asm[kept.binary]
     made.module = made._module_pid = made.function = made._run = None  # noqa: SLF001  # loaded at its first launch
     return made
+
+
+# ---- What a launch of Triton's gave ----
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """One of Triton's compiled kernels, read.
+
+    ``signature`` has Triton's type of each parameter by name; one of ``constexpr`` is folded into the code.
+    ``metadata`` is Triton's own, ``target`` its kind, arch and warp size. ``module`` is the driver's handle of the code
+    as Triton has loaded it, for as long as ``kernel`` lives; 0: it has not, or not in this process.
+    """
+
+    kernel: Any
+    entry: str
+    blob: bytes
+    blob_kind: str
+    signature: Mapping[str, object]
+    constants: Mapping[object, object]
+    attributes: Mapping[object, object]
+    metadata: Mapping[str, Any]
+    target: tuple[str, str | int, int]
+    module: int = 0
+
+
+_BLOBS = {"cuda": "cubin", "hip": "hsaco", "cpu": "so"}
+
+
+def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
+    """The result of a launch of Triton's. Raises ToolchainError: it is not a compiled kernel of Triton's."""
+    if hasattr(kernel, "result") and not hasattr(kernel, "asm"):
+        kernel = kernel.result()  # compiled in the background
+    metadata = getattr(kernel, "metadata", None)
+    if metadata is None or not hasattr(metadata, "_asdict"):
+        raise ToolchainError(f"Triton's launch gave a {type(kernel).__name__}, not a compiled kernel")
+    target = metadata.target
+    kind = _BLOBS.get(str(target.backend), "")
+    blob = kernel.asm.get(kind) if kind else None
+    if not isinstance(blob, bytes):
+        raise ToolchainError(f"Triton's compiled kernel for {target.backend} has no code that Silo launches")
+    members = cast("dict[str, Any]", metadata._asdict())
+    members.setdefault("warp_size", target.warp_size)
+    source = kernel.src
+    return CompiledProgram(
+        kernel,
+        str(metadata.name),
+        blob,
+        kind,
+        dict(source.signature),
+        dict(source.constants),
+        dict(getattr(source, "attrs", None) or {}),
+        members,
+        (str(target.backend), target.arch, int(target.warp_size)),
+        _module_of(kernel),
+    )
+
+
+def _module_of(kernel: Any) -> int:  # noqa: ANN401
+    module = getattr(kernel, "module", None)
+    here = getattr(kernel, "_module_pid", None) in (None, os.getpid())
+    return module if isinstance(module, int) and here else 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from silo.errors import SourceError
+from silo.kinds.triton.front.adapter.triton_objects import is_gluon, own_benchmark
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = [
@@ -123,7 +124,7 @@ def read_kernel(decorated: object) -> DecoratedKernel:
         raise SourceError(
             f"{_name(decorated)} is a {type(current).__name__}, not a Triton kernel: decorate it with @triton.jit"
         )
-    if getattr(current, "is_gluon", bool)():
+    if is_gluon(current):
         raise SourceError(f"{_name(decorated)} is a Gluon kernel; Silo reads kernels of the Triton language")
     found = DecoratedKernel(current, parameters_of(current), location_of_kernel(current), heuristics=heuristics)
     return found if tuner is None else _with_tuner(found, tuner)
@@ -161,8 +162,7 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     said = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
     found = tuple(name for name, value in said.items() if value is not None)
     # Each of those sets a benchmark of its own.
-    own: Any = getattr(tuner, "_do_bench", None)
-    return found or (("do_bench",) if own is not None else ())
+    return found or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 
 def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401

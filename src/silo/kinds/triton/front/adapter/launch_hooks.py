@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
-__all__ = ["LAUNCH_HOOKS", "enter_launch", "follow_launch_hooks"]
+__all__ = ["LAUNCH_HOOKS", "enter_launch", "follow_launch_hooks", "stages_are_inspected"]
 
 LAUNCH_HOOKS = ("launch_enter_hook", "launch_exit_hook")
 
@@ -88,3 +88,8 @@ def enter_launch(
 def _call(knobs: Any, name: str, found: Any) -> None:  # noqa: ANN401
     if (chain := _chain(knobs, name)) is not None:
         chain(found)
+
+
+def stages_are_inspected(knobs: Any) -> bool:  # noqa: ANN401  # the module
+    """Whether a hook of the program decides about the stages of compiles."""
+    return getattr(knobs.runtime, "add_stages_inspection_hook", None) is not None

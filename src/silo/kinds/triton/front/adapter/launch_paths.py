@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ from importlib import metadata
 from typing import Any, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.errors import ToolchainError
 from silo.kinds.triton.front.adapter.compile_calls import default_options
-from silo.kinds.triton.front.adapter.launch_hooks import LAUNCH_HOOKS
+from silo.kinds.triton.front.adapter.launch_hooks import LAUNCH_HOOKS, stages_are_inspected
 from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, triton_version
 from silo.kinds.triton.front.adapter.triton_objects import caches_of
 from silo.kinds.triton.front.adapter.triton_toolchain import behind_lowering, module
@@ -21,7 +19,6 @@ from silo.settings import child_environment, encoded_name, environment_memory
 __all__ = [
     "ASKED",
     "LAUNCHED_VERSIONS",
-    "CompiledProgram",
     "LaunchHookPoints",
     "LaunchWatch",
     "forget_key_texts",
@@ -29,7 +26,6 @@ __all__ = [
     "launch_state",
     "option_names_of",
     "programs_reached",
-    "read_compiled",
     "seams",
     "seams_are_loaded",
     "usable_for_programs",
@@ -206,7 +202,7 @@ def watch() -> LaunchWatch:
     watched.append((holder, active, holder[active]))
     watched += _variables(knobs)
     hooked = _watch_hooks(knobs.runtime, watched, sizes)
-    blocked = _inspected(knobs.runtime)
+    blocked = _inspected(knobs)
     kind = str(driver.get_current_target().backend)
     if kind not in _MEMORY:
         blocked = blocked or f"Silo launches nothing on Triton's target {kind}"
@@ -241,16 +237,14 @@ def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any])
     return hooked
 
 
-def _inspected(runtime: Any) -> str:  # noqa: ANN401
-    if getattr(runtime, "add_stages_inspection_hook", None) is not None:
-        return "a program's add_stages_inspection_hook decides about code"
-    return ""
+def _inspected(knobs: Any) -> str:  # noqa: ANN401
+    return "a program's add_stages_inspection_hook decides about code" if stages_are_inspected(knobs) else ""
 
 
 def launch_hooks() -> str:
     """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" where none does."""
-    runtime = module("triton.knobs").runtime
-    return _inspected(runtime) or _watch_hooks(runtime, [], [])
+    knobs = module("triton.knobs")
+    return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 
 
 # The knobs that Triton's run reads: a group of knobs, and the knob.
@@ -334,62 +328,3 @@ def option_names_of() -> Sequence[str]:
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     taken = default_options(driver.get_current_target())
     return (*(name for name in _USUAL if name in taken), *(name for name in taken if name not in _USUAL))
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledProgram:
-    """One of Triton's compiled kernels, read.
-
-    ``signature`` has Triton's type of each parameter by name; one of ``constexpr`` is folded into the code.
-    ``metadata`` is Triton's own, ``target`` its kind, arch and warp size. ``module`` is the driver's handle of the code
-    as Triton has loaded it, for as long as ``kernel`` lives; 0: it has not, or not in this process.
-    """
-
-    kernel: Any
-    entry: str
-    blob: bytes
-    blob_kind: str
-    signature: Mapping[str, object]
-    constants: Mapping[object, object]
-    attributes: Mapping[object, object]
-    metadata: Mapping[str, Any]
-    target: tuple[str, str | int, int]
-    module: int = 0
-
-
-_BLOBS = {"cuda": "cubin", "hip": "hsaco", "cpu": "so"}
-
-
-def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
-    """The result of a launch of Triton's. Raises ToolchainError: it is not a compiled kernel of Triton's."""
-    if hasattr(kernel, "result") and not hasattr(kernel, "asm"):
-        kernel = kernel.result()  # compiled in the background
-    metadata = getattr(kernel, "metadata", None)
-    if metadata is None or not hasattr(metadata, "_asdict"):
-        raise ToolchainError(f"Triton's launch gave a {type(kernel).__name__}, not a compiled kernel")
-    target = metadata.target
-    kind = _BLOBS.get(str(target.backend), "")
-    blob = kernel.asm.get(kind) if kind else None
-    if not isinstance(blob, bytes):
-        raise ToolchainError(f"Triton's compiled kernel for {target.backend} has no code that Silo launches")
-    members = cast("dict[str, Any]", metadata._asdict())
-    members.setdefault("warp_size", target.warp_size)
-    source = kernel.src
-    return CompiledProgram(
-        kernel,
-        str(metadata.name),
-        blob,
-        kind,
-        dict(source.signature),
-        dict(source.constants),
-        dict(getattr(source, "attrs", None) or {}),
-        members,
-        (str(target.backend), target.arch, int(target.warp_size)),
-        _module_of(kernel),
-    )
-
-
-def _module_of(kernel: Any) -> int:  # noqa: ANN401
-    module = getattr(kernel, "module", None)
-    here = getattr(kernel, "_module_pid", None) in (None, os.getpid())
-    return module if isinstance(module, int) and here else 0

@@ -18,8 +18,10 @@ __all__ = [
     "give_caches",
     "is_constexpr",
     "is_function",
+    "is_gluon",
     "is_settled",
     "kernel_named",
+    "own_benchmark",
     "reference_to",
 ]
 
@@ -36,6 +38,16 @@ def is_function(candidate: object) -> bool:
         and base.__name__ in ("JITCallable", "JITFunction", "InterpretedFunction")
         for base in type(candidate).__mro__
     )
+
+
+def is_gluon(function: Any) -> bool:  # noqa: ANN401  # Triton's function
+    """Whether a function is written in Gluon."""
+    return bool(getattr(function, "is_gluon", bool)())
+
+
+def own_benchmark(tuner: Any, missing: object = None) -> Any:  # noqa: ANN401
+    """The benchmark that a program gave a tuner; None without one, ``missing`` for a tuner of another form."""
+    return getattr(tuner, "_do_bench", missing)
 
 
 def is_constexpr(candidate: object) -> bool:

@@ -166,7 +166,7 @@ def _require() -> None:
     """A Triton that Silo knows, a CPU it compiles for, and the native module."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # with `import triton`, where nobody may ask
     from silo.kinds.triton.front.adapter import require_triton  # noqa: PLC0415
-    from silo.launch.resources import cpu_threads  # noqa: PLC0415
+    from silo.launch.native import cpu_threads  # noqa: PLC0415
     from silo.settings import settings  # noqa: PLC0415
 
     require_triton(force=settings().force_triton)

@@ -8,7 +8,7 @@ from typing import Any
 
 from silo.drivers.cpu.levels import host_target
 from silo.kinds.triton.front.adapter import cpu_target, plugin_driver
-from silo.launch.resources import cpu_threads
+from silo.launch.native import cpu_threads
 
 __all__ = ["DEVICE", "CpuEvent", "CpuInterface", "c_type", "current_target", "device_properties"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Generator, Mapping
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,11 +33,12 @@ from silo.plain_files import open_plain
 from silo.sources.reached_code import Names
 from silo.store.locks import HeldLockError
 
-__all__ = ["Archive", "blobs_of", "read_names", "read_winners"]
+__all__ = ["Archive", "RecordedNames", "blobs_of", "read_winners"]
 
 _log = logging.getLogger("silo")
 
 T = TypeVar("T")
+_TEXT = re.compile(rb'"text":"([0-9a-f]{64})"')
 
 
 class Archive:
@@ -144,7 +146,7 @@ class Archive:
             self._known |= {f"variant {place[0]}" for name in bundle.attachments if (place := cache_place(name))}
             for winner in read_winners(bundle):
                 self._take(winner)
-            self._known |= {f"names {text}" for text in read_names(bundle)}
+            self._known |= {f"names {text}" for text in RecordedNames(bundle)}
         self._bundle = header
 
     def _take(self, entry: Entry) -> None:
@@ -159,24 +161,43 @@ def read_winners(bundle: Bundle) -> list[ForeignWinner]:
     Raises:
         BundleError: the document is none.
     """
-    return _documents(bundle, WINNERS, ForeignWinner.from_json, "the winners")
+    return _read(bundle, _lines(bundle, WINNERS), ForeignWinner.from_json, "the winners")
 
 
-def read_names(bundle: Bundle) -> dict[str, Names]:
-    """The names in the texts of kernels, as a bundle holds them, by the texts' keys.
+class RecordedNames(Mapping[str, Names]):
+    """The names in the texts of kernels, as a bundle holds them, by the texts' keys. A text's are read when asked for.
 
     Raises:
-        BundleError: the document is none.
+        BundleError: a document is damaged. That of a text is read when the text's names are.
     """
-    return {one.text: one.names for one in _documents(bundle, NAMES, TextNames.from_json, "the names in texts")}
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        self._lines = {_text_named(line): line for line in _lines(bundle, NAMES)}
+
+    def __getitem__(self, text: str) -> Names:
+        return _read(self._bundle, [self._lines[text]], TextNames.from_json, "the names in texts")[0].names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lines)
+
+    def __len__(self) -> int:
+        return len(self._lines)
 
 
-def _documents(bundle: Bundle, attachment: str, read: Callable[[JSON], T], what: str) -> list[T]:
-    """The documents of an attachment, a line each; empty if the bundle lacks the attachment. Raises BundleError."""
+def _text_named(line: bytes) -> str:
+    """The text whose names a line has; the line itself if it names none, so that it is refused when it is read."""
+    found = _TEXT.search(line)
+    return repr(line) if found is None else found[1].decode()
+
+
+def _lines(bundle: Bundle, attachment: str) -> list[bytes]:
+    """The lines of an attachment, each a document; empty if the bundle lacks the attachment."""
     ref = bundle.attachments.get(attachment)
-    if ref is None:
-        return []
-    lines = bundle.blob(ref.sha256).splitlines(keepends=True)
+    return [] if ref is None else bundle.blob(ref.sha256).splitlines(keepends=True)
+
+
+def _read(bundle: Bundle, lines: Iterable[bytes], read: Callable[[JSON], T], what: str) -> list[T]:
     try:
         return [read(decode_document(line)) for line in lines]
     except ValueError as error:

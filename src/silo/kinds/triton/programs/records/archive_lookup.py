@@ -17,9 +17,9 @@ from silo.core.variant import Variant
 from silo.errors import BundleError, TrustError
 from silo.frozen import replace
 from silo.kinds.triton.front.adapter import KeptCode
-from silo.kinds.triton.programs.records.archive import read_names, read_winners
+from silo.kinds.triton.programs.records.archive import RecordedNames, read_winners
 from silo.kinds.triton.programs.records.archive_entries import ForeignWinner, cache_place, key_of
-from silo.kinds.triton.programs.records.variant_choice import best_variant, may_fit
+from silo.kinds.triton.programs.records.variant_choice import best_variant, constants_of, may_fit
 from silo.machine.process_session import session
 from silo.settings import settings
 from silo.sources.reached_code import Names
@@ -64,7 +64,7 @@ class ArchiveLookup:
     @cached_property
     def names(self) -> Mapping[str, Names]:
         """The names in the texts of its kernels: with them a fingerprint needs no parser."""
-        return read_names(self.bundle)
+        return RecordedNames(self.bundle)
 
     # -- variants ------------------------------------------------------------------------------------------------------
 
@@ -88,9 +88,10 @@ class ArchiveLookup:
             ):
                 return one  # nothing assumes more of the call
         found: list[BundleVariant] = []
+        known = constants_of(wanted)
         for name in named:
             kernel = self._kernel(name)
-            numbers = [number for group in kernel.groups if may_fit(group, wanted) for number in group.numbers]
+            numbers = [number for group in kernel.groups(known) if may_fit(group, wanted) for number in group.numbers]
             found += [kernel[number] for number in numbers]
         return best_variant(
             (one for one in found if one.artifact.variant.source == wanted.source and key_of(one.artifact)), wanted

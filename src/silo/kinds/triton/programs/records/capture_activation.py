@@ -24,6 +24,7 @@ from silo.kinds.triton.programs.records.replayer import Replayer
 from silo.kinds.triton.programs.records.served_launches import Serving
 from silo.kinds.triton.programs.triton_patching import beneath_tuners
 from silo.kinds.triton.programs.variant_providers import PROVIDERS
+from silo.sanitized_text import one_line
 from silo.settings import settings
 
 __all__ = ["begin_by_settings", "record", "recording", "replay", "replaying"]
@@ -106,7 +107,12 @@ def begin_by_settings() -> None:
 
 
 def _begin() -> None:
-    """Begin once. What cannot begin is a line of the log, and an error where nothing may be compiled."""
+    """Begin once. What cannot begin is a line of the log; a frozen program ends instead, with exit code 3.
+
+    Raises:
+        SystemExit: the program is frozen, and its bundle or lock file cannot be read. Importing Triton again raises
+            it again, so that a program that catches it compiles nothing either.
+    """
     global _begun  # noqa: PLW0603  # Triton's plug-in may be imported anew
     if _begun:
         return
@@ -122,7 +128,9 @@ def _begin() -> None:
             _watch(LockedDecisions(Path(current.lock), others))
     except SiloError as error:
         if current.frozen or current.tune == "frozen":
-            raise
+            _begun = False
+            print(f"silo: error: {one_line(str(error))}", file=sys.stderr)
+            raise SystemExit(_EXIT_ERROR) from error
         if isinstance(error, LockError):
             _log.warning("tuners decide themselves, and nothing is recorded or served: %s", error)
             return
@@ -133,6 +141,7 @@ def _begin() -> None:
 
 
 _begun = False
+_EXIT_ERROR = 3  # as the commands of Silo for an error: `silo exec` ends so before the program runs
 
 
 class _Finder:
@@ -145,7 +154,11 @@ class _Finder:
         del path, target
         if name.startswith("triton.") and adapter_is_ready():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
-            _begin()
+            try:
+                _begin()
+            except SystemExit:
+                sys.meta_path.insert(0, self)  # pyright: ignore[reportArgumentType]
+                raise
         return None
 
 

@@ -9,7 +9,7 @@ After them come records. A record is a JSON document and some bytes, in one fram
     32 bytes  sha256 over both
               the document (canonical JSON), the bytes
 
-It is an :class:`~silo.store.append_log.AppendLog`. Readers pass over a torn frame: they go on at the next mark, so that
+It is an :class:`~silo.store.records.AppendLog`. Readers pass over a torn frame: they go on at the next mark, so that
 nothing that was recorded before or after it is lost. Stored texts never hold a mark (:func:`_stored`), so a frame with
 a mark inside is torn, and the time of reading grows with the size of the file alone.
 
@@ -31,8 +31,8 @@ from pathlib import Path
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleError
 from silo.settings import settings
-from silo.store.append_log import AppendLog, CutLogError, LogFile, LogFraming
 from silo.store.privacy import NotPrivateError, open_own
+from silo.store.records import AppendLog, CutLogError, LogFile, LogFraming
 
 __all__ = ["Journal", "JournalPlace", "JournalRecord", "journal_of"]
 

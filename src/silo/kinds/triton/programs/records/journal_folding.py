@@ -30,7 +30,7 @@ from silo.core.values import canonical_json, same_values
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.frozen import replace
-from silo.kinds.triton.programs.records.archive import blobs_of, read_names, read_winners
+from silo.kinds.triton.programs.records.archive import RecordedNames, blobs_of, read_winners
 from silo.kinds.triton.programs.records.archive_entries import (
     NAMES,
     WINNERS,
@@ -138,7 +138,7 @@ def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
         return write_bundle(target, _complete(contents, gathered), gathered.blob)
     winners = {winner.slot: winner for winner in read_winners(bundle)}
     gathered.winners = {**gathered.winners, **winners}
-    gathered.names |= {text: TextNames(text, names) for text, names in read_names(bundle).items()}
+    gathered.names |= {text: TextNames(text, names) for text, names in RecordedNames(bundle).items()}
     contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
     return write_bundle(target, _complete(contents, gathered), gathered.blob, read_stored=stored_blobs([bundle]))
 

@@ -13,7 +13,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value, identity_of
 from silo.core.variant import Variant
 
-__all__ = ["best_variant", "describe_wanted", "fits", "may_fit", "nearest"]
+__all__ = ["best_variant", "constants_of", "describe_wanted", "fits", "may_fit", "nearest"]
 
 
 def constants_of(variant: Variant) -> dict[str, Value]:
@@ -31,13 +31,13 @@ def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
 
 
 def may_fit(group: VariantGroup, wanted: Variant) -> bool:
-    """Whether variants of a group may serve a call: each variant that :func:`fits` is in one of these groups."""
+    """Whether variants of a group may serve a call; the group has no other constants than the call.
+
+    Each variant that :func:`fits` is in one of these groups.
+    """
     if group.signature.names != wanted.signature.names or not runs_on(group.target, wanted.target, group.blob_kind):
         return False
-    known = constants_of(wanted)
-    return all(name in known and _same(value, known[name]) for name, value in group.specialization.constants) and all(
-        _parameter_problem(one, group.specialization, wanted) is None for one in group.signature.parameters
-    )
+    return all(_parameter_problem(one, group.specialization, wanted) is None for one in group.signature.parameters)
 
 
 def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str]:

@@ -19,7 +19,7 @@ from silo.drivers.cpu.levels import host_target
 from silo.errors import ArgumentError, CheckError, CompileError, LaunchError, UnsupportedError
 from silo.kinds.triton.programs.backend.compiler import CpuBackend
 from silo.kinds.triton.programs.backend.driver import CpuDriver
-from silo.launch.resources import threads
+from silo.launch.native import threads
 from silo.settings import override
 
 

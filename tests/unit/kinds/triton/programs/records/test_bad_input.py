@@ -76,13 +76,13 @@ def test_a_disk_that_is_full_while_recording(tmp_path):
         TUNED
         + f"""
 from silo.kinds.triton.programs.records.capture_activation import recording
-import silo.store.append_log as append_log
-own = append_log.LogFile.append
+import silo.store.records as records
+own = records.LogFile.append
 def full(self, data):
     if sys._getframe(1).f_code.co_filename.endswith("journal.py"):
         raise OSError(28, "No space left on device")
     return own(self, data)
-append_log.LogFile.append = full
+records.LogFile.append = full
 with recording({str(tmp_path / "K.silo")!r}), silo.accelerate():
     for n in (100, 256, 300):
         t[(1,)](x, z, n)

@@ -124,7 +124,7 @@ def test_a_full_disk_is_an_error_and_takes_back_what_was_begun(tmp_path, monkeyp
         os.write(descriptor, bytes(data)[:10])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("silo.store.append_log.write_all", full)
+    monkeypatch.setattr("silo.store.records.write_all", full)
     with pytest.raises(BundleError, match="No space left"), journal.locked():
         journal.append({"number": 9})
     monkeypatch.undo()
