@@ -27,7 +27,11 @@ SigningKey = Annotated[
 
 def keygen_command(
     file: Annotated[
-        Path, typer.Argument(metavar="[FILE]", help="The secret key; the public one is FILE with .pub.")
+        Path,
+        typer.Argument(
+            metavar="[FILE]",
+            help="The secret key. The public key is written beside it, with .pub for FILE's ending (ci.key: ci.pub).",
+        ),
     ] = (Path("silo.key")),
     *,
     no_password: Annotated[
@@ -59,7 +63,8 @@ def sign_command(
 ) -> None:
     """Sign a bundle: the file K.silo.minisig beside it vouches for every byte of it.
 
-    Every byte is checked first. The signature covers the bundle's first 64 bytes, which hold the hash of all others.
+    Every byte is checked first. The signature covers the bundle's first 64 bytes, which hold the hash of all others, so
+    minisign checks it by `head -c 64 K.silo > header && minisign -V -p PUB -m header -x K.silo.minisig`.
     """
     from silo.shipping.sign_bundle import sign_bundle  # noqa: PLC0415
 
