@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -43,16 +45,90 @@ def show(context: typer.Context, *, json: Json = False) -> None:
 
 
 @app.command(cls=Command)
+def stats(*, json: Json = False) -> None:
+    """Show the size of the store by kernel, its limit, the age of the code, and how often it was found."""
+    from silo.commands.cache_actions import store_stats  # noqa: PLC0415
+
+    found = store_stats()
+    if json:
+        print_json(asdict(found))
+        return
+    limit = f"of at most {format_bytes(found.limit_bytes)} (SILO_STORE_BYTES)" if found.limit_bytes else "no limit"
+    say(f"{found.root}: {format_bytes(found.code_bytes)} of code, {limit}")
+    say(f"trials, which are always kept: {format_bytes(found.records_bytes)}")
+    lookups, asked = found.lookups, found.lookups.hits + found.lookups.misses
+    if asked:
+        say(
+            f"look-ups of code: {lookups.hits} hits, {lookups.misses} misses ({lookups.hits / asked:.0%} hits) in "
+            f"{lookups.processes} processes since {_day(lookups.since_s)}"
+        )
+    cells = [
+        [
+            one.kernel or "(of no kernel)",
+            str(one.artifacts),
+            str(one.present),
+            format_bytes(one.size_bytes),
+            format_bytes(one.losing_bytes),
+            _day(one.used_s),
+        ]
+        for one in found.kernels
+    ]
+    columns = ["kernel", "configs", "with code", "size", "of losing configs", "last used"]
+    console().print(table("the store by kernel", columns, cells, right=columns[1:5]))
+
+
+@app.command(cls=Command)
 def prune(
-    size: Annotated[
-        int, typer.Option("--size", metavar="MIB", help="Keep at most this many MiB of blobs, the newest.")
-    ],
+    size: Annotated[int | None, typer.Option("--size", metavar="MIB", help="The same as --to, in MiB.", min=0)] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="SIZE", help="Stop once the code takes at most this: 2GB, 500M.")
+    ] = None,
+    older: Annotated[
+        str | None, typer.Option("--older", metavar="AGE", help="Only code unused for so long: 30d, 12h.")
+    ] = None,
+    *,
+    losers: Annotated[bool, typer.Option("--losers", help="Only code of configs that lost; trials stay.")] = False,
+    json: Json = False,
 ) -> None:
-    """Remove the oldest blobs until the store is small enough. Trials, and blobs younger than an hour, are kept."""
+    """Remove code that can be compiled again: unreferenced, of configs that lost, then the longest unused.
+
+    Give --to, --older or --losers, or several. Trials are kept, and code that was used in the last hour (code of losing
+    configs: in the last minute).
+    """
+    if to is not None and size is not None:
+        raise typer.BadParameter("--size and --to are the same: give one of them")
+    if size is None and to is None and older is None and not losers:
+        raise typer.BadParameter("name a size with --to, an age with --older, or --losers: else all code would go")
+    most = size << 20 if size is not None else None if to is None else _parse_bytes(to)
+    age_s = 0.0 if older is None else _parse_age(older)
     from silo.commands.cache_actions import prune_store  # noqa: PLC0415
 
-    removed = prune_store(size << 20)
-    say(f"removed {format_bytes(removed)}")
+    found = prune_store(most, losers=losers, older_s=age_s)
+    if json:
+        print_json(asdict(found))
+        return
+    say(f"removed {format_bytes(found.freed_bytes)}: {found.blobs} blobs, {found.entries} entries")
+    say(f"left {format_bytes(found.left_bytes)} of code")
+
+
+def _parse_bytes(text: str) -> int:
+    """A number of bytes: 2GB, 500M, 1.5GiB, 4096. All units are powers of 1024."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no size; write 2GB or 500M")
+    return int(float(found[1]) * (1 << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2]]))
+
+
+def _parse_age(text: str) -> float:
+    """Seconds: 30d, 12h, 45m, 90s, 2w."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw])", text.strip().lower())
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no age; write 30d or 12h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds else ""
 
 
 @app.command(cls=Command)

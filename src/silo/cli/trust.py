@@ -65,9 +65,7 @@ def command(
             print_json(asdict(trusted))
             return
         word = "is" if new else "was and is"
-        say(
-            f"the key {trusted.id} {word} trusted: native code that it signs is loaded, from bundles and from remote stores"
-        )
+        say(f"the key {trusted.id} {word} trusted: native code that it signs, in bundles and remote stores, is loaded")
         return
     if remote is not None:
         name, new = trust_remote(remote)

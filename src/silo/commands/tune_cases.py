@@ -151,6 +151,7 @@ def tune_path(
         name = f"{study.kernel.name} {study.case.label}"
         outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
         tuned.append(TunedCase(study.kernel.name, study.case.label, study.case.elements, outcome))
+    session().store.tidy()
     rows = _rows(tuned)
     if lock is not None:
         # Cases may share a study; its last outcome has the trials of all of them.

@@ -25,6 +25,8 @@ from silo.store.entries import Entries
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from silo.store.upkeep import Counts
+
 __all__ = ["Artifacts", "Blobs", "BuiltLedger", "FromAfar", "Outcome"]
 
 T = TypeVar("T")
@@ -144,8 +146,10 @@ class Artifacts:
         built: BuiltLedger,
         notices: Notices,
         afar: FromAfar | None = None,
+        counts: Counts | None = None,
     ) -> None:
         self._afar = afar
+        self._counts = counts
         self._artifacts = artifacts
         self._jobs = jobs
         self._blobs = blobs
@@ -174,6 +178,8 @@ class Artifacts:
         artifact = self.here(key)
         if artifact is None and self._afar is not None:
             artifact = self._usable_artifact(self._afar.artifact(key))
+        if self._counts is not None:
+            self._counts.note(found=artifact is not None)
         return artifact
 
     def here(self, key: str) -> Artifact | None:
