@@ -10,7 +10,7 @@ import pytest
 import pruned_stores
 from pruned_stores import age, keep_kernel, key_of, ledger_study
 from silo.settings import override
-from silo.store import upkeep
+from silo.store import upkeep, usage
 from silo.store.losers import KEPT_RIVALS, kept_artifacts, losing_artifacts
 from silo.store.store import Store
 from silo.store.upkeep import COUNTS_FILE, Counts, counted
@@ -90,13 +90,12 @@ def test_a_rule_that_would_remove_everything_is_refused():
 
 def test_the_store_stays_below_its_limit_while_kernels_are_tuned(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(usage, "LOSERS_GRACE_S", 0)  # a project is not tuned within a minute
     limit = KERNELS * 36 * 4000
-    compiled = 0
     with override(store_bytes=limit):
         store = Store(tmp_path)
         for number in range(KERNELS):
             keep_kernel(store, f"k{number}", 36, size=6000)
-            compiled += 36
             if number % 10 == 9:
                 age(tmp_path, 7200)
         age(tmp_path, 7200)
