@@ -88,6 +88,9 @@ def prune(
     ] = None,
     *,
     losers: Annotated[bool, typer.Option("--losers", help="Only code of configs that lost; trials stay.")] = False,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Prune the remote store (SILO_REMOTE), unless another program uses it.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Remove code that can be compiled again: unreferenced, of configs that lost, then the longest unused.
@@ -101,9 +104,9 @@ def prune(
         raise typer.BadParameter("name a size with --to, an age with --older, or --losers: else all code would go")
     most = size << 20 if size is not None else None if to is None else _parse_bytes(to)
     age_s = 0.0 if older is None else _parse_age(older)
-    from silo.commands.cache_actions import prune_store  # noqa: PLC0415
+    from silo.commands.cache_actions import prune_remote_store, prune_store  # noqa: PLC0415
 
-    found = prune_store(most, losers=losers, older_s=age_s)
+    found = (prune_remote_store if remote else prune_store)(most, losers=losers, older_s=age_s)
     if json:
         print_json(asdict(found))
         return

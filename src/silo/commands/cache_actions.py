@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ __all__ = [
     "check_remote_store",
     "clear_store",
     "lock_frameworks_decisions",
+    "prune_remote_store",
     "prune_store",
     "pull_store",
     "push_store",
@@ -33,6 +35,8 @@ __all__ = [
     "store_usage",
     "write_frameworks_cache",
 ]
+
+_PULL_LEASE_S = 3600  # a pull of everything may take a while
 
 # By kind of source: the function that writes a bundle's files into the framework's own cache, and the function that
 # writes its tuners' decisions into a lock.
@@ -101,6 +105,19 @@ def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float =
         raise StoreError(f"the store {settings().store_folder} cannot be pruned: {error}") from error
 
 
+def prune_remote_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:
+    """The same for the remote store (SILO_REMOTE). The age of code is that of its last trial.
+
+    Raises:
+        StoreError: no remote store is set, it is only read, lists nothing, or another process uses it.
+        RemoteError: it does not answer.
+    """
+    from silo.store.remote.remote_pruning import prune_remote  # noqa: PLC0415  # few users have a remote store
+
+    older_than_s = int(time.time() - older_s) if older_s else None
+    return prune_remote(_remote(), max_bytes, losers_alone=losers, older_than_s=older_than_s)
+
+
 def clear_store() -> int:
     """Removes everything but trust; returns the bytes freed."""
     try:
@@ -127,11 +144,13 @@ def push_store() -> list[CopiedObjects]:
 def pull_store() -> list[CopiedObjects]:
     """Fetches all that the remote store holds and this store lacks, part by part; see :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
+    from silo.store.remote.leases import holding_lease  # noqa: PLC0415
     from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
 
     link, store = _remote(), session().store
     assert isinstance(store.records, SharedRecords)
-    return copying.pull(_own_folder(), store.artifacts, store.records, link)
+    with holding_lease(link, "pull", _PULL_LEASE_S):
+        return copying.pull(_own_folder(), store.artifacts, store.records, link)
 
 
 def check_remote_store() -> list[Checked]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from silo.core.protocols import Device
 from silo.errors import DeviceError, LockError, SignatureError
 from silo.kernels.collection import collect_kernels
 from silo.machine.device_plugins import devices_named
-from silo.machine.process_session import session
+from silo.machine.process_session import remote_link, session
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.measuring.lock_files import LockRow, read_lock, update_lock
 from silo.store.signatures import SecretKey
@@ -124,9 +125,42 @@ def tune_path(
                 f"--device {device}: agents measure, each on its own device: silo agent --device {device}"
             )
         found = fleet.device
-    report = progress or _silent
     require_numpy("tuning, which compares results,")
     session().reach_remote()
+    with leased(progress or _silent) as report:
+        return _tuned_rows(path, found, kernels, limits, trust=trust, lock=lock, key=key, report=report)
+
+
+@contextmanager
+def leased(report: OnProgress) -> Generator[OnProgress]:
+    """``report`` for a block in which this process holds a lease of the remote store, if there is one."""
+    link = remote_link(session().settings)
+    if link is None:
+        yield report
+        return
+    from silo.store.remote.leases import holding_lease  # noqa: PLC0415  # few users have a remote store
+
+    with holding_lease(link, "tune") as lease:
+
+        def keeping(name: str, event: Progress) -> None:
+            if lease is not None:
+                lease.keep()
+            report(name, event)
+
+        yield keeping
+
+
+def _tuned_rows(
+    path: Path,
+    found: Device | None,
+    kernels: Sequence[str] | None,
+    limits: CaseLimits,
+    *,
+    trust: bool,
+    lock: Path | None,
+    key: SecretKey | None,
+    report: OnProgress,
+) -> list[TuneRow]:
     if kind_of(path) is PlaceKind.BUNDLE:
         if lock is not None:
             raise LockError(

@@ -20,7 +20,7 @@ from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.result_files import read_results
 from silo.tuner.formats.t4 import write_t4
 from silo.tuner.formats.triton import SUFFIX, write_autotune
-from silo.tuner.ledger import read_trials
+from silo.tuner.ledger import origin_now, read_trials
 from silo.tuner.seeds import seeds_from_records, seeds_to_record
 from silo.tuner.trial import Status, Study, Trial, trials_to_record
 from silo.tuning.stored_studies import kept_studies
@@ -105,7 +105,7 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
         known += len(trials) - len(new)
         fresh += len(new)
         if new:
-            records.append(study.key, trials_to_record(new))
+            records.append(study.key, trials_to_record(new, origin_now()))
     return ImportRow(str(path), tool, kernel, trials=fresh, known=known)
 
 
