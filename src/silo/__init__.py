@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
     from silo.machine.device_info import DeviceInfo, device, devices
+    from silo.tuning.store_query import DecisionRow, query
     from silo.version import __version__
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Buffer",
     "Case",
     "Config",
+    "DecisionRow",
     "Decisions",
     "DeviceInfo",
     "Kernel",
@@ -82,6 +84,7 @@ __all__ = [
     "pallas",
     "plan",
     "planning",
+    "query",
     "same_decisions",
     "select",
     "set_allocator",
@@ -97,6 +100,7 @@ _HOMES = {
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
+    "DecisionRow": "silo.tuning.store_query",
     "Decisions": "silo.kernels.agreement",
     "DeviceInfo": "silo.machine.device_info",
     "Kernel": "silo.kernels.kernel",
@@ -128,6 +132,7 @@ _HOMES = {
     "on_launch": "silo.launch.hooks",
     "plan": "silo.kernels.plans",
     "planning": "silo.kernels.plans",
+    "query": "silo.tuning.store_query",
     "same_decisions": "silo.kernels.agreement",
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",

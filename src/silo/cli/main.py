@@ -10,7 +10,22 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import agent, build, cache, doctor, export, inspect, report, run, selftest, sign, slices, trust, tune
+from silo.cli import (
+    agent,
+    build,
+    cache,
+    doctor,
+    export,
+    fleet,
+    inspect,
+    report,
+    run,
+    selftest,
+    sign,
+    slices,
+    trust,
+    tune,
+)
 from silo.cli import exec as exec_
 from silo.cli import registries as registry
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
@@ -71,6 +86,7 @@ for _group, _commands in _GROUPS.items():
 app.add_typer(
     cache.app, name="cache", rich_help_panel="This machine", short_help="Size, pruning and copies of the store."
 )
+app.add_typer(fleet.app, name="fleet", rich_help_panel="Kernels", short_help="Show the decisions in shared stores.")
 
 
 @app.command("help", cls=Command, rich_help_panel="Help", short_help="Show the help of a command.")

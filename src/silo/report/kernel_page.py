@@ -26,7 +26,7 @@ from silo.tuner.winner import Winner, choose_winner
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["StudyReport", "kernel_page", "study_report"]
+__all__ = ["StudyReport", "kernel_page", "page_template", "resource", "study_report"]
 
 _ABOVE = 1.05  # measured rates of two moments differ by less
 
@@ -76,19 +76,20 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str
     for section, report in zip(sections, studies, strict=True):
         if labels.count(section["label"]) > 1:
             section["label"] += f" \u00b7 {report.kept.study.device.name} \u00b7 {report.kept.study.target}"
-    js = _resource("page.js")
-    return _template().render(
+    js = resource("page.js")
+    return page_template("page.html").render(
         kernel=kernel,
         origin=origin,
         sections=sections,
-        css=_resource("page.css"),
+        css=resource("page.css"),
         js=js,
         digest=b64encode(sha256(js.encode()).digest()).decode(),  # no other script runs, nothing is fetched
     )
 
 
 @cache
-def _template() -> Template:
+def page_template(name: str) -> Template:
+    """The template of a page, by its file's name. Raises PackageError if Jinja2 is not installed."""
     try:
         import jinja2  # noqa: PLC0415  # an extra
     except ImportError:
@@ -98,7 +99,7 @@ def _template() -> Template:
     made = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
-    return made.from_string(_resource("page.html"))
+    return made.from_string(resource(name))
 
 
 def _shown(value: object) -> object:
@@ -106,7 +107,8 @@ def _shown(value: object) -> object:
     return value if isinstance(value, int | float) or hasattr(value, "__html__") else printable(str(value))
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """The text of a file beside the pages' modules."""
     return (files("silo.report") / name).read_text(encoding="utf-8")
 
 

@@ -283,9 +283,13 @@ class Study(Persisted):
                 return f"it was measured with {name} {theirs!r}, not {ours!r}"
         return ""
 
+    @property
+    def sizes(self) -> str:
+        """The values of the key, for people: ``n~2^20, causal=True``; "" for a kernel without key."""
+        return ", ".join(f"{name}{_size(value)}" for name, value in zip(self.bucket_names, self.bucket, strict=True))
+
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name}{_size(value)}" for name, value in zip(self.bucket_names, self.bucket, strict=True))
-        return f"{self.kernel}[{sizes}] on {self.target}" if sizes else f"{self.kernel} on {self.target}"
+        return f"{self.kernel}[{self.sizes}] on {self.target}" if self.bucket else f"{self.kernel} on {self.target}"
 
 
 def _size(value: Value) -> str:

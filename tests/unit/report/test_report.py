@@ -286,7 +286,7 @@ def test_pages_stay_small():
 
 
 def test_without_jinja(monkeypatch):
-    page._template.cache_clear()
+    page.page_template.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(PackageError, match=r"kernel-silo\[report\]"):
         kernel_page("conv", "conv.py", [])

@@ -96,8 +96,6 @@ def test_the_store_stays_below_its_limit_while_kernels_are_tuned(tmp_path, monke
         store = Store(tmp_path)
         for number in range(KERNELS):
             keep_kernel(store, f"k{number}", 36, size=6000)
-            if number % 10 == 9:
-                age(tmp_path, 7200)
         age(tmp_path, 7200)
         store.tidy()
         assert code_bytes(tmp_path) <= limit
