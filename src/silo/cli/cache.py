@@ -149,7 +149,9 @@ def import_(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RESULTS...", help="Kernel Tuner caches, T4 results, Triton's *.autotune.json, bundles."
+            metavar="RESULTS...",
+            help="Kernel Tuner caches, T4 results, Triton's *.autotune.json, config tables of vLLM and SGLang, files "
+            "of FlashInfer's tuner, bundles.",
         ),
     ],
     kernel: Annotated[
@@ -159,7 +161,10 @@ def import_(
         ),
     ] = None,
     form: Annotated[
-        str | None, typer.Option("--format", metavar="F", help="kernel-tuner, t4 or triton. Default: found.")
+        str | None,
+        typer.Option(
+            "--format", metavar="F", help="kernel-tuner, t4, triton, vllm, sglang or flashinfer. Default: found."
+        ),
     ] = None,
     *,
     json: Json = False,
@@ -178,19 +183,25 @@ def import_(
     cells = [[row.path, row.tool, row.kernel, str(row.trials), str(row.known), str(row.seeds)] for row in rows]
     columns = ["file", "from", "kernel", "trials", "known before", "to try first"]
     console().print(table("imported", columns, cells, right=columns[3:]))
+    for row in rows:
+        for note in row.notes:
+            say(one_line(f"{row.path}: {note}"))
 
 
 @app.command(cls=Command)
 def export(
     path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Where to: one file for each study.")],
-    form: Annotated[str, typer.Option("--format", metavar="F", help="t4, kernel-tuner or triton.")] = "t4",
+    form: Annotated[str, typer.Option("--format", metavar="F", help="t4, kernel-tuner, triton, vllm, sglang.")] = "t4",
     device: OfDevice = None,
     kernel: Kernels = None,
     *,
     json: Json = False,
 ) -> None:
-    """Write the measured trials as T4, as Kernel Tuner's cache files or as Triton's autotune files."""
+    """Write the measured trials as T4, as cache files of Kernel Tuner or of Triton's autotuner, or winners as tables.
+
+    Tables are the JSON files of vLLM and SGLang, with a config for each number of tokens.
+    """
     from silo.tuning.foreign_results import export_results  # noqa: PLC0415
 
     rows = export_results(path, output, form, device=device, kernels=kernel or None)
@@ -199,6 +210,9 @@ def export(
         return
     cells = [[row.path, row.study, str(row.trials)] for row in rows]
     console().print(table("exported", ["file", "study", "trials"], cells, right=["trials"]))
+    for row in rows:
+        for note in row.notes:
+            say(one_line(f"{row.path}: {note}"))
 
 
 @app.command(cls=Command)
