@@ -14,6 +14,7 @@ import typer
 from silo.cli.console import console, print_json, say, say_lines, table
 from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet, one_of
 from silo.cli.progress_bars import TuneProgress, event_lines
+from silo.cli.schedule import run as run_schedule
 from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
@@ -23,7 +24,7 @@ from silo.tuner.search.searchers import SEARCHERS
 if TYPE_CHECKING:
     from silo.tuning.agents.fleet import Fleet
 
-__all__ = ["command"]
+__all__ = ["command", "open_fleet"]
 
 
 _NAMES = tuple(SEARCHERS)
@@ -47,7 +48,12 @@ def _wait(value: float) -> float:
 
 
 def command(
-    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE|MODULE|K.silo]", help=f"{PLACES} A bundle is refined in place.", show_default=False
+        ),
+    ] = None,
     device: Device = None,
     kernel: Kernels = None,
     searcher: Annotated[
@@ -93,6 +99,14 @@ def command(
         float,
         typer.Option("--agent-wait", metavar="SECONDS", callback=_wait, help="How long agents may take to begin."),
     ] = 120.0,
+    schedule: Annotated[
+        Path | None,
+        typer.Option(
+            "--schedule",
+            metavar="FILE.toml",
+            help="Tune the kernels, sizes and devices of a schedule, the most promising first; the next run goes on.",
+        ),
+    ] = None,
     *,
     deterministic: Deterministic = False,
     explain: Annotated[
@@ -129,6 +143,26 @@ def command(
     ``--explain`` prints why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
+    if events == "-" and json:
+        raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
+    if schedule is not None:
+        if path is not None or agent or ray is not None or device is not None:
+            raise typer.BadParameter(
+                "a schedule names its kernels and devices: leave FILE, --device, --agent, --ray out"
+            )
+        with override(**changes):
+            run_schedule(
+                schedule,
+                budget_s=budget,
+                agent_wait_s=agent_wait,
+                explain=explain,
+                events=events,
+                quiet=quiet,
+                json=json,
+            )
+        return
+    if path is None:
+        raise typer.BadParameter("name a FILE, a MODULE or a bundle, or a schedule with --schedule")
     _check_fleet(agent, ray, gpus, device, explain=explain)
     if explain and remeasure:
         raise typer.BadParameter("--explain measures nothing, so it supersedes nothing: leave --remeasure out")
@@ -138,14 +172,12 @@ def command(
         return
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415  # heavy: only when the command runs
 
-    if events == "-" and json:
-        raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
     signing = None if key is None else read_key(key)  # before anything is measured
     quiet = quiet or events == "-"
     with (
         override(**changes),
         event_lines(events) as lines,
-        _fleet(agent or [], ray, gpus, device, agent_wait) as fleet,
+        open_fleet(agent or [], ray, gpus, device, agent_wait) as fleet,
         TuneProgress(enabled=not (quiet or json), lines=lines) as progress,
     ):
         rows = tune_path(
@@ -204,9 +236,10 @@ def _check_fleet(
         raise typer.BadParameter("--explain measures nothing, so it needs no agent")
 
 
-def _fleet(
+def open_fleet(
     commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
 ) -> AbstractContextManager[Fleet | None]:
+    """The agents that commands start, or the actors on Ray; None for this machine's devices."""
     if ray is not None:
         return _fleet_on_ray(ray, gpus, device, wait_s)
     if not commands:

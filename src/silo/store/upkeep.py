@@ -78,7 +78,8 @@ class Upkeep:
                 f"the code in the store {self._root} takes {found.left_bytes >> 20} MiB, and the rest was used too "
                 "recently to be removed; raise SILO_STORE_BYTES if this machine needs that much",
             )
-        _log.info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
+        if found.blobs or found.entries:
+            _log.info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
 
     def _drop_losers(self) -> None:
         from silo.store.losers import losing_artifacts  # noqa: PLC0415
@@ -86,7 +87,8 @@ class Upkeep:
 
         losers = losing_artifacts(self._records)
         found = prune(self._root, PruneRule(older_s=_LOSERS_OLDER_S, losers=losers, losers_alone=True))
-        _log.info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
+        if found.blobs:
+            _log.info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
 
     def _in_turn(self, work: Callable[[], None], at_most_every_s: float) -> None:
         """Runs ``work`` unless another process or thread is at it, or did it a short while ago."""
