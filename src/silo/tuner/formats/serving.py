@@ -186,7 +186,7 @@ def _file(group: Mapping[int, Sequence[tuple[KeptStudy, Winner]]], *, sglang: bo
     else:
         own = [file_name(kept.study.kernel, both_cases=True), *(f"{name}={value}" for name, value in others)]
         notes.append("the engines find a file by E=, N=, device_name= and dtype=: rename it")
-    place = f"{','.join([*own, f'device_name={device}'])}.json".replace("/", "_")
+    place = re.sub(r"[^A-Za-z0-9%._=,+-]", "_", f"{','.join([*own, f'device_name={device}'])}.json")
     folder = f"triton_{_triton_of(kept)}/" if sglang else ""
     written = tuple(one for one, _ in chosen.values())
     return ServingFile(folder + place, json.dumps(table, indent=4), written, tuple(notes))
