@@ -13,7 +13,8 @@ from silo.errors import TuneError
 from silo.tuner.progress import format_duration, format_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from silo.commands.tune_schedule import TaskRow
     from silo.tuning.agents.fleet import Fleet
@@ -26,13 +27,16 @@ def run(
     path: Path,
     *,
     budget_s: float | None,
-    agent_wait_s: float,
+    open_fleet: Callable[[ScheduledDevice], AbstractContextManager[Fleet | None]],
     explain: bool,
     events: str | None,
     quiet: bool,
     json: bool,
 ) -> None:
-    """Runs a schedule and prints its tasks; with ``explain`` only prints them."""
+    """Runs a schedule and prints its tasks; with ``explain`` only prints them.
+
+    ``open_fleet`` starts the agents of a device.
+    """
     from silo.commands.tune_schedule import run_schedule, schedule_rows  # noqa: PLC0415  # heavy
 
     if explain:
@@ -45,9 +49,7 @@ def run(
     quiet = quiet or events == "-"
 
     def opened(device: ScheduledDevice, stack: ExitStack) -> Fleet | None:
-        from silo.cli.tune import open_fleet  # noqa: PLC0415  # it imports this module
-
-        return stack.enter_context(open_fleet([*device.agents], device.ray, device.gpus, None, agent_wait_s))
+        return stack.enter_context(open_fleet(device))
 
     with event_lines(events) as lines, TuneProgress(enabled=not (quiet or json), lines=lines) as progress:
         result = run_schedule(path, opened, budget_s=budget_s, progress=progress.update)

@@ -24,7 +24,7 @@ from silo.tuner.search.searchers import SEARCHERS
 if TYPE_CHECKING:
     from silo.tuning.agents.fleet import Fleet
 
-__all__ = ["command", "open_fleet"]
+__all__ = ["command"]
 
 
 _NAMES = tuple(SEARCHERS)
@@ -154,7 +154,7 @@ def command(
             run_schedule(
                 schedule,
                 budget_s=budget,
-                agent_wait_s=agent_wait,
+                open_fleet=lambda one: _fleet([*one.agents], one.ray, one.gpus, None, agent_wait),
                 explain=explain,
                 events=events,
                 quiet=quiet,
@@ -177,7 +177,7 @@ def command(
     with (
         override(**changes),
         event_lines(events) as lines,
-        open_fleet(agent or [], ray, gpus, device, agent_wait) as fleet,
+        _fleet(agent or [], ray, gpus, device, agent_wait) as fleet,
         TuneProgress(enabled=not (quiet or json), lines=lines) as progress,
     ):
         rows = tune_path(
@@ -236,7 +236,7 @@ def _check_fleet(
         raise typer.BadParameter("--explain measures nothing, so it needs no agent")
 
 
-def open_fleet(
+def _fleet(
     commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
 ) -> AbstractContextManager[Fleet | None]:
     """The agents that commands start, or the actors on Ray; None for this machine's devices."""
