@@ -120,7 +120,7 @@ def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
     for (kernel, sizes), group in groups.items():
         if len(group) < 2:
             continue
-        common = set.intersection(*(set(study.medians) for study in group))
+        common = [config for config in group[0].medians if all(config in study.medians for study in group)]
         regrets = {
             config: max(study.medians[config] / max(1, study.medians[study.winner or config]) for study in group)
             for config in common

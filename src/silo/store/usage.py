@@ -139,7 +139,10 @@ def kernel_usage(root: Path, losers: frozenset[str] = frozenset()) -> tuple[Kern
         row = rows.setdefault("", [0, 0, 0, 0, 0.0])
         row[2] += sum(file.size for file in left.values())
         row[4] = max([row[4], *(file.modified_s for file in left.values())])
-    usages = [KernelUsage(name, *map(int, row[:4]), row[4]) for name, row in rows.items()]
+    usages = [
+        KernelUsage(name, int(artifacts), int(present), int(size), int(lost), used_s)
+        for name, (artifacts, present, size, lost, used_s) in rows.items()
+    ]
     return tuple(sorted(usages, key=lambda one: (-one.size_bytes, one.kernel)))
 
 

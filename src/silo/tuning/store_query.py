@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -176,13 +177,8 @@ def query(
     if package == "rows":
         return rows
     columns = {name: [getattr(row, name) for row in rows] for name in DecisionRow.__dataclass_fields__}
-    if package == "pandas":
-        import pandas as pd  # noqa: PLC0415  # pyright: ignore[reportMissingImports, reportMissingTypeStubs]
-
-        return pd.DataFrame(columns)
-    import polars as pl  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
-
-    return pl.DataFrame(columns, strict=False)
+    frames: Any = import_module(package)  # its types need not be here either
+    return frames.DataFrame(columns)
 
 
 def _package() -> str:

@@ -104,7 +104,7 @@ def read_flashinfer(results: Results) -> ForeignResults:
     if not found:
         raise ValueError("it holds no config")
     metadata = results.header.get(_METADATA)
-    device = metadata.get("gpu") if isinstance(metadata, Mapping) else None
+    device = members_of(metadata, _METADATA).get("gpu") if metadata is not None else None
     return ForeignResults(
         FLASHINFER,
         next(iter(operations)) if len(operations) == 1 else "",
