@@ -175,16 +175,25 @@ class Artifacts:
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of an artifact key, or None."""
-        artifact = self.here(key)
+        artifact = self._here(key)
         if artifact is None and self._afar is not None:
             artifact = self._usable_artifact(self._afar.artifact(key))
-        if self._counts is not None:
-            self._counts.note(found=artifact is not None)
+        self._count_hit(artifact)
         return artifact
 
     def here(self, key: str) -> Artifact | None:
         """The artifact of an artifact key, or None; a remote store is asked at most for its code."""
+        artifact = self._here(key)
+        self._count_hit(artifact)
+        return artifact
+
+    def _here(self, key: str) -> Artifact | None:
         return self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
+
+    def _count_hit(self, artifact: Artifact | None) -> None:
+        """Counts code that was found; code that was not is counted once it is compiled."""
+        if self._counts is not None and artifact is not None:
+            self._counts.note(found=True)
 
     def described(self, key: str) -> Artifact | None:
         """The artifact of an artifact key for a comparison, or None. Its code may be gone or vouched for by nobody."""
@@ -223,6 +232,8 @@ class Artifacts:
             BlobRef(self._blobs.put(blob.data), blob.kind, len(blob.data))
             for blob in (compiled.blob, *compiled.sidecars)
         )
+        if self._counts is not None:
+            self._counts.note(found=False)
         outcome = Outcome(compiled.launch, refs[0], refs[1:], compiled.log)
         if outcome.runs_on_host:
             self._built.note_built(outcome.host_code)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import fcntl
-import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from silo.core.notices import Notices
 from silo.core.protocols import ListedRecords
 from silo.forks import Mutex
+from silo.frozen import frozen
 from silo.settings import settings
 from silo.store.atomic_files import write_all
 from silo.store.privacy import open_private
@@ -29,8 +28,6 @@ _LOSERS_OLDER_S = _DAY_S
 _SHARE = 64  # of the limit: a process that has written so much looks at the size of the store
 _RETRY_S = 60  # after a pruning that could not remove enough, because all of it is young
 _MOST_COUNTS_BYTES = 1 << 20  # of the file of counts; then it begins anew
-
-_log = logging.getLogger("silo.store")
 
 
 class Upkeep:
@@ -79,7 +76,7 @@ class Upkeep:
                 "recently to be removed; raise SILO_STORE_BYTES if this machine needs that much",
             )
         if found.blobs or found.entries:
-            _log.info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
+            _log_info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
 
     def _drop_losers(self) -> None:
         from silo.store.losers import losing_artifacts  # noqa: PLC0415
@@ -88,7 +85,7 @@ class Upkeep:
         losers = losing_artifacts(self._records)
         found = prune(self._root, PruneRule(older_s=_LOSERS_OLDER_S, losers=losers, losers_alone=True))
         if found.blobs:
-            _log.info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
+            _log_info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
 
     def _in_turn(self, work: Callable[[], None], at_most_every_s: float) -> None:
         """Runs ``work`` unless another process or thread is at it, or did it a short while ago."""
@@ -114,7 +111,7 @@ class Upkeep:
             self._is_pruning = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Counted:
     """Look-ups of compiled code since ``since_s`` (Unix time) that found it, and that did not, in so many processes."""
 
@@ -122,6 +119,12 @@ class Counted:
     misses: int = 0
     processes: int = 0
     since_s: int = 0
+
+
+def _log_info(message: str, *values: object) -> None:
+    import logging  # noqa: PLC0415  # takes milliseconds, and a launch logs nothing
+
+    logging.getLogger("silo.store").info(message, *values)
 
 
 class Counts:
