@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
     from silo.machine.device_info import DeviceInfo, device, devices
+    from silo.tuning.store_query import DecisionRow, query
     from silo.version import __version__
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "Buffer",
     "Case",
     "Config",
+    "DecisionRow",
     "Decisions",
     "DeviceInfo",
     "Kernel",
@@ -85,6 +87,7 @@ __all__ = [
     "pallas",
     "plan",
     "planning",
+    "query",
     "run",
     "same_decisions",
     "select",
@@ -103,6 +106,7 @@ _HOMES = {
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
+    "DecisionRow": "silo.tuning.store_query",
     "Decisions": "silo.kernels.agreement",
     "DeviceInfo": "silo.machine.device_info",
     "Kernel": "silo.kernels.kernel",
@@ -136,6 +140,7 @@ _HOMES = {
     "on_launch": "silo.launch.hooks",
     "plan": "silo.kernels.plans",
     "planning": "silo.kernels.plans",
+    "query": "silo.tuning.store_query",
     "run": "silo.commands.python_commands",
     "same_decisions": "silo.kernels.agreement",
     "select": "silo.core.trace",

@@ -167,6 +167,7 @@ class Settings:
     compile_timeout_s: float = 300.0
     compile_bytes: int = 4 << 30
     file_bytes: int = 64 << 20
+    store_bytes: int = 2 << 30
     case_bytes: int | None = None
     torch_shim: bool = True
     cuda_library: str | None = None
@@ -243,6 +244,7 @@ class Settings:
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
             compile_bytes=_bytes(given, "SILO_COMPILE_BYTES", 4 << 30),
             file_bytes=_bytes(given, "SILO_FILE_BYTES", 64 << 20),
+            store_bytes=_bytes(given, "SILO_STORE_BYTES", 2 << 30),
             case_bytes=_bytes(given, "SILO_CASE_BYTES", None),
             torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
             cuda_library=given.get("SILO_CUDA_LIBRARY"),

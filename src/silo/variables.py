@@ -44,6 +44,13 @@ class Variable:
 VARIABLES: Final = (
     Variable("SILO_HOME", "path", "`silo` in the user's cache folder", "The store: compiled kernels and measurements."),
     Variable(
+        "SILO_STORE_BYTES",
+        "bytes, perhaps with K, M or G",
+        "2G",
+        "The most compiled code that the store keeps: above it, code of losing configs and then the longest unused code"
+        " is removed. Trials are always kept, beside it; 0: no limit.",
+    ),
+    Variable(
         "SILO_REMOTE",
         "`file:`, `https://`, `s3://`, `gs://`, `az://`, `redis://` or `rediss://`, and the place",
         "none",

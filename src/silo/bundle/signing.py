@@ -24,7 +24,11 @@ _MAX_NAME = 1000  # characters of a bundle's name that a comment has
 def signature_bytes(name: str, header: bytes, key: SecretKey) -> bytes:
     """The file of a signature of the bundle with this header, which has this name."""
     signature = key.sign(header, f"silo bundle identity:{header[32:].hex()} file:{one_line(name)[:_MAX_NAME]}")
-    text = f"signature by the key {signature.id} of the first {HEADER_BYTES} bytes, which have the hash of all others"
+    text = (
+        f"signature by the key {signature.id} of the first {HEADER_BYTES} bytes, which have the hash of all others; "
+        f"silo verify checks it, or: head -c {HEADER_BYTES} K.silo > header && minisign -V -p PUB -m header -x "
+        "K.silo.minisig"
+    )
     return signature.file_bytes(text)
 
 

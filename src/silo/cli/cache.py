@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -35,14 +37,100 @@ def show(context: click.Context, *, json: Json = False) -> None:
     say(f"{'total':10} {format_bytes(int(usage['total_bytes'])):>26}")
 
 
-def prune(
-    size: Annotated[int, Option("--size", metavar="MIB", help="Keep at most this many MiB of blobs, the newest.")],
-) -> None:
-    """Remove the oldest blobs until the store is small enough. Trials, and blobs younger than an hour, are kept."""
-    from silo.commands.cache_actions import prune_store  # noqa: PLC0415
+def stats(*, json: Json = False) -> None:
+    """Show the size of the store by kernel, its limit, the age of the code, and how often it was found."""
+    from silo.commands.cache_actions import store_stats  # noqa: PLC0415
 
-    removed = prune_store(size << 20)
-    say(f"removed {format_bytes(removed)}")
+    found = store_stats()
+    if json:
+        print_json(asdict(found))
+        return
+    limit = f"of at most {format_bytes(found.limit_bytes)} (SILO_STORE_BYTES)" if found.limit_bytes else "no limit"
+    say(f"{found.root}: {format_bytes(found.code_bytes)} of code, {limit}")
+    say(f"trials, which are always kept: {format_bytes(found.records_bytes)}")
+    lookups, asked = found.lookups, found.lookups.hits + found.lookups.misses
+    if asked:
+        say(
+            f"look-ups of code: {lookups.hits} hits, {lookups.misses} misses ({lookups.hits / asked:.0%} hits) in "
+            f"{lookups.processes} processes since {_day(lookups.since_s)}"
+        )
+    cells = [
+        [
+            one.kernel or "(of no kernel)",
+            str(one.artifacts),
+            str(one.present),
+            format_bytes(one.size_bytes),
+            format_bytes(one.losing_bytes),
+            _day(one.used_s),
+        ]
+        for one in found.kernels
+    ]
+    columns = ["kernel", "configs", "with code", "size", "of losing configs", "last used"]
+    print_table(Table("the store by kernel", columns, cells, right=columns[1:5]))
+
+
+def _natural(value: int | None) -> int | None:
+    if value is not None and value < 0:
+        raise click.BadParameter(f"{value} is less than nothing; give 0 or more")
+    return value
+
+
+def prune(
+    size: Annotated[
+        int | None, Option("--size", metavar="MIB", check=_natural, help="The same as --to, in MiB.")
+    ] = None,
+    to: Annotated[
+        str | None, Option("--to", metavar="SIZE", help="Stop once the code takes at most this: 2GB, 500M.")
+    ] = None,
+    older: Annotated[
+        str | None, Option("--older", metavar="AGE", help="Only code unused for so long: 30d, 12h.")
+    ] = None,
+    *,
+    losers: Annotated[bool, Option("--losers", help="Only code of configs that lost; trials stay.")] = False,
+    remote: Annotated[
+        bool, Option("--remote", help="Prune the remote store (SILO_REMOTE), unless another program uses it.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Remove code that can be compiled again: unreferenced, of configs that lost, then the longest unused.
+
+    Give --to, --older or --losers, or several. Trials are kept, and code that was used in the last hour (code of losing
+    configs: in the last minute).
+    """
+    if to is not None and size is not None:
+        raise click.BadParameter("--size and --to are the same: give one of them")
+    if size is None and to is None and older is None and not losers:
+        raise click.BadParameter("name a size with --to, an age with --older, or --losers: else all code would go")
+    most = size << 20 if size is not None else None if to is None else _parse_bytes(to)
+    age_s = 0.0 if older is None else _parse_age(older)
+    from silo.commands.cache_actions import prune_remote_store, prune_store  # noqa: PLC0415
+
+    found = (prune_remote_store if remote else prune_store)(most, losers=losers, older_s=age_s)
+    if json:
+        print_json(asdict(found))
+        return
+    say(f"removed {format_bytes(found.freed_bytes)}: {found.blobs} blobs, {found.entries} entries")
+    say(f"left {format_bytes(found.left_bytes)} of code")
+
+
+def _parse_bytes(text: str) -> int:
+    """A number of bytes: 2GB, 500M, 1.5GiB, 4096. All units are powers of 1024."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*([KMGT]?)(?:I?B)?", text.strip().upper())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a size; write 2GB or 500M")
+    return int(float(found[1]) * (1 << {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2]]))
+
+
+def _parse_age(text: str) -> float:
+    """Seconds: 30d, 12h, 45m, 90s, 2w."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smhdw])", text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not an age; write 30d or 12h")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}[found[2]]
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d") if seconds else ""
 
 
 def clear(*, yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False) -> None:
@@ -57,14 +145,19 @@ def clear(*, yes: Annotated[bool, Option("--yes", help="Do not ask.")] = False) 
 def import_(
     paths: Annotated[
         list[Path],
-        Argument(metavar="RESULTS...", help="Kernel Tuner caches, T4 results, Triton's *.autotune.json, bundles."),
+        Argument(
+            metavar="RESULTS...",
+            help="Kernel Tuner caches, T4 results, Triton's *.autotune.json, config tables of vLLM and SGLang, files "
+            "of FlashInfer's tuner, bundles.",
+        ),
     ],
     kernel: Annotated[
         str | None,
         Option("--kernel", "-k", metavar="NAME", help="The kernel of the results. Default: as named in the file."),
     ] = None,
     form: Annotated[
-        str | None, Option("--format", metavar="F", help="kernel-tuner, t4 or triton. Default: found.")
+        str | None,
+        Option("--format", metavar="F", help="kernel-tuner, t4, triton, vllm, sglang or flashinfer. Default: found."),
     ] = None,
     *,
     json: Json = False,
@@ -83,12 +176,15 @@ def import_(
     cells = [[row.path, row.tool, row.kernel, str(row.trials), str(row.known), str(row.seeds)] for row in rows]
     columns = ["file", "from", "kernel", "trials", "known before", "to try first"]
     print_table(Table("imported", columns, cells, right=columns[3:]))
+    for row in rows:
+        for note in row.notes:
+            say(one_line(f"{row.path}: {note}"))
 
 
 def export(
     path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Where to: one file for each study.")],
-    form: Annotated[str, Option("--format", metavar="F", help="t4, kernel-tuner or triton.")] = "t4",
+    form: Annotated[str, Option("--format", metavar="F", help="t4, kernel-tuner, triton, vllm, sglang.")] = "t4",
     device: OfDevice = None,
     kernel: Kernels = None,
     *,
@@ -103,6 +199,9 @@ def export(
         return
     cells = [[row.path, row.study, str(row.trials)] for row in rows]
     print_table(Table("exported", ["file", "study", "trials"], cells, right=["trials"]))
+    for row in rows:
+        for note in row.notes:
+            say(one_line(f"{row.path}: {note}"))
 
 
 def push(*, json: Json = False) -> None:
@@ -182,7 +281,8 @@ def to_lock(
 _COMMANDS = {
     name: LazyCommand(f"silo.cli.cache:{function}", line, "Commands")
     for name, function, line in (
-        ("prune", "prune", "Remove the oldest blobs until the store is small enough."),
+        ("stats", "stats", "Show the size by kernel, the limit, and how often code was found."),
+        ("prune", "prune", "Remove code that can be compiled again."),
         ("clear", "clear", "Remove everything, trials too: all tuning starts again."),
         ("import", "import_", "Take results of other machines or tuners into the store."),
         ("export", "export", "Write the measured trials as files of other tuners."),

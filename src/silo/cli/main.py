@@ -29,6 +29,7 @@ _COMMANDS: dict[str, LazyCommand] = {
     "check": LazyCommand("silo.cli.run:check_command", "Run the cases with every access checked.", "Kernels"),
     "inspect": LazyCommand("silo.cli.inspect:command", "Show a bundle: kernels, targets, winners, code.", "Kernels"),
     "report": LazyCommand("silo.cli.report:command", "Write a page for each kernel from its trials.", "Kernels"),
+    "fleet": LazyCommand("silo.cli.fleet:app", "Show the decisions in shared stores.", "Kernels"),
     "export": LazyCommand("silo.cli.export:command", "Make a C++ library that needs no Python.", "Kernels"),
     "slice": LazyCommand("silo.cli.slices:slice_command", "Cut a bundle by target.", "Bundles"),
     "merge": LazyCommand("silo.cli.slices:merge_command", "Join bundles.", "Bundles"),

@@ -25,9 +25,13 @@ SigningKey = Annotated[
 
 
 def keygen_command(
-    file: Annotated[Path, Argument(metavar="[FILE]", help="The secret key; the public one is FILE with .pub.")] = (
-        Path("silo.key")
-    ),
+    file: Annotated[
+        Path,
+        Argument(
+            metavar="[FILE]",
+            help="The secret key. The public key is written beside it, with .pub for FILE's ending (ci.key: ci.pub).",
+        ),
+    ] = (Path("silo.key")),
     *,
     no_password: Annotated[
         bool, Option("--no-password", help="Do not encrypt the secret key: for programs that sign by themselves.")
@@ -58,7 +62,8 @@ def sign_command(
 ) -> None:
     """Sign a bundle: the file K.silo.minisig beside it vouches for every byte of it.
 
-    Every byte is checked first. The signature covers the bundle's first 64 bytes, which hold the hash of all others.
+    Every byte is checked first. The signature covers the bundle's first 64 bytes, which hold the hash of all others, so
+    minisign checks it by `head -c 64 K.silo > header && minisign -V -p PUB -m header -x K.silo.minisig`.
     """
     from silo.shipping.sign_bundle import sign_bundle  # noqa: PLC0415
 

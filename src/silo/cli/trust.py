@@ -22,7 +22,12 @@ def command(
     path: Annotated[Path | None, Argument(metavar="[K.silo]", help="A bundle whose CPU code you trust.")] = None,
     key: Annotated[
         str | None,
-        Option("--key", metavar="PUB", help="Trust whatever this public key signs: its file or 56 characters."),
+        Option(
+            "--key",
+            metavar="PUB",
+            help="Trust native code that this public key signs, in bundles and in remote stores: its file or 56 "
+            "characters.",
+        ),
     ] = None,
     *,
     remote: Annotated[
@@ -37,7 +42,8 @@ def command(
     Trust in a bundle is by content: each piece of code is noted together with the way it is called, so the file may
     move, and a changed file is not trusted. It includes the text that checks compile.
 
-    Trust in a key is trust in all owners of its secret half, for all bundles that were or will be signed with it.
+    Trust in a key is trust in all owners of its secret half: for all bundles that were or will be signed with it, and
+    for all code that machines with this key (SILO_REMOTE_KEY) send to a remote store.
     """
     from silo.commands.trust_code import (  # noqa: PLC0415
         trust_bundle,
@@ -56,7 +62,7 @@ def command(
             print_json(asdict(trusted))
             return
         word = "is" if new else "was and is"
-        say(f"the key {trusted.id} {word} trusted: native code of every bundle that it signs is loaded")
+        say(f"the key {trusted.id} {word} trusted: native code that it signs, in bundles and remote stores, is loaded")
         return
     if remote is not None:
         name, new = trust_remote(remote)

@@ -46,7 +46,9 @@ def _wait(value: float) -> float:
 
 
 def command(
-    path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
+    path: Annotated[
+        Path | None, Argument(metavar="[FILE|MODULE|K.silo]", help=f"{PLACES} A bundle is refined in place.")
+    ] = None,
     device: Device = None,
     kernel: Kernels = None,
     searcher: Annotated[str, Option("--searcher", metavar="NAME", choices=(_NAMES), help=_SEARCHERS)] = "auto",
@@ -88,6 +90,14 @@ def command(
         float,
         Option("--agent-wait", metavar="SECONDS", check=_wait, help="How long agents may take to begin."),
     ] = 120.0,
+    schedule: Annotated[
+        Path | None,
+        Option(
+            "--schedule",
+            metavar="FILE.toml",
+            help="Tune the kernels, sizes and devices of a schedule, the most promising first; the next run goes on.",
+        ),
+    ] = None,
     *,
     deterministic: Deterministic = False,
     explain: Annotated[
@@ -118,6 +128,28 @@ def command(
     ``--explain`` prints why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
+    if events == "-" and json:
+        raise click.BadParameter("--events - and --json both print on standard output; write the events to a file")
+    if schedule is not None:
+        if path is not None or agent or ray is not None or device is not None:
+            raise click.BadParameter(
+                "a schedule names its kernels and devices: leave FILE, --device, --agent, --ray out"
+            )
+        from silo.cli.schedule import run as run_schedule  # noqa: PLC0415  # heavy, and few tunes have a schedule
+
+        with override(**changes):
+            run_schedule(
+                schedule,
+                budget_s=budget,
+                open_fleet=lambda one: _fleet([*one.agents], one.ray, one.gpus, None, agent_wait),
+                explain=explain,
+                events=events,
+                quiet=quiet,
+                json=json,
+            )
+        return
+    if path is None:
+        raise click.BadParameter("name a FILE, a MODULE or a bundle, or a schedule with --schedule")
     _check_fleet(agent, ray, gpus, device, explain=explain)
     if explain and remeasure:
         raise click.BadParameter("--explain measures nothing, so it supersedes nothing: leave --remeasure out")
@@ -129,8 +161,6 @@ def command(
     from silo.commands.results import TuneResults  # noqa: PLC0415
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415
 
-    if events == "-" and json:
-        raise click.BadParameter("--events - and --json both print on standard output; write the events to a file")
     signing = None if key is None else read_key(key)  # before anything is measured
     quiet = quiet or events == "-"
     with (
@@ -180,6 +210,7 @@ def _check_fleet(
 def _fleet(
     commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
 ) -> AbstractContextManager[Fleet | None]:
+    """The agents that commands start, or the actors on Ray; None for this machine's devices."""
     if ray is not None:
         return _fleet_on_ray(ray, gpus, device, wait_s)
     if not commands:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -12,22 +14,29 @@ from silo.errors import StoreError
 from silo.machine.process_session import session
 from silo.settings import settings
 from silo.store import usage as store
+from silo.store.losers import losing_artifacts
 from silo.store.store import privacy_of, remote_link
+from silo.store.upkeep import Counted, counted
 
 if TYPE_CHECKING:
     from silo.store.remote.client import RemoteClient
     from silo.store.remote.copying import Checked, CopiedObjects
 
 __all__ = [
+    "StoreStats",
     "check_remote_store",
     "clear_store",
     "lock_frameworks_decisions",
+    "prune_remote_store",
     "prune_store",
     "pull_store",
     "push_store",
+    "store_stats",
     "store_usage",
     "write_frameworks_cache",
 ]
+
+_PULL_LEASE_S = 3600  # a pull of everything may take a while
 
 # By kind of source: the function that writes a bundle's files into the framework's own cache, and the function that
 # writes its tuners' decisions into a lock.
@@ -56,12 +65,57 @@ def store_usage() -> dict[str, int | str]:
     return result
 
 
-def prune_store(max_bytes: int) -> int:
-    """Removes blobs, unreferenced and oldest first, until at most ``max_bytes`` are left; returns the bytes freed."""
+@dataclass(frozen=True, slots=True)
+class StoreStats:
+    """The code of each kernel in the store, its limit in bytes (0: none), and the look-ups of code so far."""
+
+    root: str
+    code_bytes: int
+    records_bytes: int
+    limit_bytes: int
+    kernels: tuple[store.KernelUsage, ...]
+    lookups: Counted
+
+
+def store_stats() -> StoreStats:
+    """The size of the store by kernel, and how often its code was found."""
+    root = _own_folder()
+    found = store.usage(root)
+    kernels = store.kernel_usage(root, losing_artifacts(session().store.records))
+    code = sum(found.size_bytes[part] for part in ("blobs", "artifacts", "jobs", "files"))
+    records = found.size_bytes["records"]
+    return StoreStats(str(root), code, records, settings().store_bytes, kernels, counted(root))
+
+
+def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:
+    """Removes code that nothing refers to, of losing configs, and the longest unused, in this order.
+
+    Stops at ``max_bytes``; None: after all of it. ``losers``: of losing configs alone. ``older_s``: only what was not
+    used for so many seconds.
+
+    Raises:
+        StoreError: the store cannot be pruned.
+        ValueError: neither a size, nor an age, nor ``losers``.
+    """
+    root = _own_folder()
     try:
-        return store.prune(_own_folder(), max_bytes=max_bytes).freed_bytes
+        losing = losing_artifacts(session().store.records)
+        return store.prune(root, store.PruneRule(max_bytes, older_s, losing, losers_alone=losers))
     except OSError as error:
         raise StoreError(f"the store {settings().store_folder} cannot be pruned: {error}") from error
+
+
+def prune_remote_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:
+    """The same for the remote store (SILO_REMOTE). The age of code is that of its last trial.
+
+    Raises:
+        StoreError: no remote store is set, it is only read, lists nothing, or another process uses it.
+        RemoteError: it does not answer.
+    """
+    from silo.store.remote.remote_pruning import prune_remote  # noqa: PLC0415  # few users have a remote store
+
+    older_than_s = int(time.time() - older_s) if older_s else None
+    return prune_remote(_remote(), max_bytes, losers_alone=losers, older_than_s=older_than_s)
 
 
 def clear_store() -> int:
@@ -90,11 +144,13 @@ def push_store() -> list[CopiedObjects]:
 def pull_store() -> list[CopiedObjects]:
     """Fetches all that the remote store holds and this store lacks, part by part; see :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
+    from silo.store.remote.leases import holding_lease  # noqa: PLC0415
     from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
 
     link, store = _remote(), session().store
     assert isinstance(store.records, SharedRecords)
-    return copying.pull(_own_folder(), store.artifacts, store.records, link)
+    with holding_lease(link, "pull", _PULL_LEASE_S):
+        return copying.pull(_own_folder(), store.artifacts, store.records, link)
 
 
 def check_remote_store() -> list[Checked]:

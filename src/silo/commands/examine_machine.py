@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from silo.core.decisions import Rejected
@@ -15,6 +17,8 @@ from silo.machine.device_plugins import absent_devices, all_devices, broken_plug
 from silo.settings import settings, unknown_in_environment
 from silo.sources.kinds import broken_kinds, kinds
 from silo.sources.source_kind import NeedsCompilers, NeedsPackages, SourceKind
+from silo.store.atomic_files import TEMPORARY_PREFIX, write_all
+from silo.tuner.progress import format_bytes
 
 if TYPE_CHECKING:
     from silo.compile.toolchain import Toolchain
@@ -199,6 +203,7 @@ def _programs_of_jax() -> list[Finding]:
 
 def _store() -> Finding:
     from silo.store.store import Store  # noqa: PLC0415
+    from silo.store.usage import code_bytes  # noqa: PLC0415
 
     root = settings().store_folder
     try:
@@ -210,11 +215,32 @@ def _store() -> Finding:
             "store", "optional", f"{root} is not used: {unused}", "mend it, for until then results are not kept"
         )
     existing = next(folder for folder in (root, *root.parents) if folder.exists())
-    if not _writable(existing):
+    if reason := _refusal_to_write(existing):
         return Finding(
-            "store", "optional", f"{root} cannot be written", "results are not kept; set SILO_HOME to another folder"
+            "store",
+            "optional",
+            f"{root} cannot be written: {reason}",
+            "results are not kept; free space, or set SILO_HOME to another folder",
         )
-    return Finding("store", "ok", str(root))
+    code, limit = code_bytes(root), settings().store_bytes
+    most = f"at most {format_bytes(limit)} (SILO_STORE_BYTES)" if limit else "no limit (SILO_STORE_BYTES=0)"
+    return Finding("store", "ok", f"{root}: read and written; {format_bytes(code)} of code, {most}")
+
+
+def _refusal_to_write(folder: Path) -> str:
+    """The reason why a file of the size of a kernel cannot be written to a folder; "" if it can. Leaves nothing."""
+    path = folder / f"{TEMPORARY_PREFIX}doctor-{os.getpid()}"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(descriptor, bytes(64 << 10))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+            path.unlink()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _remote() -> list[Finding]:
@@ -226,18 +252,15 @@ def _remote() -> list[Finding]:
 
     place = RemoteAddress.parse(settings().remote or "")
     try:
-        latency_s = RemoteClient(place, writes=False).latency_s()
+        client = RemoteClient(place, writes=False)
+        latency_s = client.latency_s()
+        if settings().remote_mode == "write":
+            client.probe_write()
     except RemoteError as error:
         return [Finding("remote store", "missing", f"{place.name}: {error}", "until then everything is made here")]
     mode = "read and written" if settings().remote_mode == "write" else "only read"
     plain = "" if place.scheme not in ("http", "redis") else ", not encrypted"
     return [Finding("remote store", "ok", f"{place.name}: {latency_s * 1000:.1f} ms a question, {mode}{plain}")]
-
-
-def _writable(folder: object) -> bool:
-    import os  # noqa: PLC0415
-
-    return os.access(str(folder), os.W_OK)
 
 
 def _strange_settings() -> list[Finding]:

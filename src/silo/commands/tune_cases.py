@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from silo.machine.process_session import session
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.measuring.lock_files import LockRow, read_lock, update_lock
 from silo.store.signatures import SecretKey
+from silo.store.store import remote_link
 from silo.tuner.failures import TunedCase, failure_of
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import Progress
@@ -102,9 +104,42 @@ def tune_path(
                 f"--device {device}: agents measure, each on its own device: silo agent --device {device}"
             )
         found = fleet.device
-    report = progress or _silent
     require_numpy("tuning, which compares results,")
     session().reach_remote()
+    with leased(progress or _silent) as report:
+        return _tuned_rows(path, found, kernels, limits, trust=trust, lock=lock, key=key, report=report)
+
+
+@contextmanager
+def leased(report: OnProgress) -> Generator[OnProgress]:
+    """``report`` for a block in which this process holds a lease of the remote store, if there is one."""
+    link = remote_link(session().settings)
+    if link is None:
+        yield report
+        return
+    from silo.store.remote.leases import holding_lease  # noqa: PLC0415  # few users have a remote store
+
+    with holding_lease(link, "tune") as lease:
+
+        def keeping(name: str, event: Progress) -> None:
+            if lease is not None:
+                lease.keep()
+            report(name, event)
+
+        yield keeping
+
+
+def _tuned_rows(
+    path: Place,
+    found: Device | None,
+    kernels: Sequence[str] | None,
+    limits: CaseLimits,
+    *,
+    trust: bool,
+    lock: Path | None,
+    key: SecretKey | None,
+    report: OnProgress,
+) -> list[TuneRow]:
     if isinstance(path, Path) and kind_of(path) is PlaceKind.BUNDLE:
         if lock is not None:
             raise LockError(
@@ -129,6 +164,7 @@ def tune_path(
         name = f"{study.kernel.name} {study.case.label}"
         outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
         tuned.append(TunedCase(study.kernel.name, study.case.label, study.case.elements, outcome))
+    session().store.tidy()
     rows = _rows(tuned)
     if lock is not None:
         # Cases may share a study; its last outcome has the trials of all of them.

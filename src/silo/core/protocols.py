@@ -30,6 +30,7 @@ __all__ = [
     "Compiler",
     "Device",
     "LibraryCall",
+    "ListedRecords",
     "LoadedKernel",
     "Loader",
     "MakesCacheFiles",
@@ -383,4 +384,12 @@ class RecordStore(Protocol):
 
     def read(self, key: str) -> Iterator[JSON]:
         """Every whole record of the key, in the order they were appended."""
+        ...
+
+
+class ListedRecords(RecordStore, Protocol):
+    """Records whose keys can be listed."""
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that have records, sorted."""
         ...

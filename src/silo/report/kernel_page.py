@@ -14,7 +14,7 @@ from silo.core.config import Config
 from silo.errors import PackageError
 from silo.report.charts import RooflinePoint, effect_chart, progress_chart, roofline_chart
 from silo.report.least_time import Ceilings, SpeedOfLight, dot_dtype, speed_of_light
-from silo.report.ranking import ConfigComparison, compare, effects, failure_groups, parameter_names, value_text
+from silo.report.ranking import ConfigComparison, compare, effects, failure_groups, front, parameter_names, value_text
 from silo.sanitized_text import printable
 from silo.text_tables import format_bytes, format_duration, format_time
 from silo.tuner.catalog import KeptStudy
@@ -120,6 +120,7 @@ def _shown(value: object) -> object:
 
 
 def _resource(name: str) -> str:
+    """The text of a file beside the pages' modules."""
     return (files("silo.report") / name).read_text(encoding="utf-8")
 
 
@@ -155,6 +156,7 @@ def _section(number: int, report: StudyReport) -> dict[str, Any]:
             for effect in effects(searched)
         ],
         "failures": failure_groups(kept.trials),
+        "fronts": _fronts(report),
         "aside": sorted(kept.aside, key=lambda one: one.spills),
         "roofline": _roofline(report),
         "code": [_code(one, report) for one in report.code],
@@ -195,6 +197,28 @@ def _code(code: ConfigCode, report: StudyReport) -> dict[str, Any]:
             for name, text in code.forms
         ],
     }
+
+
+_RESOURCES = (("registers", "registers of a thread"), ("shared_bytes", "bytes of shared memory of a block"))
+
+
+def _fronts(report: StudyReport) -> list[dict[str, Any]]:
+    """The fronts of time and a resource that offer a choice: more than one config."""
+    found: list[dict[str, Any]] = []
+    for resource, title in _RESOURCES:
+        points = front(report.kept.trials, resource)
+        if len(points) > 1:
+            rows = [
+                {
+                    "config": str(point.config),
+                    "time": format_time(point.time_ns),
+                    "ratio": f"{point.time_ns / max(1, points[0].time_ns):.2f}",
+                    "amount": point.amount,
+                }
+                for point in points
+            ]
+            found.append({"title": title, "rows": rows})
+    return found
 
 
 def _facts(kept: KeptStudy) -> list[tuple[str, str]]:

@@ -16,12 +16,14 @@ from silo.tuner.winner import Winner, standings
 __all__ = [
     "ConfigComparison",
     "FailureGroup",
+    "FrontPoint",
     "ParameterEffect",
     "ValueLevel",
     "best_so_far",
     "compare",
     "effects",
     "failure_groups",
+    "front",
     "parameter_names",
     "value_text",
 ]
@@ -38,6 +40,30 @@ class ConfigComparison:
     low: float
     high: float
     default_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A config that no other one beats in both time (nanoseconds of a launch) and the amount of a resource."""
+
+    config: Config
+    time_ns: int
+    amount: int
+
+
+def front(trials: Sequence[Trial], resource: str) -> tuple[FrontPoint, ...]:
+    """The front of time and one resource (``registers``, ``shared_bytes``), the fastest config first. Pure.
+
+    Each config after the first needs less of the resource than all faster ones, so the front answers "the fastest
+    config with at most 40 registers". Configs without the resource in their trials are left out.
+    """
+    amounts = {trial.config.order_key: dict(trial.resources).get(resource) for trial in trials}
+    found: list[FrontPoint] = []
+    for standing in standings(trials):
+        amount = amounts.get(standing.config.order_key)
+        if amount is not None and (not found or amount < found[-1].amount):
+            found.append(FrontPoint(standing.config, standing.time.median_ns, amount))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

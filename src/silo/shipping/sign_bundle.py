@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from silo.bundle.format import HEADER_BYTES
 from silo.bundle.look_alikes import shared_by_look_alikes
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signing import sign_header, signature_of
@@ -14,6 +15,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import BundleFormatError, PackageError, SignatureError
 from silo.machine.process_session import session
+from silo.plain_files import open_plain
 from silo.store.key_files import make_key_files
 from silo.store.signatures import SecretKey, check_signature, signer_among
 
@@ -150,8 +152,24 @@ def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSu
     if signature is None:
         return SignatureSummary(reason)
     decision = _decided(signature, bundle, key)
+    if not decision and _covers_file(signature, path, key):
+        decision = Rejected(
+            f"the key {signature.id} signed the whole file, as minisign -S does; the signature of a bundle covers its "
+            f"first {HEADER_BYTES} bytes: sign it with silo sign --key, or head -c {HEADER_BYTES} {path.name} > header "
+            f"&& minisign -S -m header -x {path.name}.minisig"
+        )
     comment = signature.comment_text if decision else ""
     return SignatureSummary(decision.reason, bool(decision), signature.id, comment)
+
+
+def _covers_file(signature: MinisignSignature, path: Path, key: PublicKey | None) -> bool:
+    """Whether the named key, or else a trusted key, signed all bytes of the file instead of its header."""
+    known = (PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()) if key is None else (key,)
+    signers = [one for one in known if one.number == signature.number]
+    if not signers:
+        return False
+    with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor
+        return isinstance(signer_among(signature, signers, file.read()), PublicKey)
 
 
 def _decided(signature: MinisignSignature, bundle: Bundle, key: PublicKey | None) -> Decision:

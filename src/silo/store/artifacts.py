@@ -25,6 +25,8 @@ from silo.store.entries import Entries
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from silo.store.upkeep import Counts
+
 __all__ = ["Artifacts", "Blobs", "BuiltLedger", "FromAfar", "Outcome"]
 
 T = TypeVar("T")
@@ -144,8 +146,10 @@ class Artifacts:
         built: BuiltLedger,
         notices: Notices,
         afar: FromAfar | None = None,
+        counts: Counts | None = None,
     ) -> None:
         self._afar = afar
+        self._counts = counts
         self._artifacts = artifacts
         self._jobs = jobs
         self._blobs = blobs
@@ -171,14 +175,25 @@ class Artifacts:
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of an artifact key, or None."""
-        artifact = self.here(key)
+        artifact = self._here(key)
         if artifact is None and self._afar is not None:
             artifact = self._usable_artifact(self._afar.artifact(key))
+        self._count_hit(artifact)
         return artifact
 
     def here(self, key: str) -> Artifact | None:
         """The artifact of an artifact key, or None; a remote store is asked at most for its code."""
+        artifact = self._here(key)
+        self._count_hit(artifact)
+        return artifact
+
+    def _here(self, key: str) -> Artifact | None:
         return self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
+
+    def _count_hit(self, artifact: Artifact | None) -> None:
+        """Counts code that was found; code that was not is counted once it is compiled."""
+        if self._counts is not None and artifact is not None:
+            self._counts.note(found=True)
 
     def described(self, key: str) -> Artifact | None:
         """The artifact of an artifact key for a comparison, or None. Its code may be gone or not trusted."""
@@ -220,6 +235,8 @@ class Artifacts:
             BlobRef(self._blobs.put(blob.data), blob.kind, len(blob.data))
             for blob in (compiled.blob, *compiled.sidecars)
         )
+        if self._counts is not None:
+            self._counts.note(found=False)
         outcome = Outcome(compiled.launch, refs[0], refs[1:], compiled.log)
         if outcome.runs_on_host:
             self._built.note_built(outcome.host_code)

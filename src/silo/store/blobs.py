@@ -7,6 +7,8 @@ import hashlib
 import mmap
 import os
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from silo.core.notices import Notices
@@ -18,6 +20,7 @@ from silo.store.records import DiskWrite
 __all__ = ["DiskBlobs", "FallbackBlobs", "MemoryBlobs", "check_sha256"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_DAY_S = 86400
 
 
 def check_sha256(sha256: str) -> str:
@@ -97,7 +100,11 @@ class DiskBlobs:
         except OSError as error:
             self._unreadable(sha256, error)
             return None
-        return data if self._verified(sha256, data) else None
+        if not self._verified(sha256, data):
+            return None
+        with contextlib.suppress(OSError):
+            self._note_use(path, path.stat().st_mtime)
+        return data
 
     def map(self, sha256: str) -> memoryview | None:
         """The verified bytes as a read-only view of the file's pages; None on a miss or a damaged entry.
@@ -110,12 +117,23 @@ class DiskBlobs:
             self._unreadable(sha256, error)
             return None
         try:
-            size = os.fstat(descriptor).st_size
+            status = os.fstat(descriptor)
+            size = status.st_size
             # A mapping of nothing is an error in POSIX.
             view = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)) if size else memoryview(b"")
         finally:
             os.close(descriptor)
-        return view if self._verified(sha256, view) else None
+        if not self._verified(sha256, view):
+            return None
+        self._note_use(self._path(sha256), status.st_mtime)
+        return view
+
+    @staticmethod
+    def _note_use(path: Path, modified_s: float) -> None:
+        """Give a blob the time of its use, to a day: pruning takes the longest unused ones first."""
+        if time.time() - modified_s > _DAY_S:
+            with contextlib.suppress(OSError):  # a store that is only read
+                os.utime(path)
 
     def holds(self, sha256: str, size: int) -> bool:
         """Whether a blob of this name and size is here; its bytes are not read, and it may be gone a moment later."""
@@ -152,11 +170,12 @@ def set_aside(root: Path, path: Path) -> str:
 
 
 class FallbackBlobs:
-    """Blobs on disk, or in memory where the disk refuses."""
+    """Blobs on disk, or in memory where the disk refuses. ``wrote`` is called with the bytes of each blob on disk."""
 
-    def __init__(self, write: DiskWrite, disk: DiskBlobs) -> None:
+    def __init__(self, write: DiskWrite, disk: DiskBlobs, wrote: Callable[[int], None] = lambda _: None) -> None:
         self._write = write
         self._disk = disk
+        self._wrote = wrote
         self._memory = MemoryBlobs()
 
     def put(self, data: bytes) -> str:
@@ -167,7 +186,10 @@ class FallbackBlobs:
             nonlocal sha256
             sha256 = self._disk.put(data)
 
-        return sha256 if self._write(action) else self._memory.put(data)
+        if not self._write(action):
+            return self._memory.put(data)
+        self._wrote(len(data))
+        return sha256
 
     def get(self, sha256: str) -> bytes | None:
         """The verified bytes; None on a miss or a damaged entry."""

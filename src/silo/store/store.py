@@ -9,7 +9,9 @@
     files/ab/<key>.json         files of another compiler's cache, of this machine alone
     records/<key>.jsonl         append-only records, one framed line each
     trust/{built,trusted}.jsonl host code that was built or trusted here; remotes.jsonl: remote stores
-    damaged/ damaged files that were set aside
+    damaged/                    damaged files that were set aside
+    upkeep                      the lock of pruning processes, and the time of the last removal of losing configs' code
+    counts.log                  look-ups that found code, and that did not, a line for each process
 
 Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes
 use it at once and any of them may be killed. It is its user's alone: a directory that others own or may write is not
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from silo.store.kept_files import KeptFiles
     from silo.store.remote.client import RemoteClient
     from silo.store.remote.shared_records import LocalRecords
+    from silo.store.upkeep import Counts, Upkeep
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -168,20 +171,21 @@ def _assembled(
     trust: TrustLedger,
     notices: Notices,
     link: RemoteClient | None,
+    counts: Counts | None = None,
 ) -> _Parts:
     from silo.store.artifacts import Artifacts  # noqa: PLC0415  # see _in_memory
     from silo.store.kept_files import KeptFiles  # noqa: PLC0415
 
     kept = KeptFiles(files, blobs, notices)
     if link is None:
-        return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices), kept)
+        return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices, None, counts), kept)
     from silo.store.remote.fetched_artifacts import FetchedArtifacts  # noqa: PLC0415  # few programs have a remote store
     from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
     from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
 
     shared = SharedBlobs(blobs, link)
     fetched = FetchedArtifacts(link, artifacts, jobs, shared, trust)
-    known = Artifacts(artifacts, jobs, shared, trust, notices, fetched)
+    known = Artifacts(artifacts, jobs, shared, trust, notices, fetched, counts)
     return _Parts(shared, SharedRecords(records, link), known, kept)
 
 
@@ -198,6 +202,9 @@ class MemoryStore(StoreBase):
     def __init__(self) -> None:
         super().__init__()
         self.trust = TrustLedger(MemoryRecords())
+
+    def tidy(self) -> None:
+        """Nothing: the store ends with its process."""
 
     def _make(self) -> _Parts:
         return _in_memory(self.trust, Notices("silo.store"))
@@ -219,6 +226,7 @@ class Store(StoreBase):
         self._directory = root.absolute()
         self._lock = Mutex()
         self._prepared = False
+        self._upkeep: Upkeep | None = None
         self.unused: str = ""  # why the directory is not used; "" where it is
         self._notices = Notices("silo.store")
         self.trust = TrustLedger(MemoryRecords())
@@ -249,18 +257,27 @@ class Store(StoreBase):
             return _in_memory(self.trust, self._notices, self.link)
         from silo.store.blobs import DiskBlobs, FallbackBlobs  # noqa: PLC0415  # see _in_memory
         from silo.store.entries import DiskEntries, FallbackEntries  # noqa: PLC0415
+        from silo.store.upkeep import Counts, Upkeep  # noqa: PLC0415
 
         write, root, notices = self._write, self._directory, self._notices
+        records = FallbackRecords(write, DiskRecords(root / "records", notices))
+        self._upkeep = Upkeep(root, records, notices)
         return _assembled(
-            FallbackBlobs(write, DiskBlobs(root, notices)),
-            FallbackRecords(write, DiskRecords(root / "records", notices)),
+            FallbackBlobs(write, DiskBlobs(root, notices), self._upkeep.wrote),
+            records,
             FallbackEntries(write, DiskEntries(root, "artifacts", notices)),
             FallbackEntries(write, DiskEntries(root, "jobs", notices)),
             FallbackEntries(write, DiskEntries(root, "files", notices)),
             self.trust,
             notices,
             self.link,
+            Counts(root),
         )
+
+    def tidy(self) -> None:
+        """Remove code that the store need not keep (:class:`silo.store.upkeep.Upkeep`): after a tuning session."""
+        if self._upkeep is not None:
+            self._upkeep.tidy()
 
     def __repr__(self) -> str:
         return f"Store({str(self._directory)!r})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,23 @@ from silo.core.values import JSON
 from silo.store.atomic_files import TEMPORARY_PREFIX, sweep_abandoned
 from silo.store.entries import DiskEntries
 
-__all__ = ["PARTS", "Pruned", "Usage", "clear", "prune", "usage"]
+__all__ = [
+    "PARTS",
+    "KernelUsage",
+    "PruneRule",
+    "Pruned",
+    "Usage",
+    "clear",
+    "code_bytes",
+    "kernel_usage",
+    "prune",
+    "usage",
+]
 
 # What `clear` may remove. Trust is not a cache: it holds the user's word.
 PARTS = ("blobs", "artifacts", "jobs", "files", "records", "damaged")
 GRACE_S = 3600
+LOSERS_GRACE_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,25 @@ class Usage:
     def total_bytes(self) -> int:
         """Bytes of all parts."""
         return sum(self.size_bytes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PruneRule:
+    """Which code is removed, and until when.
+
+    ``max_bytes`` is the size of blobs, artifacts, jobs and files at which removing ends; None: all that the rule covers
+    is removed. ``older_s`` spares code that was used in so many last seconds. ``losers`` are the artifact keys of
+    losing configs (:mod:`silo.store.losers`); with ``losers_alone`` no other code is removed.
+    """
+
+    max_bytes: int | None = None
+    older_s: float = 0.0
+    losers: frozenset[str] = frozenset()
+    losers_alone: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_bytes is None and not self.older_s and not self.losers_alone:
+            raise ValueError("a rule without a size, an age or losing configs would remove all code")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +82,18 @@ class _File:
     modified_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An artifact, a job or files, with its blobs; ``job`` and ``kernel`` are those of an artifact, else ""."""
+
+    file: _File
+    part: str
+    key: str
+    refs: frozenset[str]
+    job: str
+    kernel: str
+
+
 def usage(root: Path) -> Usage:
     """Files and bytes of each part of the store at ``root``; zeros without a store."""
     found = {part: tuple(_files(root / part)) for part in PARTS}
@@ -60,49 +103,158 @@ def usage(root: Path) -> Usage:
     )
 
 
-def prune(root: Path, *, max_bytes: int, grace_s: float = GRACE_S) -> Pruned:
-    """Bring blobs, artifacts, jobs and files down to ``max_bytes``: blobs that nothing refers to first, oldest first.
+@dataclass(frozen=True, slots=True)
+class KernelUsage:
+    """The code of one kernel: its artifacts, those whose code is here, and bytes; of these, of losing configs.
 
-    Then go the oldest artifacts, jobs and files with the blobs that only they held. Records (trials) are never pruned.
-    Files younger than ``grace_s`` seconds stay: another process may be about to refer to them. A process that finds a
-    blob gone makes it again.
+    ``used_s`` is the Unix time of the last use, to a day. A blob that kernels share counts for the first of them. Code
+    that belongs to no artifact has the kernel "".
+    """
+
+    kernel: str
+    artifacts: int
+    present: int
+    size_bytes: int
+    losing_bytes: int
+    used_s: float
+
+
+def kernel_usage(root: Path, losers: frozenset[str] = frozenset()) -> tuple[KernelUsage, ...]:
+    """The code of each kernel in the store at ``root``, the largest first."""
+    found = _Contents.of(root)
+    rows: dict[str, list[float]] = {}
+    left = dict(found.blobs)
+    # Winners first, so that code that they share with a losing config is not counted as lost.
+    for entry in sorted(found.entries, key=lambda entry: (entry.part != "artifacts", entry.key in losers)):
+        row = rows.setdefault(entry.kernel, [0, 0, 0, 0, 0.0])
+        own = [left.pop(name) for name in sorted(entry.refs) if name in left]
+        size = sum(file.size for file in own)
+        here = bool(entry.refs) and entry.refs <= found.blobs.keys()
+        row[0] += entry.part == "artifacts"
+        row[1] += entry.part == "artifacts" and here
+        row[2] += size + entry.file.size
+        row[3] += size if entry.part == "artifacts" and entry.key in losers else 0
+        row[4] = max([row[4], entry.file.modified_s, *(file.modified_s for file in own)])
+    if left:
+        row = rows.setdefault("", [0, 0, 0, 0, 0.0])
+        row[2] += sum(file.size for file in left.values())
+        row[4] = max([row[4], *(file.modified_s for file in left.values())])
+    usages = [
+        KernelUsage(name, int(artifacts), int(present), int(size), int(lost), used_s)
+        for name, (artifacts, present, size, lost, used_s) in rows.items()
+    ]
+    return tuple(sorted(usages, key=lambda one: (-one.size_bytes, one.kernel)))
+
+
+def code_bytes(root: Path) -> int:
+    """The bytes of blobs, artifacts, jobs and files; their contents are not read."""
+    return sum(file.size for part in ("blobs", "artifacts", "jobs", "files") for file in _files(root / part))
+
+
+def prune(root: Path, rule: PruneRule, *, grace_s: float = GRACE_S) -> Pruned:
+    """Remove code from the store at ``root`` until it is small enough; records (trials) are never pruned.
+
+    Blobs that nothing refers to go first, then the code of losing configs, then the oldest artifacts, jobs and files
+    with the blobs that only they held. A losing config keeps its artifact's description, with which a later compiler's
+    code is compared. Files younger than ``grace_s`` seconds stay, because another process may be about to refer to
+    it; code of losing configs stays for a minute. A process that finds a blob gone makes it again.
     """
     now_s = time.time()
     temporary = freed = 0
     for directory in (root, *(path for path in root.rglob("*") if path.is_dir())):
         count, size = sweep_abandoned(directory, older_than_s=grace_s)
         temporary, freed = temporary + count, freed + size
-    damaged = tuple(_files(root / "damaged"))
-    for file in damaged:
-        freed += _unlink(file)
-    blobs = {file.path.name: file for file in _files(root / "blobs")}
-    entries = sorted(_entries(root), key=lambda entry: (entry[0].modified_s, entry[0].path.name))
-    holders = dict.fromkeys(blobs, 0)
-    for _, refs in entries:
-        for sha256 in refs:
-            if sha256 in holders:
-                holders[sha256] += 1
-    left = sum(file.size for file in blobs.values()) + sum(file.size for file, _ in entries)
-    removed_blobs = removed_entries = 0
+    for file in tuple(_files(root / "damaged")):
+        freed += _unlink(file) or 0
+    found = _Contents.of(root)
+    young = max(grace_s, rule.older_s)
+    if not rule.losers_alone:
+        strays = [name for name, holders in found.holders.items() if not holders]
+        found.drop_blobs(strays, rule.max_bytes, now_s - young)
+    found.drop_losers(rule.losers, rule.max_bytes, now_s - max(min(grace_s, LOSERS_GRACE_S), rule.older_s))
+    if not rule.losers_alone:
+        found.drop_entries(rule.max_bytes, now_s - young)
+    return Pruned(found.removed_blobs, found.removed_entries, temporary, freed + found.freed, found.left)
 
-    def drop_blobs(names: list[str]) -> None:
-        nonlocal left, freed, removed_blobs
-        for name in sorted(names, key=lambda name: (blobs[name].modified_s, name)):
-            if left <= max_bytes or blobs[name].modified_s > now_s - grace_s:
+
+class _Contents:
+    """The code in a store while it is pruned."""
+
+    def __init__(self, blobs: dict[str, _File], entries: list[_Entry]) -> None:
+        self.blobs = blobs
+        self.entries = entries
+        self.holders = dict.fromkeys(blobs, 0)
+        for entry in entries:
+            for sha256 in entry.refs & blobs.keys():
+                self.holders[sha256] += 1
+        self.left = sum(file.size for file in blobs.values()) + sum(entry.file.size for entry in entries)
+        self.freed = self.removed_blobs = self.removed_entries = 0
+        self._gone = set[Path]()
+
+    @classmethod
+    def of(cls, root: Path) -> _Contents:
+        """The blobs, and the entries, of which the longest unused come first."""
+        blobs = {file.path.name: file for file in _files(root / "blobs")}
+
+        def used_s(entry: _Entry) -> float:  # a blob that is used gets the time of that
+            return max([entry.file.modified_s, *(blobs[name].modified_s for name in entry.refs & blobs.keys())])
+
+        entries = sorted(_entries(root), key=lambda entry: (used_s(entry), entry.file.path.name))
+        return cls(blobs, entries)
+
+    def drop_blobs(self, names: Iterable[str], max_bytes: int | None, before_s: float) -> None:
+        """Remove blobs, oldest first, until ``max_bytes`` are left; not those used after ``before_s``."""
+        for name in sorted(names, key=lambda name: (self.blobs[name].modified_s, name)):
+            if _is_enough(self.left, max_bytes):
+                return
+            if (size := _unlink(self.blobs[name], before_s)) is not None:
+                del self.blobs[name]
+                self.left, self.freed, self.removed_blobs = self.left - size, self.freed + size, self.removed_blobs + 1
+
+    def drop_losers(self, losers: frozenset[str], max_bytes: int | None, before_s: float) -> None:
+        """Remove the blobs that losing artifacts and their jobs alone hold, and the jobs."""
+        losing = [entry for entry in self.entries if entry.part == "artifacts" and entry.key in losers]
+        jobs = {entry.job for entry in losing} - {
+            entry.job for entry in self.entries if entry.part == "artifacts" and entry.key not in losers
+        }
+        of_losers = {entry.file.path for entry in losing}
+        of_losers |= {entry.file.path for entry in self.entries if entry.part == "jobs" and entry.key in jobs}
+        held = {name for entry in self.entries if entry.file.path not in of_losers for name in entry.refs}
+        own = {entry.key: entry for entry in self.entries if entry.part == "jobs" and entry.key in jobs}
+        for entry in losing:
+            if _is_enough(self.left, max_bytes):
+                return
+            self.drop_blobs((entry.refs & self.blobs.keys()) - held, max_bytes, before_s)
+            job = own.get(entry.job)
+            if job is not None and not job.refs <= self.blobs.keys():
+                del own[entry.job]
+                self._drop_entry(job, before_s=None)
+
+    def drop_entries(self, max_bytes: int | None, before_s: float) -> None:
+        """Remove entries, the longest unused first, with the blobs that only they held."""
+        for entry in self.entries:
+            if entry.file.path in self._gone:
                 continue
-            size = _unlink(blobs.pop(name))
-            left, freed, removed_blobs = left - size, freed + size, removed_blobs + 1
+            if _is_enough(self.left, max_bytes):
+                return
+            if not any(name in self.blobs and self.blobs[name].modified_s > before_s for name in entry.refs):
+                self._drop_entry(entry, before_s)
+            self.drop_blobs(
+                [name for name in entry.refs & self.blobs.keys() if self.holders[name] == 0], max_bytes, before_s
+            )
 
-    drop_blobs([name for name, count in holders.items() if count == 0])
-    for file, refs in entries:
-        if left <= max_bytes or file.modified_s > now_s - grace_s:
-            break
-        size = _unlink(file)
-        left, freed, removed_entries = left - size, freed + size, removed_entries + 1
-        for sha256 in refs & blobs.keys():
-            holders[sha256] -= 1
-        drop_blobs([sha256 for sha256 in refs & blobs.keys() if holders[sha256] == 0])
-    return Pruned(removed_blobs, removed_entries, temporary, freed, left)
+    def _drop_entry(self, entry: _Entry, before_s: float | None) -> None:
+        size = _unlink(entry.file, before_s)
+        if size is None:
+            return
+        self._gone.add(entry.file.path)
+        self.left, self.freed, self.removed_entries = self.left - size, self.freed + size, self.removed_entries + 1
+        for name in entry.refs & self.blobs.keys():
+            self.holders[name] -= 1
+
+
+def _is_enough(left: int, max_bytes: int | None) -> bool:
+    return max_bytes is not None and left <= max_bytes
 
 
 def clear(root: Path, parts: tuple[str, ...] = PARTS) -> int:
@@ -113,7 +265,7 @@ def clear(root: Path, parts: tuple[str, ...] = PARTS) -> int:
     freed = 0
     for part in parts:
         for file in tuple(_files(root / part)):
-            freed += _unlink(file)
+            freed += _unlink(file) or 0
     return freed
 
 
@@ -127,20 +279,35 @@ def _files(directory: Path) -> Iterator[_File]:
                 yield _File(path, status.st_size, status.st_mtime)
 
 
-def _unlink(file: _File) -> int:
+def _unlink(file: _File, before_s: float | None = None) -> int | None:
+    """Remove a file; its size, 0 if it was gone, None if it was used after ``before_s``: since it was listed, too."""
     try:
+        if before_s is not None and file.path.stat().st_mtime > before_s:
+            return None
         file.path.unlink()
     except FileNotFoundError:
         return 0
     return file.size
 
 
-def _entries(root: Path) -> Iterator[tuple[_File, frozenset[str]]]:
+def _entries(root: Path) -> Iterator[_Entry]:
     notices = Notices("silo.store")
     for part in ("artifacts", "jobs", "files"):
         entries = DiskEntries(root, part, notices)
         for file in _files(root / part):
-            yield file, frozenset(_shas(entries.get(file.path.stem)))
+            document = entries.get(file.path.stem)
+            value = document.get("value") if isinstance(document, dict) else None
+            members = value if part == "artifacts" and isinstance(value, dict) else {}
+            job, variant = members.get("job"), members.get("variant")
+            kernel = variant.get("kernel") if isinstance(variant, dict) else None
+            yield _Entry(
+                file,
+                part,
+                file.path.stem,
+                frozenset(_shas(document)),
+                job if isinstance(job, str) else "",
+                kernel if isinstance(kernel, str) else "",
+            )
 
 
 def _shas(document: JSON) -> Iterator[str]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from silo.core.case_work import Work
 from silo.core.config import Config
 from silo.core.keys import effort_key, seeds_key, spills_key, studies_key
-from silo.core.protocols import CatchesUp, RecordStore
+from silo.core.protocols import CatchesUp, ListedRecords, RecordStore
 from silo.core.values import JSON, canonical_json
 from silo.errors import StoreError
 from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Study, Trial
 
-__all__ = ["KeptStudy", "catch_up", "note_studies", "note_study", "pair_to_document", "studies_of"]
+__all__ = ["KeptStudy", "catch_up", "every_study", "note_studies", "note_study", "pair_to_document", "studies_of"]
 
 # ---- The catalog: a list of the studies of each kernel in a store, for finding results of other sizes and devices ----
 
@@ -55,13 +55,32 @@ def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:
     """Every study of a kernel of this name, in the order in which they were begun. Unreadable records are left out."""
     found: dict[str, Study] = {}
     for record in records.read(studies_key(kernel)):
-        if isinstance(record, dict) and set(record) == {"schema", "study"} and record["schema"] == CATALOG_SCHEMA:
-            try:
-                study = Study.from_json(record["study"])
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # written by a newer Silo
+        if (study := _study_of(record)) is not None:
             found.setdefault(study.key, study)
     return tuple(found.values())
+
+
+def every_study(records: ListedRecords) -> tuple[Study, ...]:
+    """Every study of every kernel, sorted by kernel. Unreadable records are left out."""
+    found: dict[str, Study] = {}
+    for key in records.keys():  # noqa: SIM118  # it is no mapping
+        lists = iter(records.read(key))
+        first = next(lists, None)
+        if not isinstance(first, dict) or first.get("schema") != CATALOG_SCHEMA:
+            continue
+        for record in (first, *lists):
+            if (study := _study_of(record)) is not None:
+                found.setdefault(study.key, study)
+    return tuple(sorted(found.values(), key=lambda study: study.kernel))
+
+
+def _study_of(record: JSON) -> Study | None:
+    if not isinstance(record, dict) or set(record) != {"schema", "study"} or record["schema"] != CATALOG_SCHEMA:
+        return None
+    try:
+        return Study.from_json(record["study"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # written by a newer Silo
 
 
 def _record(study: Study) -> JSON:

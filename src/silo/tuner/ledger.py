@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +14,19 @@ from silo.errors import StoreError
 from silo.tuner.catalog import note_study
 from silo.tuner.doubts import event_of, is_superseding, superseded_by, superseding_record
 from silo.tuner.failures import fault_told
-from silo.tuner.trial import Stage, Status, Study, Trial, trials_from_record, trials_to_record
+from silo.tuner.trial import (
+    Made,
+    Stage,
+    Status,
+    Study,
+    Trial,
+    made_of_record,
+    trials_from_record,
+    trials_to_record,
+)
+from silo.version import __version__
 
-__all__ = ["Ledger", "read_trials"]
+__all__ = ["Ledger", "dated_trials", "origin_now", "read_trials"]
 
 # Reading trials of other processes may take at most one part in this many of a session's time, however long the list
 # is.
@@ -108,7 +119,7 @@ class Ledger:
                 raise ValueError(f"a trial that does not belong to {self._study}: {reason}")
         if self._superseded:
             trials = [self._apart(trial) for trial in trials]
-        self._append(trials_to_record(trials), "trials are not kept, tuning goes on without")
+        self._append(trials_to_record(trials, origin_now()), "trials are not kept, tuning goes on without")
         self._take(trials)
 
     def take_over(self, trials: Sequence[Trial]) -> int:
@@ -156,6 +167,24 @@ class Ledger:
                 new.append(trial)
         if any(trial.stage is Stage.FINAL for trial in new):
             self._comparisons.append(tuple(trial for trial in record if trial.stage is Stage.FINAL))
+
+
+def origin_now() -> Made:
+    """The origin of a record that this process stores now."""
+    return Made(os.uname().nodename, int(time.time()), __version__)
+
+
+def dated_trials(study: Study, records: RecordStore) -> tuple[tuple[Trial, Made | None], ...]:
+    """:func:`read_trials`, each with the origin of the record that stored it first."""
+    origins: dict[bytes, Made | None] = {}
+    for record in records.read(study.key):
+        try:
+            made = made_of_record(record)
+            for trial in trials_from_record(record):
+                origins.setdefault(trial.identity, made)
+        except (ValueError, KeyError, TypeError):
+            continue  # the ledger notes it
+    return tuple((trial, origins.get(trial.identity)) for trial in read_trials(study, records))
 
 
 def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:

@@ -94,9 +94,12 @@ MOST_SEEDS = 256
 
 def seeds_to_record(results: ForeignResults) -> JSON:
     """The record that stores the fastest configs of ``results``, the fastest first."""
-    usable = [trial for trial in results.trials if trial.status is Status.OK and trial.samples_ns]
-    usable.sort(key=lambda trial: (median(trial.samples_ns), trial.config.order_key))
-    distinct = {trial.config.order_key: trial.config for trial in usable}
+    usable = [trial for trial in results.trials if trial.status is Status.OK]
+    timed = [trial for trial in usable if trial.samples_ns]
+    timed.sort(key=lambda trial: (median(trial.samples_ns), trial.config.order_key))
+    # tables of configs without times are in their own order
+    untimed = [trial for trial in usable if not trial.samples_ns]
+    distinct = {trial.config.order_key: trial.config for trial in (*timed, *untimed)}
     configs = list(distinct.values())[:MOST_SEEDS]
     return {
         "schema": SEEDS_SCHEMA,

@@ -30,12 +30,14 @@ from silo.core.values import JSON, Value, canonical_json, digest
 from silo.frozen import field, frozen, remembered, replace
 
 __all__ = [
+    "Made",
     "ReferenceSamples",
     "Stage",
     "Status",
     "Study",
     "Trial",
     "distinct_trials",
+    "made_of_record",
     "resources_of",
     "trials_from_record",
     "trials_to_record",
@@ -161,14 +163,37 @@ def distinct_trials(trials: Iterable[Trial]) -> tuple[Trial, ...]:
     return tuple({trial.identity: trial for trial in trials}.values())
 
 
-def trials_to_record(trials: Iterable[Trial]) -> JSON:
+@frozen
+class Made(Persisted):
+    """The origin of a record of trials: the host that stored it, the Unix time in seconds, and the version of Silo."""
+
+    title = "the origin of trials"
+
+    host: str = field(form=TEXT)
+    time_s: int = field(form=NATURAL)
+    silo: str = field(form=TEXT)
+
+
+def trials_to_record(trials: Iterable[Trial], made: Made | None = None) -> JSON:
     """The record that stores ``trials``: one record, so that they are stored together or not at all."""
-    return {"schema": RECORD_SCHEMA, "trials": [trial.to_json() for trial in trials]}
+    record: dict[str, JSON] = {"schema": RECORD_SCHEMA, "trials": [trial.to_json() for trial in trials]}
+    return record if made is None else {**record, "made": made.to_json()}
+
+
+def made_of_record(record: JSON) -> Made | None:
+    """The origin of a record of trials; None if it has none, as records of early versions.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    made = record.get("made") if isinstance(record, dict) else None
+    return None if made is None else Made.from_json(made)
 
 
 def trials_from_record(record: JSON) -> tuple[Trial, ...]:
-    """The inverse of :func:`trials_to_record`. Raises ValueError for anything else."""
-    if not isinstance(record, dict) or record.get("schema") != RECORD_SCHEMA or set(record) != {"schema", "trials"}:
+    """The inverse of :func:`trials_to_record`, without the origin. Raises ValueError for anything else."""
+    members = {"schema", "trials"}
+    if not isinstance(record, dict) or record.get("schema") != RECORD_SCHEMA or set(record) - {"made"} != members:
         raise ValueError(f"not a record of trials (schema {RECORD_SCHEMA})")
     trials = record["trials"]
     if isinstance(trials, list):
@@ -258,9 +283,13 @@ class Study(Persisted):
                 return f"it was measured with {name} {theirs!r}, not {ours!r}"
         return ""
 
+    @property
+    def sizes(self) -> str:
+        """The values of the key, for people: ``n~2^20, causal=True``; "" for a kernel without key."""
+        return ", ".join(f"{name}{_size(value)}" for name, value in zip(self.bucket_names, self.bucket, strict=True))
+
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name}{_size(value)}" for name, value in zip(self.bucket_names, self.bucket, strict=True))
-        return f"{self.kernel}[{sizes}] on {self.target}" if sizes else f"{self.kernel} on {self.target}"
+        return f"{self.kernel}[{self.sizes}] on {self.target}" if self.bucket else f"{self.kernel} on {self.target}"
 
 
 def _size(value: Value) -> str:

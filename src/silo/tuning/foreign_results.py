@@ -18,10 +18,11 @@ from silo.machine.user_files import write_texts
 from silo.tuner.catalog import KeptStudy, note_studies
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.result_files import read_results
+from silo.tuner.formats.serving import write_token_tables
 from silo.tuner.formats.t4 import write_t4
 from silo.tuner.formats.triton import SUFFIX, write_autotune
-from silo.tuner.ledger import read_trials
-from silo.tuner.seeds import seeds_from_records, seeds_to_record
+from silo.tuner.ledger import origin_now, read_trials
+from silo.tuner.seeds import MOST_SEEDS, seeds_from_records, seeds_to_record
 from silo.tuner.trial import Status, Study, Trial, trials_to_record
 from silo.tuning.stored_studies import kept_studies
 
@@ -30,7 +31,10 @@ __all__ = ["EXPORTS", "ExportRow", "ImportRow", "export_results", "import_result
 
 @dataclass(frozen=True, slots=True)
 class ImportRow:
-    """The contents of one imported file: new ``trials``, ``known`` trials that the store had, or ``seeds``."""
+    """The contents of one imported file: new ``trials``, ``known`` trials that the store had, or ``seeds``.
+
+    ``notes`` are contents that could not be carried over.
+    """
 
     path: str
     tool: str
@@ -38,15 +42,17 @@ class ImportRow:
     trials: int = 0
     known: int = 0
     seeds: int = 0
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ExportRow:
-    """One file written."""
+    """One file written. ``notes`` are contents of the store that its format cannot hold."""
 
     path: str
     study: str
     trials: int
+    notes: tuple[str, ...] = ()
 
 
 def import_results(path: Path, *, kernel: str | None = None, form: str | None = None) -> list[ImportRow]:
@@ -70,7 +76,7 @@ def import_results(path: Path, *, kernel: str | None = None, form: str | None = 
                     for name in bundle.kernel_names
                     if kernel in (None, name)
                 ]
-        found = read_results(path, form)
+        found = read_results(path, form, fastest=MOST_SEEDS)
         if found.own:
             names = dict.fromkeys(study.kernel for study, _ in found.own)
             return [
@@ -87,7 +93,7 @@ def import_results(path: Path, *, kernel: str | None = None, form: str | None = 
         record = seeds_to_record(found)
         if record not in list(records.read(seeds_key(name))):
             records.append(seeds_key(name), record)
-        return [ImportRow(str(path), found.tool, name, seeds=len(seeds_from_records([record])))]
+        return [ImportRow(str(path), found.tool, name, seeds=len(seeds_from_records([record])), notes=found.notes)]
     except OSError as error:
         raise StoreError(f"the store cannot take in {path}: {error}") from error
 
@@ -105,7 +111,7 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
         known += len(trials) - len(new)
         fresh += len(new)
         if new:
-            records.append(study.key, trials_to_record(new))
+            records.append(study.key, trials_to_record(new, origin_now()))
     return ImportRow(str(path), tool, kernel, trials=fresh, known=known)
 
 
@@ -121,12 +127,22 @@ def export_results(
         TuneError: an unknown format, no trials, or configs that the format cannot hold.
         StoreError: the folder cannot be written.
     """
-    if form not in EXPORTS:
-        raise TuneError(f"no format {form!r}; there are {', '.join(EXPORTS)}")
+    if form not in (*EXPORTS, *_TABLES):
+        raise TuneError(f"no format {form!r}; there are {', '.join((*EXPORTS, *_TABLES))}")
     studies = kept_studies(path, device, kernels)
     if not studies:
         where = f" on {device}" if device else ""
         raise TuneError(f"{path}: nothing was measured{where} yet; run silo tune {path}")
+    if form in _TABLES:
+        tables = write_token_tables(studies, sglang=form == "sglang")
+        if not tables:
+            raise TuneError(f"{path}: no study has a winner, so there is nothing to write")
+        write_texts(folder, {one.place: f"{one.text}\n" for one in tables})
+        return [
+            ExportRow(str(folder / one.place), str(kept.study), len(kept.trials), one.notes if number == 0 else ())
+            for one in tables
+            for number, kept in enumerate(one.studies)
+        ]
     write, place = EXPORTS[form]
     files = [(kept, place(kept)) for kept in studies]
     write_texts(folder, {file: f"{write(kept)}\n" for kept, file in files})
@@ -161,6 +177,8 @@ def _triton_name(kept: KeptStudy) -> str:
     """The file's path: Triton finds a file by its name, in one folder per key."""
     return f"{kept.study.key[:12]}/{_kernel_name(kept)}{SUFFIX}"
 
+
+_TABLES = ("vllm", "sglang")  # one file for several studies
 
 # For each format: the function that writes a study, and the function that names its file.
 EXPORTS: dict[str, tuple[Callable[[KeptStudy], str], Callable[[KeptStudy], str]]] = {

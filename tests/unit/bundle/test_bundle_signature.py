@@ -20,6 +20,7 @@ from silo.bundle.writer import write_bundle
 from silo.core.decisions import Rejected
 from silo.core.minisign import MAX_SIGNATURE_BYTES
 from silo.errors import BundleError, SignatureError
+from silo.shipping.sign_bundle import verify_bundle_signature
 
 TRIAL = {"kernel_0": KernelUpdate(trials=({"new": 1},))}
 
@@ -108,6 +109,24 @@ def test_minisign_checks_the_first_64_bytes(path, tmp_path):
     (tmp_path / "k.pub").write_text(SECRET.public.file_text)
     done = minisign("-V", "-p", tmp_path / "k.pub", "-m", tmp_path / "h", "-x", f"{path}.minisig")
     assert f"silo bundle identity:{open_bundle(path).identity} file:k.silo" in done.stdout
+
+
+def test_a_signature_of_the_whole_file_is_refused_with_the_way_to_sign_the_header(path):
+    whole = SECRET.sign(path.read_bytes(), "by hand")
+    Path(f"{path}.minisig").write_bytes(whole.file_bytes("by hand"))
+    found = verify_bundle_signature(path, SECRET.public)
+    assert not found.signed
+    assert "signed the whole file" in found.reason
+    assert "head -c 64 k.silo > header" in found.reason
+    Path(f"{path}.minisig").write_bytes(SECRET.sign(b"another", "x").file_bytes("x"))
+    assert "another file's, or altered" in verify_bundle_signature(path, SECRET.public).reason
+
+
+def test_the_first_line_of_a_signature_says_how_minisign_checks_it(path):
+    sign(path)
+    first = Path(f"{path}.minisig").read_bytes().splitlines()[0]
+    assert b"head -c 64 K.silo > header && minisign -V -p PUB -m header -x K.silo.minisig" in first
+    assert len(first) <= 1024  # minisign reads no longer comment
 
 
 # ---- where it lies ----

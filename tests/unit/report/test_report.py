@@ -22,7 +22,7 @@ from silo.report.charts import LinearScale, LogScale, RooflinePoint, effect_char
 from silo.report.index_page import index_page
 from silo.report.kernel_page import ConfigCode, kernel_page, study_report
 from silo.report.least_time import Ceilings, dot_dtype, speed_of_light
-from silo.report.ranking import best_so_far, compare, effects, failure_groups, parameter_names
+from silo.report.ranking import best_so_far, compare, effects, failure_groups, front, parameter_names
 from silo.tuner.catalog import KeptStudy
 from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status
@@ -47,6 +47,33 @@ TRIALS = (
     bad(Status.WRONG, "out: 3 differ\nat 5", BLOCK=256, MODE="b"),
     good(100, BLOCK=128, MODE="b", num_warps=8),
 )
+
+
+def with_registers(time_ns, registers, block):
+    resources = (("registers", registers),) if registers is not None else ()
+    return STUDY.trial(Config.of(BLOCK=block), Status.OK, [time_ns] * 9, resources=resources)
+
+
+def test_the_front_of_time_and_registers_has_no_beaten_config():
+    trials = [
+        with_registers(100, 128, 1),
+        with_registers(110, 64, 2),
+        with_registers(120, 64, 3),  # slower, and no fewer registers
+        with_registers(200, 40, 4),
+        with_registers(50, None, 5),  # unknown
+        bad(BLOCK=6),
+    ]
+    points = front(trials, "registers")
+    assert [(point.config.as_dict()["BLOCK"], point.time_ns, point.amount) for point in points] == [
+        (1, 100, 128),
+        (2, 110, 64),
+        (4, 200, 40),
+    ]
+    assert front(trials, "shared_bytes") == ()
+    text = kernel_page("k", "k.py", [study_report(KeptStudy(STUDY, tuple(trials)), None)])
+    assert "Time and registers of a thread" in text
+    one = kernel_page("k", "k.py", [study_report(KeptStudy(STUDY, tuple(trials[:1])), None)])
+    assert "Time and registers" not in one
 
 
 def test_refinements_and_spilling_configs_are_on_the_page():

@@ -10,7 +10,7 @@ import pytest
 from silo.errors import StoreError
 from silo.store.kept_files import MOST_BYTES, blobs_kept_here
 from silo.store.store import MemoryStore, Store
-from silo.store.usage import clear, prune, usage
+from silo.store.usage import PruneRule, clear, prune, usage
 
 KEY, OTHER = "a" * 64, "b" * 64
 FILES = {"ttir": b"text " * 100, "empty": b"", "cubin": bytes(range(256))}
@@ -86,7 +86,7 @@ def test_usage_prune_and_clear_see_them(tmp_path):
     for path in tmp_path.rglob("*"):
         age = 10_000 if path.stem != OTHER else 5_000
         os.utime(path, (time.time() - age, time.time() - age))
-    assert prune(tmp_path, max_bytes=7000).entries == 1
+    assert prune(tmp_path, PruneRule(7000)).entries == 1
     assert (store.files.holds(KEY), store.files.holds(OTHER)) == (False, True)
     assert usage(tmp_path).total_bytes <= 7000
     clear(tmp_path)

@@ -14,7 +14,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import RecordStore
 from silo.errors import StoreError
 from silo.store.store import MemoryStore, Store
-from silo.store.usage import clear, prune, usage
+from silo.store.usage import PruneRule, clear, prune, usage
 
 JOB = "1" * 64
 
@@ -199,12 +199,12 @@ def test_prune_takes_unreferenced_blobs_first_then_the_oldest_artifacts(tmp_path
         os.utime(path, (time.time() - 5000, time.time() - 5000))
     total = sum(usage(tmp_path).size_bytes[part] for part in ("blobs", "artifacts", "jobs"))
 
-    pruned = prune(tmp_path, max_bytes=total - 500)
+    pruned = prune(tmp_path, PruneRule(total - 500))
     assert (pruned.blobs, pruned.entries) == (1, 0)
     assert store.blobs.get(stray) is None
     assert all(store.artifacts.get(key) for key in keys)
 
-    pruned = prune(tmp_path, max_bytes=7000)
+    pruned = prune(tmp_path, PruneRule(7000))
     assert pruned.left_bytes <= 7000
     assert [store.artifacts.get(key) is not None for key in keys] == [True, False, False]
     assert pruned.left_bytes == sum(usage(tmp_path).size_bytes[part] for part in ("blobs", "artifacts", "jobs"))
@@ -215,16 +215,16 @@ def test_prune_leaves_what_is_young(tmp_path):
     store = Store(tmp_path)
     key, _ = keep(store)
     store.blobs.put(b"about to be referred to")
-    assert prune(tmp_path, max_bytes=0).freed_bytes == 0
+    assert prune(tmp_path, PruneRule(0)).freed_bytes == 0
     assert store.artifacts.get(key) is not None
 
 
 def test_prune_sweeps_unfinished_files_when_they_are_old(tmp_path):
     keep(Store(tmp_path))
     (tmp_path / "blobs" / ".silo-tmp-1-00").write_bytes(b"x" * 10)
-    assert prune(tmp_path, max_bytes=1 << 30).temporary == 0
+    assert prune(tmp_path, PruneRule(1 << 30)).temporary == 0
     age(tmp_path, 10_000)
-    pruned = prune(tmp_path, max_bytes=1 << 30)
+    pruned = prune(tmp_path, PruneRule(1 << 30))
     assert (pruned.temporary, pruned.blobs, pruned.entries) == (1, 0, 0)
 
 

@@ -6,7 +6,10 @@ is off for the rest of the process, which is said once; later questions are answ
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import queue
+import secrets
 import threading
 import time
 import weakref
@@ -19,7 +22,7 @@ from silo.core.notices import Notices
 from silo.errors import RemoteError, SiloError
 from silo.forks import Mutex, in_child
 from silo.store.remote.address import RemoteAddress
-from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_NAMES, Objects, limit_s
+from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_NAMES, Objects, blob_name, limit_s
 from silo.store.remote.signed_outcomes import Sealer
 from silo.store.remote.upload_queue import UploadQueue
 
@@ -314,10 +317,6 @@ class RemoteClient:
 
     def put_each(self, objects: Sequence[tuple[str, bytes]]) -> int:
         """Put objects now, side by side; how many the store has taken."""
-        if not self.sends:
-            return 0
-        end = time.monotonic() + _WHOLE_S
-        most = max((len(data) for _, data in objects), default=0)
 
         def putting(name: str, data: bytes) -> _Action:
             def action(one: Objects) -> bytes:
@@ -326,7 +325,25 @@ class RemoteClient:
 
             return action
 
-        slots = self._begin([(name, putting(name, data)) for name, data in objects], end + limit_s(most), writing=True)
+        most = max((len(data) for _, data in objects), default=0)
+        return self._changed([(name, putting(name, data)) for name, data in objects], most)
+
+    def remove_each(self, names: Sequence[str]) -> int:
+        """Remove objects now, side by side; how many are gone."""
+
+        def removing(name: str) -> _Action:
+            def action(one: Objects) -> bytes:
+                one.remove(name, _deadline(0))
+                return b""
+
+            return action
+
+        return self._changed([(name, removing(name)) for name in names], 0)
+
+    def _changed(self, actions: Sequence[tuple[str, _Action]], most: int) -> int:
+        if not self.sends:
+            return 0
+        slots = self._begin(actions, time.monotonic() + _WHOLE_S + limit_s(most), writing=True)
         return sum(data is not None for data in self._awaited(slots, most).values())
 
     def latency_s(self) -> float:
@@ -336,6 +353,24 @@ class RemoteClient:
         if self._off:
             raise RemoteError(self._off, kind="fault")
         return time.monotonic() - begin
+
+    def probe_write(self) -> None:
+        """Put a small new blob, read it again and remove it. ``RemoteError`` where the store does not take it.
+
+        A service that removes nothing when asked (bazel-remote) keeps it until it removes old blobs by itself.
+        """
+        data = b"silo doctor writes this blob and removes it: " + secrets.token_hex(16).encode()
+        name = blob_name(hashlib.sha256(data).hexdigest())
+        try:
+            objects = self._opened()
+            objects.put(name, data, _deadline(len(data)))
+            found = objects.get(name, len(data), _deadline(len(data)))
+        except RemoteError as error:
+            raise RemoteError(f"it answers and takes nothing: {error}", kind=error.kind) from error
+        if found != data:
+            raise RemoteError("it took a blob, and does not return it", kind="fault")
+        with contextlib.suppress(RemoteError):
+            objects.remove(name, _deadline(0))
 
     def lie(self, name: str, what: str) -> None:
         """An object contradicts its name: it counts as absent. The client turns itself off if there are many."""

@@ -99,6 +99,16 @@ class CloudObjects:
         except (self._faults, OSError) as error:
             raise self._fault(error) from error
 
+    def remove(self, name: str, deadline: float) -> None:
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
+        del deadline  # the client has its own
+        try:
+            self._obstore.delete(self._client_of(name), name)
+        except FileNotFoundError:
+            return
+        except (self._faults, OSError) as error:
+            raise self._fault(error) from error
+
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         try:

@@ -30,7 +30,7 @@ from silo.store.remote.object_protocol import (
 from silo.store.remote.record_log import MOST_FOLDED, digest_of, fold_of, is_fold, line_of, verified_fold, verified_line
 from silo.store.remote.shared_records import SharedRecords
 
-__all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "push"]
+__all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 
 _SMALL, _LARGE = 256, 16  # objects at one time, by their largest size
 _RECORDS = 1024  # and of one list: each batch looks through the local entries
@@ -142,13 +142,14 @@ def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: RemoteC
     found: list[CopiedObjects] = []
     for part in _parts_of(link):
         if part == "records":
-            found.append(_pull_records(records, link))
+            found.append(pull_records(records, link))
         elif part != "blobs":  # which come with the entries that refer to them
             found.append(_pull_entries(root, artifacts, link, part))
     return found
 
 
-def _pull_records(kept: SharedRecords, link: RemoteClient) -> CopiedObjects:
+def pull_records(kept: SharedRecords, link: RemoteClient) -> CopiedObjects:
+    """Take in every record of the remote store, whichever study it belongs to."""
     copied = known = left = 0
     for key, names in sorted(_records_there(link).items()):
         before = len({digest_of(line_of(key, record)) for record in kept.read(key)})

@@ -85,6 +85,17 @@ class FolderObjects:
         except OSError as error:
             raise _fault(error, path) from error
 
+    def remove(self, name: str, deadline: float) -> None:
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
+        del deadline
+        path = self._root / name
+        try:
+            path.unlink()
+        except _ABSENT:
+            self._check_root()
+        except OSError as error:
+            raise _fault(error, path) from error
+
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         del deadline

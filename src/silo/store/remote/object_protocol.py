@@ -1,7 +1,8 @@
 """Objects: the one protocol of every remote store, its limits, and the names under which a store's parts lie there.
 
-An object never changes: blobs and trials are named by their sha256, and equal keys have equal meaning. So getting,
-putting absent objects and listing are enough, and a service that can do these is a correct store.
+An object never changes: blobs and trials are named by their sha256, and equal keys have equal meaning. So
+getting, putting absent objects and listing are enough, and a service that can do these is a correct store.
+Removing serves pruning alone (:mod:`silo.store.remote.remote_pruning`).
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class Objects(Protocol):
 
     def put(self, name: str, data: bytes, deadline: float) -> None:
         """Make an object of this name; where there is one it stays, or is replaced by bytes of equal meaning."""
+        ...
+
+    def remove(self, name: str, deadline: float) -> None:
+        """Remove an object; one that is absent is no error."""
         ...
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:

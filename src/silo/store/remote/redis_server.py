@@ -57,6 +57,12 @@ class RedisObjects:
         command = ("SET", _PREFIX + name, data, "NX") if record is None else ("HSETNX", *record, data)
         self._ask(command, MOST_LINE_BYTES, deadline)
 
+    def remove(self, name: str, deadline: float) -> None:
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
+        record = _record(name)
+        command = ("DEL", _PREFIX + name) if record is None else ("HDEL", *record)
+        self._ask(command, MOST_LINE_BYTES, deadline)
+
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         if folder.startswith("records/"):

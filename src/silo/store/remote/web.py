@@ -77,6 +77,14 @@ class WebObjects:
             with self._http.request("DELETE", temporary, limits):
                 pass
 
+    def remove(self, name: str, deadline: float) -> None:
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
+        if not self._is_dav():
+            raise RemoteError("the server is not a WebDAV server and removes nothing when asked", kind="refused")
+        with self._http.request("DELETE", name, HttpLimits(LIMIT_S, deadline=deadline)) as reply:
+            if reply.status not in (200, 202, 204, 404, 410):
+                raise _refusal("DELETE", reply)
+
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
         """See :class:`silo.store.remote.object_protocol.Objects`."""
         if not self._is_dav():

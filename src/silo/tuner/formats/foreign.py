@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,8 @@ from silo.core.json_reader import read_list, read_mapping
 from silo.core.values import JSON, Value
 from silo.errors import TuneError
 from silo.settings import how_to_raise
-from silo.tuner.formats.parts import MEMBER_BYTES, SAMPLE_BYTES, TRIAL_BYTES
+from silo.tuner.formats.parts import MEMBER_BYTES, SAMPLE_BYTES, TRIAL_BYTES, LimitError, Results
+from silo.tuner.statistics import median
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import disqualified
 
@@ -24,6 +26,7 @@ __all__ = [
     "ForeignTrial",
     "by_config",
     "counted",
+    "fastest_of",
     "flat_values",
     "items_of",
     "members_of",
@@ -31,6 +34,7 @@ __all__ = [
     "nanoseconds",
     "parse_status",
     "plain_config",
+    "taken_in",
 ]
 
 T = TypeVar("T")
@@ -65,6 +69,7 @@ class ForeignResults:
     device: str
     trials: tuple[ForeignTrial, ...]
     own: tuple[tuple[Study, Trial], ...] = ()
+    notes: tuple[str, ...] = ()  # contents of the file that cannot be carried over
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +139,49 @@ def milliseconds(time_ns: int) -> float:
 
 
 def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
-    """All ``trials``. Raises ValueError before they take more than ``allowed`` bytes of memory."""
+    """All ``trials``. Raises LimitError before they take more than ``allowed`` bytes of memory."""
     found: list[T] = []
     taken = 0
     for one in trials:
-        trial = trial_of(one)
-        members = (*trial.config.values, *trial.config.options)
-        texts = sum(len(value) for _, value in members if isinstance(value, str))
-        taken += TRIAL_BYTES + MEMBER_BYTES * len(members) + SAMPLE_BYTES * len(trial.samples_ns) + 4 * texts
+        taken += _memory_of(trial_of(one))
         if taken > allowed:
-            raise ValueError(f"more than {len(found)} configs and their times; {how_to_raise(allowed)}")
+            raise LimitError(f"more than {len(found)} configs and their times; {how_to_raise(allowed)}")
         found.append(one)
     return tuple(found)
+
+
+def fastest_of(trials: Iterable[ForeignTrial], most: int) -> tuple[ForeignTrial, ...]:
+    """The ``most`` fastest usable trials, by the medians of their samples, the fastest first; the others are dropped.
+
+    Without a usable trial, the first one. Takes the memory of those that are returned.
+    """
+    heap: list[tuple[int, int, ForeignTrial]] = []  # the slowest first
+    first: ForeignTrial | None = None
+    for number, trial in enumerate(trials):
+        first = first or trial
+        if trial.status is not Status.OK or not trial.samples_ns:
+            continue
+        item = (-median(trial.samples_ns), -number, trial)
+        if len(heap) < most:
+            heapq.heappush(heap, item)
+        else:
+            heapq.heappushpop(heap, item)
+    if not heap:
+        return () if first is None else (first,)
+    return tuple(trial for _, _, trial in sorted(heap, reverse=True, key=lambda item: item[:2]))
+
+
+def taken_in(trials: Iterable[ForeignTrial], results: Results) -> tuple[ForeignTrial, ...]:
+    """The trials that a reader of ``results`` keeps: the fastest if that is all its user needs, else all of them."""
+    if results.fastest is not None:
+        return fastest_of(trials, results.fastest)
+    return counted(trials, results.allowed, lambda trial: trial)
+
+
+def _memory_of(trial: ForeignTrial) -> int:
+    members = (*trial.config.values, *trial.config.options)
+    texts = sum(len(value) for _, value in members if isinstance(value, str))
+    return TRIAL_BYTES + MEMBER_BYTES * len(members) + SAMPLE_BYTES * len(trial.samples_ns) + 4 * texts
 
 
 def plain_config(values: Mapping[str, object], what: str) -> Config:

@@ -8,6 +8,7 @@ class in place of a measured value: under ``time`` in older files, under ``__err
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -18,13 +19,13 @@ from silo.tuner.formats.foreign import (
     ForeignResults,
     ForeignTrial,
     by_config,
-    counted,
     flat_values,
     items_of,
     members_of,
     milliseconds,
     nanoseconds,
     plain_config,
+    taken_in,
 )
 from silo.tuner.formats.parts import Results
 from silo.tuner.statistics import median
@@ -53,16 +54,16 @@ def read_cache(results: Results) -> ForeignResults:
         for name in items_of(data.get("tune_params_keys"), "tune_params_keys")
     ]
     rows = (_trial(names, f"the row {key!r}", row) for key, row in results.rows("cache", "{"))
-    trials = counted(_distinct_configs(rows), results.allowed, lambda trial: trial)
-    return ForeignResults(TOOL, kernel, device, trials)
+    return ForeignResults(TOOL, kernel, device, taken_in(_distinct_configs(rows), results))
 
 
 def _distinct_configs(trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
     seen: set[bytes] = set()
     for trial in trials:
-        if trial.config.order_key in seen:
+        key = hashlib.sha256(trial.config.order_key).digest()  # short, however many parameters there are
+        if key in seen:
             raise ValueError("two rows are of one config")
-        seen.add(trial.config.order_key)
+        seen.add(key)
         yield trial
 
 

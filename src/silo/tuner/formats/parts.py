@@ -19,9 +19,9 @@ from typing import Any, BinaryIO, cast
 
 from silo.errors import TuneError
 from silo.plain_files import open_plain
-from silo.settings import allowance
+from silo.settings import allowance, how_to_raise
 
-__all__ = ["MEMBER_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "Results", "most_text"]
+__all__ = ["MEMBER_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "LimitError", "Results", "most_text"]
 
 # Limits of a file of results. It is read a part at a time, so that only the parsed results take memory.
 PART_CHARACTERS = 1 << 18  # of one row, or one member of the outermost object; parsed, up to 54 bytes for each
@@ -43,6 +43,10 @@ _OPENERS = {"{": "}", "[": "]"}
 ROWS = ("cache", "results", "configs_timings")  # members that hold rows, in any of the formats
 
 
+class LimitError(ValueError):
+    """A file of results is larger than a limit allows. The message names the limit, and the setting that raises it."""
+
+
 class Results:
     """A file of results. Each reading begins at its start; ``at`` is the character at which the last part began.
 
@@ -51,8 +55,11 @@ class Results:
     ({'kernel': 'k'}, [('a', 1), ('b', 2)])
     """
 
-    def __init__(self, opened: Callable[[], BinaryIO], file_bytes: int, name: str) -> None:
+    def __init__(
+        self, opened: Callable[[], BinaryIO], file_bytes: int, name: str, *, fastest: int | None = None
+    ) -> None:
         self._opened = opened
+        self.fastest = fastest
         self._most = most_text(file_bytes)
         self.allowed = allowance(file_bytes) * 3 // 4
         self.name = name
@@ -68,8 +75,11 @@ class Results:
         return cls(lambda: io.BytesIO(data), len(data), name)
 
     @classmethod
-    def of_file(cls, path: Path) -> Results:
-        """The results in a file that may be gzipped. Raises TuneError if it cannot be read."""
+    def of_file(cls, path: Path, *, fastest: int | None = None) -> Results:
+        """The results in a file that may be gzipped. Raises TuneError if it cannot be read.
+
+        ``fastest``: readers keep only so many results of other tools, the fastest usable ones.
+        """
         try:
             with os.fdopen(open_plain(path), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -82,7 +92,7 @@ class Results:
             file = os.fdopen(open_plain(path), "rb")
             return cast("BinaryIO", _Gzipped(file)) if path.suffix == ".gz" else file
 
-        return cls(opened, size, path.name)
+        return cls(opened, size, path.name, fastest=fastest)
 
     @property
     def header(self) -> dict[str, Any]:
@@ -100,7 +110,7 @@ class Results:
                 found[name] = text.value()
                 length += len(name) + text.at - begun
                 if length > HEADER_CHARACTERS:
-                    raise ValueError(f"its members besides rows have more than {HEADER_CHARACTERS} characters")
+                    raise LimitError(f"its members besides rows have more than {HEADER_CHARACTERS} characters")
             self._header, self._holders = found, tuple(holders)
         return self._header
 
@@ -200,7 +210,7 @@ class _Text:
         most = self._owner.allowed // TRIAL_BYTES
         for number, item in enumerate(self._items()):
             if number == most:
-                raise self._wrong(f"more than {most} rows")
+                raise LimitError(f"more than {most} rows; {how_to_raise(self._owner.allowed)}")
             yield item
 
     def _items(self) -> Iterator[tuple[str, Any]]:
@@ -238,7 +248,7 @@ class _Text:
             longer = "" if self._ended else f", or a part of more than {PART_CHARACTERS} characters"
             raise ValueError(f"no JSON{longer}: {error.msg}: character {self._before + error.pos}") from None
         if end - self._place > PART_CHARACTERS:
-            raise self._wrong(f"a part of more than {PART_CHARACTERS} characters")
+            raise LimitError(f"a part of more than {PART_CHARACTERS} characters: character {self.at}")
         if self._window.find("\\u", self._place, end) >= 0:
             # a lone surrogate would fail later, when it is printed or hashed
             json.dumps(value, ensure_ascii=False).encode()
@@ -286,7 +296,9 @@ class _Text:
             data = self._stream.read(_CHUNK)
             self._left -= len(data)
             if self._left < 0:
-                raise ValueError("it comes to far more text than a file of results of its size does")
+                raise LimitError(
+                    f"it expands to far more text than a file of results of its size does: more than {_RATIO} times"
+                )
             self._ended = not data
             self._window = self._window[self._place :] + self._decoder.decode(data, final=self._ended)
             self._before += self._place

@@ -6,37 +6,46 @@ from collections.abc import Callable
 from pathlib import Path
 
 from silo.errors import TuneError
-from silo.tuner.formats import kernel_tuner, t4, triton
+from silo.tuner.formats import kernel_tuner, serving, t4, triton
 from silo.tuner.formats.foreign import ForeignResults
-from silo.tuner.formats.parts import Results
+from silo.tuner.formats.parts import LimitError, Results
 
 __all__ = ["FORMATS", "read_results"]
 
-# For each format: a member of the outermost object that no other format has, and the reader.
-FORMATS: dict[str, tuple[str, Callable[[Results], ForeignResults]]] = {
-    "kernel-tuner": ("tune_params_keys", kernel_tuner.read_cache),
-    "t4": ("results", t4.read_t4),
-    "triton": ("configs_timings", triton.read_autotune),
+# For each format: whether the names of the outermost object's members are its own, and the reader. vLLM's files and
+# SGLang's are alike.
+FORMATS: dict[str, tuple[Callable[[frozenset[str]], bool], Callable[[Results], ForeignResults]]] = {
+    "kernel-tuner": (lambda members: "tune_params_keys" in members, kernel_tuner.read_cache),
+    "t4": (lambda members: "results" in members, t4.read_t4),
+    "triton": (lambda members: "configs_timings" in members, triton.read_autotune),
+    "vllm": (serving.is_token_table, serving.read_token_table),
+    "sglang": (serving.is_token_table, serving.read_token_table),
+    "flashinfer": (serving.is_flashinfer, serving.read_flashinfer),
 }
 
 # Errors that readers raise for JSON that no writer makes.
 _DECODE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
-def read_results(path: Path, form: str | None = None) -> ForeignResults:
+def read_results(path: Path, form: str | None = None, *, fastest: int | None = None) -> ForeignResults:
     """Reads results of another tuner, or T4 that Silo wrote; detects the format unless ``form`` names it.
 
+    ``fastest``: only so many results of another tuner are kept, the fastest, so that a large file needs little memory.
+
     Raises:
-        TuneError: the file or format is unknown, or the file is damaged; names the place.
+        TuneError: the file or format is unknown, the file is damaged (names the place), or larger than a limit (names
+            the limit).
     """
-    results = Results.of_file(path)
+    results = Results.of_file(path, fastest=fastest)
     what = "file of results" if form is None else f"{form} file"
     try:
         if form is None:
-            form = next((name for name, (member, _) in FORMATS.items() if member in results.members), None)
+            form = next((name for name, (is_own, _) in FORMATS.items() if is_own(results.members)), None)
         if form in FORMATS:
             what = f"{form} file"
             return FORMATS[form][1](results)
+    except LimitError as error:
+        raise TuneError(f"{path}: {error}") from error
     except _DECODE_ERRORS as error:
         raise TuneError(f"{path}: not a {what}: {error} (by character {results.at})") from error
     raise TuneError(f"{path}: the results of no tuner that Silo reads ({', '.join(FORMATS)})")

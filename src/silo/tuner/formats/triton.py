@@ -16,13 +16,13 @@ from silo.tuner.formats.foreign import (
     ForeignResults,
     ForeignTrial,
     by_config,
-    counted,
     flat_values,
     items_of,
     members_of,
     milliseconds,
     nanoseconds,
     plain_config,
+    taken_in,
 )
 from silo.tuner.formats.parts import Results
 from silo.tuner.trial import Status, Trial
@@ -45,8 +45,7 @@ def read_autotune(results: Results) -> ForeignResults:
         raise ValueError("it ends before its outermost object does")
     kernel = results.name.removesuffix(".gz").removesuffix(SUFFIX)
     rows = (_trial(pair, f"config {number}") for number, pair in results.rows("configs_timings", "["))
-    trials = counted(rows, results.allowed, lambda trial: trial)
-    return ForeignResults(TOOL, kernel, "", trials)
+    return ForeignResults(TOOL, kernel, "", taken_in(rows, results))
 
 
 def _trial(pair: object, what: str) -> ForeignTrial:

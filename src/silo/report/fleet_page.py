@@ -1,0 +1,219 @@
+"""One page of HTML over shared stores: decisions, coverage, spread over device models, failures and changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from silo.report.kernel_page import render_page
+from silo.text_tables import format_time
+
+__all__ = ["FleetFailure", "FleetStudy", "coverage", "fleet_page", "spread"]
+
+_MOST_CONFIGS = 8  # of a group of failures that are named
+
+
+@dataclass(frozen=True)
+class FleetFailure:
+    """A failed config: its kind, and the first line of its message."""
+
+    config: str
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class FleetStudy:
+    """The numbers of one study on the page.
+
+    ``medians`` are the times in nanoseconds of the usable configs by name, ``decided_s`` is Unix time, 0 if unknown,
+    and ``before`` the winner before the moment since which changes are shown, None for a study that is new since then.
+    """
+
+    store: str
+    kernel: str
+    sizes: str
+    device: str
+    target: str
+    winner: str | None
+    medians: Mapping[str, int] = field(default_factory=dict[str, int])
+    configs: int = 0
+    failures: tuple[FleetFailure, ...] = ()
+    compiler: str = ""
+    driver: str = ""
+    host: str = ""
+    decided: str = ""
+    decided_s: int = 0
+    silo: str = ""
+    has_changed: bool = False
+    before: str | None = None
+
+    @property
+    def time_ns(self) -> int | None:
+        """The winner's time."""
+        return None if self.winner is None else self.medians[self.winner]
+
+
+def newest(studies: Iterable[FleetStudy]) -> dict[tuple[str, str, str], FleetStudy]:
+    """The latest study with a winner, or else the latest, of each kernel, sizes and device."""
+    found: dict[tuple[str, str, str], FleetStudy] = {}
+    for study in sorted(studies, key=lambda one: (one.winner is not None, one.decided_s)):
+        found[study.kernel, study.sizes, study.device] = study
+    return found
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """A kernel's sizes by device model; None: not measured there."""
+
+    kernel: str
+    devices: tuple[str, ...]
+    rows: tuple[tuple[str, tuple[FleetStudy | None, ...]], ...]
+
+    @property
+    def covered(self) -> tuple[int, int]:
+        """The pairs of sizes and devices with a winner, and all pairs."""
+        cells = [cell for _, row in self.rows for cell in row]
+        return sum(cell is not None and cell.winner is not None for cell in cells), len(cells)
+
+
+def coverage(studies: Sequence[FleetStudy]) -> list[Coverage]:
+    """For each kernel, which of its sizes were measured on which of all device models. Pure."""
+    cells = newest(studies)
+    devices = tuple(sorted({study.device for study in studies}))
+    found: list[Coverage] = []
+    for kernel in sorted({study.kernel for study in studies}):
+        sizes = sorted({size for name, size, _ in cells if name == kernel}, key=lambda text: (len(text), text))
+        rows = tuple((size, tuple(cells.get((kernel, size, device)) for device in devices)) for size in sizes)
+        found.append(Coverage(kernel, devices, rows))
+    return found
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The winners of one kernel and size on several device models.
+
+    ``together`` is the config that loses least on its worst device, among configs measured on all of them, and
+    ``regret`` its time over the winner's there; None without such a config.
+    """
+
+    kernel: str
+    sizes: str
+    winners: tuple[tuple[str, str], ...]
+    together: str | None
+    regret: float | None
+
+    @property
+    def distinct(self) -> int:
+        """The number of different winners."""
+        return len({config for _, config in self.winners})
+
+
+def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
+    """How the winners of each kernel and size differ over device models, the widest first. Pure."""
+    groups: dict[tuple[str, str], list[FleetStudy]] = {}
+    for (kernel, sizes, _), study in newest(studies).items():
+        if study.winner is not None:
+            groups.setdefault((kernel, sizes), []).append(study)
+    found: list[Spread] = []
+    for (kernel, sizes), group in groups.items():
+        if len(group) < 2:
+            continue
+        common = [config for config in group[0].medians if all(config in study.medians for study in group)]
+        regrets = {
+            config: max(study.medians[config] / max(1, study.medians[study.winner or config]) for study in group)
+            for config in common
+        }
+        best = min(regrets, key=lambda config: (regrets[config], config), default=None)
+        winners = tuple((study.device, study.winner or "") for study in sorted(group, key=lambda one: one.device))
+        found.append(Spread(kernel, sizes, winners, best, None if best is None else regrets[best]))
+    return sorted(found, key=lambda one: (-one.distinct, -(one.regret or 0), one.kernel, one.sizes))
+
+
+def fleet_page(stores: Sequence[str], studies: Sequence[FleetStudy], since: str = "") -> str:
+    """The page. ``since`` is the date after which changes are listed, "" for none.
+
+    Raises:
+        PackageError: Jinja2 is not installed.
+    """
+    ordered = sorted(studies, key=lambda one: (one.kernel, one.sizes, one.device, -one.decided_s))
+    shown = newest(studies)
+    covers = coverage(studies)
+    return render_page(
+        "fleet.html",
+        stores=stores,
+        since=since,
+        kernels=len({one.kernel for one in studies}),
+        devices=len({one.device for one in studies}),
+        studies=len(studies),
+        hosts=sorted({one.host for one in studies if one.host}),
+        versions=sorted({one.silo for one in studies if one.silo}),
+        failed=sum(len(one.failures) for one in studies),
+        covered=[sum(cover.covered[number] for cover in covers) for number in (0, 1)],
+        changes=[_decision(one) | {"before": one.before} for one in ordered if one.has_changed],
+        coverage=[_cover(cover) for cover in covers],
+        decisions=[_decision(one) | {"old": shown[one.kernel, one.sizes, one.device] is not one} for one in ordered],
+        spread=[_spread(one) for one in spread(studies)],
+        failures=_failures(ordered),
+    )
+
+
+def _decision(study: FleetStudy) -> dict[str, Any]:
+    return {
+        "kernel": study.kernel,
+        "sizes": study.sizes or "any",
+        "device": study.device,
+        "target": study.target,
+        "winner": study.winner or "none",
+        "time": "" if study.time_ns is None else format_time(study.time_ns),
+        "configs": study.configs,
+        "failed": len(study.failures),
+        "decided": study.decided[:16].replace("T", " ") or "not noted",
+        "host": study.host or "not noted",
+        "silo": study.silo,
+        "compiler": study.compiler,
+        "driver": study.driver,
+    }
+
+
+def _cover(cover: Coverage) -> dict[str, Any]:
+    rows = [
+        {"sizes": sizes or "any", "cells": [None if cell is None else _decision(cell) for cell in cells]}
+        for sizes, cells in cover.rows
+    ]
+    return {"kernel": cover.kernel, "devices": cover.devices, "rows": rows, "covered": cover.covered}
+
+
+def _spread(one: Spread) -> dict[str, Any]:
+    return {
+        "kernel": one.kernel,
+        "sizes": one.sizes or "any",
+        "distinct": one.distinct,
+        "winners": one.winners,
+        "together": one.together,
+        "regret": "" if one.regret is None else f"{one.regret:.2f}",
+    }
+
+
+def _failures(studies: Sequence[FleetStudy]) -> list[dict[str, Any]]:
+    """Failed configs by kernel, device, kind and message, the largest groups first."""
+    groups: dict[tuple[str, str, str, str], list[str]] = {}
+    for study in studies:
+        for failure in study.failures:
+            configs = groups.setdefault((study.kernel, study.device, failure.kind, failure.message), [])
+            if failure.config not in configs:
+                configs.append(failure.config)
+    found = [
+        {
+            "kernel": kernel,
+            "device": device,
+            "kind": kind,
+            "message": message or "no message",
+            "count": len(configs),
+            "configs": configs[:_MOST_CONFIGS],
+            "more": max(0, len(configs) - _MOST_CONFIGS),
+        }
+        for (kernel, device, kind, message), configs in groups.items()
+    ]
+    return sorted(found, key=lambda one: (-one["count"], one["kernel"], one["device"]))

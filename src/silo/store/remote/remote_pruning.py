@@ -1,0 +1,210 @@
+"""Pruning of a remote store: code of losing configs first, then code that was measured longest ago.
+
+Nothing of it happens while another process holds a lease (:mod:`silo.store.remote.leases`): leases are looked at before
+and between batches. A process without a lease that meets an object that is gone compiles it again. Trials stay. Blobs
+that no entry names stay too, because a process may be about to send the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.errors import RemoteError, SiloError, StoreError
+from silo.frozen import frozen
+from silo.store.append_log import decode_line
+from silo.store.artifacts import Outcome
+from silo.store.losers import losing_artifacts
+from silo.store.records import MemoryRecords
+from silo.store.remote.client import RemoteClient
+from silo.store.remote.copying import pull_records
+from silo.store.remote.leases import LEASE_S, LeaseHolder, ended_leases, refuse_while_used
+from silo.store.remote.object_protocol import MOST_LINE_BYTES, blob_name, entry_name
+from silo.store.remote.shared_records import SharedRecords
+from silo.store.usage import Pruned
+from silo.tuner.catalog import every_study
+from silo.tuner.ledger import dated_trials
+
+__all__ = ["plan_pruning", "prune_remote", "remote_records"]
+
+_BATCH = 256
+
+
+@frozen
+class _RemoteEntry:
+    """An artifact, or the outcome of a job, with its blobs that are there."""
+
+    part: str
+    key: str
+    size: int
+    refs: tuple[BlobRef, ...]
+    job: str = ""
+
+    @property
+    def name(self) -> str:
+        return entry_name(self.part, self.key)
+
+
+def remote_records(link: RemoteClient) -> MemoryRecords:
+    """All records of the remote store, verified, in memory.
+
+    Raises:
+        RemoteError: the store does not answer.
+    """
+    records = MemoryRecords()
+    pull_records(SharedRecords(records, link), link)
+    return records
+
+
+def prune_remote(
+    link: RemoteClient, max_bytes: int | None, *, losers_alone: bool = False, older_than_s: int | None = None
+) -> Pruned:
+    """Removes code of the remote store until ``max_bytes`` are left (None: all that the rule covers).
+
+    ``older_than_s``: only code whose last trial was stored before this Unix time.
+
+    Raises:
+        StoreError: the store is only read, cannot be listed whole, or is in use.
+        RemoteError: it does not answer.
+    """
+    if "records" not in link.parts:
+        raise StoreError(f"the remote store {link.place.name} lists nothing: it removes old objects by its own rules")
+    if not link.sends:
+        raise StoreError(link.off or "SILO_REMOTE_MODE=read says that nothing is changed; set it to write to prune")
+    lease = LeaseHolder(link, "prune", LEASE_S)
+    try:
+        if not lease.begin():
+            raise RemoteError(link.off or f"{link.place.name} takes no lease", kind="refused")
+        refuse_while_used(link, lease)
+        link.remove_each(ended_leases(link))
+        records = remote_records(link)
+        there = {name.rpartition("/")[2] for name in _listed(link, "blobs")}
+        entries = [*_entries(link, "artifacts", there), *_entries(link, "jobs", there)]
+        plan = plan_pruning(
+            entries,
+            losing_artifacts(records),
+            _trial_times(records),
+            max_bytes,
+            losers_alone=losers_alone,
+            older_than_s=older_than_s,
+        )
+        return _carry_out(link, lease, plan, _size_of(entries))
+    finally:
+        lease.end()
+
+
+def plan_pruning(
+    entries: Sequence[_RemoteEntry],
+    losers: frozenset[str],
+    times: Mapping[str, int],
+    max_bytes: int | None,
+    *,
+    losers_alone: bool,
+    older_than_s: int | None,
+) -> tuple[tuple[str, int], ...]:
+    """The objects to remove, in order, each with its size. Pure.
+
+    ``times`` are the Unix times of the last trial of artifacts, by artifact key; code of an artifact without a trial
+    counts as new.
+    """
+    left, plan = _size_of(entries), list[tuple[str, int]]()
+    artifacts = [entry for entry in entries if entry.part == "artifacts"]
+    jobs = {entry.key: entry for entry in entries if entry.part == "jobs"}
+    alive = {entry.name: entry for entry in entries}
+    holders: dict[str, set[str]] = {}
+    for entry in entries:
+        for ref in entry.refs:
+            holders.setdefault(ref.sha256, set()).add(entry.name)
+
+    def is_enough() -> bool:
+        return max_bytes is not None and left <= max_bytes
+
+    def release(entry: _RemoteEntry, *, described: bool) -> None:
+        """Removes an entry (its description stays if ``described``) and the blobs that only it held."""
+        nonlocal left
+        if not described and alive.pop(entry.name, None) is not None:
+            plan.append((entry.name, entry.size))
+            left -= entry.size
+        for ref in entry.refs:
+            held = holders.get(ref.sha256, set())
+            held.discard(entry.name)
+            if not held and holders.pop(ref.sha256, None) is not None:
+                plan.append((blob_name(ref.sha256), ref.size))
+                left -= ref.size
+
+    def is_covered(entry: _RemoteEntry) -> bool:
+        return older_than_s is None or times.get(entry.key, older_than_s) < older_than_s
+
+    used_jobs = {entry.job for entry in artifacts if entry.key not in losers}
+    by_age = sorted(artifacts, key=lambda entry: (times.get(entry.key, 1 << 62), entry.key))
+    chosen = [(entry, True) for entry in by_age if entry.key in losers]
+    chosen += [] if losers_alone else [(entry, False) for entry in by_age if entry.key not in losers]
+    for entry, is_loser in chosen:
+        if is_enough():
+            break
+        if is_covered(entry):
+            if (job := jobs.get(entry.job)) is not None and (not is_loser or entry.job not in used_jobs):
+                release(job, described=False)
+            release(entry, described=is_loser)
+    return tuple(plan)
+
+
+def _size_of(entries: Sequence[_RemoteEntry]) -> int:
+    blobs = {ref.sha256: ref.size for entry in entries for ref in entry.refs}
+    return sum(blobs.values()) + sum(entry.size for entry in entries)
+
+
+def _carry_out(link: RemoteClient, lease: LeaseHolder, plan: Sequence[tuple[str, int]], size: int) -> Pruned:
+    blobs = entries = freed = 0
+    for begin in range(0, len(plan), _BATCH):
+        batch = plan[begin : begin + _BATCH]
+        lease.keep()
+        refuse_while_used(link, lease)
+        if link.remove_each([name for name, _ in batch]) < len(batch):
+            reason = link.off or "it refuses to remove them, or took too long"
+            raise RemoteError(f"{blobs + entries} objects were removed, and no more: {reason}", kind="fault")
+        blobs += sum(name.startswith("blobs/") for name, _ in batch)
+        entries += sum(not name.startswith("blobs/") for name, _ in batch)
+        freed += sum(each for _, each in batch)
+    return Pruned(blobs, entries, 0, freed, size - freed)
+
+
+def _listed(link: RemoteClient, part: str) -> list[str]:
+    """The names of a part. Raises StoreError if not all can be listed: a blob might be in use unseen."""
+    listing = link.list(part)
+    if link.off or not listing.whole:
+        reason = link.off or f"it has more than {len(listing.names)} objects in {part}"
+        raise StoreError(f"the remote store {link.place.name} cannot be listed whole, so it is not pruned: {reason}")
+    return listing.names
+
+
+def _entries(link: RemoteClient, part: str, there: Container[str]) -> Iterator[_RemoteEntry]:
+    """The readable entries of a part, with those of their blobs that are there."""
+    names = [f"{part}/{name}" for name in _listed(link, part) if name.endswith(".json")]
+    for begin in range(0, len(names), _BATCH):
+        batch = names[begin : begin + _BATCH]
+        found = link.get_each(batch, MOST_LINE_BYTES)
+        if link.off or len(found) < len(batch):
+            raise StoreError(
+                f"the remote store {link.place.name} does not give all entries, so it is not pruned: {link.off}"
+            )
+        for name, data in found.items():
+            key = name.rpartition("/")[2].removesuffix(".json")
+            try:
+                document = decode_line(f"{part}/{key}", data.removesuffix(b"\n"))
+                value = document["value"] if isinstance(document, dict) else None
+                read = Artifact.from_json(value) if part == "artifacts" else Outcome.from_json(value)
+            except (ValueError, KeyError, TypeError, SiloError):
+                continue  # silo cache check names it
+            job = read.job if isinstance(read, Artifact) else ""
+            refs = tuple(ref for ref in (read.blob, *read.sidecars) if ref.sha256 in there)
+            yield _RemoteEntry(part, key, len(data), refs, job)
+
+
+def _trial_times(records: MemoryRecords) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for study in every_study(records):
+        for trial, made in dated_trials(study, records):
+            if trial.artifact and made is not None:
+                found[trial.artifact] = max(found.get(trial.artifact, 0), made.time_s)
+    return found

@@ -1,0 +1,173 @@
+"""Upkeep of a store: its code stays below a limit, losing configs lose their code, and look-ups are counted."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from silo.core.notices import Notices
+from silo.core.protocols import ListedRecords
+from silo.forks import Mutex
+from silo.frozen import frozen
+from silo.settings import settings
+from silo.store.atomic_files import write_all
+from silo.store.privacy import open_private
+
+__all__ = ["COUNTS_FILE", "UPKEEP_FILE", "Counted", "Counts", "Upkeep", "counted"]
+
+UPKEEP_FILE = "upkeep"
+COUNTS_FILE = "counts.log"
+
+_DAY_S = 86400
+_LOSERS_OLDER_S = _DAY_S
+_SHARE = 64  # of the limit: a process that has written so much looks at the size of the store
+_RETRY_S = 60  # after a pruning that could not remove enough, because all of it is young
+_MOST_COUNTS_BYTES = 1 << 20  # of the file of counts; then it begins anew
+
+
+class Upkeep:
+    """Keeps the code of the store at ``root`` below ``SILO_STORE_BYTES``. Several processes do so in turn."""
+
+    def __init__(self, root: Path, records: ListedRecords, notices: Notices) -> None:
+        self._root = root
+        self._records = records
+        self._notices = notices
+        self._lock = Mutex()
+        self._written = 0
+        self._is_pruning = False
+        self._not_before_s = 0.0  # of time.monotonic: when a look for the size may be taken again
+
+    def wrote(self, size: int) -> None:
+        """Notes that this process has stored a blob; looks at the size of the store from time to time."""
+        limit = settings().store_bytes
+        self._written += size
+        if limit and self._written * _SHARE >= limit and time.monotonic() >= self._not_before_s:
+            self.keep_below(limit)
+
+    def tidy(self) -> None:
+        """Keeps the limit now. Once a day, losing configs that were not used for a day lose their code."""
+        if limit := settings().store_bytes:
+            self.keep_below(limit)
+        self._in_turn(self._drop_losers, at_most_every_s=_DAY_S)
+
+    def keep_below(self, limit: int) -> None:
+        """If the store's code takes more than seven eighths of ``limit`` bytes, prunes it to three quarters."""
+        from silo.store.usage import code_bytes  # noqa: PLC0415  # a launch prunes nothing
+
+        self._written = 0
+        if code_bytes(self._root) > limit // 8 * 7:
+            self._in_turn(lambda: self._prune(limit // 4 * 3), at_most_every_s=0)
+
+    def _prune(self, max_bytes: int) -> None:
+        from silo.store.losers import losing_artifacts  # noqa: PLC0415
+        from silo.store.usage import PruneRule, prune  # noqa: PLC0415
+
+        found = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records)))
+        if found.left_bytes > max_bytes:
+            self._not_before_s = time.monotonic() + _RETRY_S
+            self._notices.once(
+                "limit",
+                f"the code in the store {self._root} takes {found.left_bytes >> 20} MiB, and the rest was used too "
+                "recently to be removed; raise SILO_STORE_BYTES if this machine needs that much",
+            )
+        if found.blobs or found.entries:
+            _log_info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
+
+    def _drop_losers(self) -> None:
+        from silo.store.losers import losing_artifacts  # noqa: PLC0415
+        from silo.store.usage import PruneRule, prune  # noqa: PLC0415
+
+        losers = losing_artifacts(self._records)
+        found = prune(self._root, PruneRule(older_s=_LOSERS_OLDER_S, losers=losers, losers_alone=True))
+        if found.blobs:
+            _log_info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
+
+    def _in_turn(self, work: Callable[[], None], at_most_every_s: float) -> None:
+        """Runs ``work`` unless another process or thread is at it, or did it a short while ago."""
+        with self._lock:
+            if self._is_pruning:
+                return
+            self._is_pruning = True
+        try:
+            with contextlib.ExitStack() as stack:
+                descriptor = open_private(self._root / UPKEEP_FILE, os.O_RDWR | os.O_CREAT)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if at_most_every_s:
+                    if time.time() - os.fstat(descriptor).st_mtime < at_most_every_s and os.fstat(descriptor).st_size:
+                        return
+                    os.pwrite(descriptor, b"losers\n", 0)
+                work()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._notices.once("upkeep", f"the store {self._root} cannot be pruned: {error.strerror or error}")
+        finally:
+            self._is_pruning = False
+
+
+@frozen
+class Counted:
+    """Look-ups of compiled code since ``since_s`` (Unix time) that found it, and that did not, in so many processes."""
+
+    hits: int = 0
+    misses: int = 0
+    processes: int = 0
+    since_s: int = 0
+
+
+def _log_info(message: str, *values: object) -> None:
+    import logging  # noqa: PLC0415  # takes milliseconds, and a launch logs nothing
+
+    logging.getLogger("silo.store").info(message, *values)
+
+
+class Counts:
+    """Counts look-ups of compiled code; adds a line to the store's file of counts when the process ends."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / COUNTS_FILE
+        self._found = [0, 0]
+        self._process = 0
+
+    def note(self, *, found: bool) -> None:
+        """Counts a look-up."""
+        if self._process != os.getpid():  # its first look-up, or that of a child that fork made
+            self._process, self._found = os.getpid(), [0, 0]
+            atexit.register(self.write)
+        self._found[not found] += 1
+
+    def write(self) -> None:
+        """Adds the counts of this process to the file. A store that is not there or cannot be written is left so."""
+        if self._process != os.getpid() or not any(self._found):
+            return
+        line = f"{int(time.time())} {self._found[0]} {self._found[1]}\n".encode()
+        self._found = [0, 0]
+        with contextlib.suppress(OSError):
+            descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            try:
+                if os.fstat(descriptor).st_size > _MOST_COUNTS_BYTES:
+                    os.ftruncate(descriptor, 0)
+                write_all(descriptor, line)
+            finally:
+                os.close(descriptor)
+
+
+def counted(root: Path) -> Counted:
+    """The counts of the store at ``root``; lines that a kill or another program cut are skipped."""
+    found = Counted()
+    try:
+        descriptor = open_private(root / COUNTS_FILE, os.O_RDONLY)
+    except OSError:
+        return found
+    with os.fdopen(descriptor, "rb") as file:
+        rows = [line.split() for line in file.read(2 * _MOST_COUNTS_BYTES).splitlines()]
+    rows = [[int(word) for word in row] for row in rows if len(row) == 3 and all(word.isdigit() for word in row)]
+    if not rows:
+        return found
+    return Counted(sum(row[1] for row in rows), sum(row[2] for row in rows), len(rows), min(row[0] for row in rows))

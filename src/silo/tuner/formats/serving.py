@@ -1,0 +1,198 @@
+"""Tables of configs of serving engines: vLLM's and SGLang's JSON of Triton configs, and FlashInfer's tuner files.
+
+vLLM and SGLang keep one file for a kernel's shape and device, ``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3.json``:
+for each number of tokens, the members of a Triton config. SGLang puts it in a folder of Triton's version. FlashInfer's
+``AutoTuner.save_configs`` keeps, for each operation, runner and shapes of the inputs, a runner and a number of its
+tactic. None of them holds times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from silo.core.file_names import file_name
+from silo.core.values import Value
+from silo.errors import TuneError
+from silo.tuner.catalog import KeptStudy
+from silo.tuner.formats.foreign import (
+    ForeignResults,
+    ForeignTrial,
+    flat_values,
+    items_of,
+    members_of,
+    plain_config,
+)
+from silo.tuner.formats.parts import Results
+from silo.tuner.trial import Status
+from silo.tuner.winner import Winner, choose_winner
+
+__all__ = [
+    "FLASHINFER",
+    "VLLM",
+    "ServingFile",
+    "is_flashinfer",
+    "is_token_table",
+    "read_flashinfer",
+    "read_token_table",
+    "write_token_tables",
+]
+
+VLLM = "vLLM or SGLang"
+FLASHINFER = "FlashInfer"
+
+_MOE_KERNEL = "fused_moe_kernel"  # of vLLM and of SGLang, whose files begin with the number of experts
+_TOKENS = ("M", "m", "num_tokens", "n_tokens", "tokens", "batch")  # names of keys that count tokens
+_VERSION = "triton_version"
+_METADATA = "_metadata"
+_DEVICE = re.compile(r"device_name=([^,]+?)(?=,|\.json|$)")
+_OWN_KEYS = ("E", "N", "K")  # members of a file's name that vLLM and SGLang look it up by
+_KEY = re.compile(r"\('([^'\\]{1,200})', '[^'\\]{1,200}', .{1,4096}\)")  # of FlashInfer: a tuple as Python prints it
+
+
+def is_token_table(members: frozenset[str]) -> bool:
+    """Whether the outermost members are numbers of tokens."""
+    names = members - {_VERSION}
+    return bool(names) and all(name.isascii() and name.isdigit() for name in names)
+
+
+def is_flashinfer(members: frozenset[str]) -> bool:
+    """Whether the outermost members are FlashInfer's: its metadata, or keys that are tuples of operation and runner."""
+    return _METADATA in members or (bool(members) and all(name.startswith("('") for name in members))
+
+
+def read_token_table(results: Results) -> ForeignResults:
+    """Reads a file of vLLM or SGLang. Raises ValueError with the fault of the file."""
+    found: dict[bytes, ForeignTrial] = {}
+    tokens = sorted((name for name in results.header if name != _VERSION), key=int)
+    for name in tokens:
+        what = f"the config for {name} tokens"
+        config = plain_config(members_of(results.header[name], what), what)
+        found.setdefault(config.order_key, ForeignTrial(config, Status.OK))
+    if not found:
+        raise ValueError("it holds no config")
+    device = _DEVICE.search(results.name)
+    return ForeignResults(
+        VLLM,
+        _MOE_KERNEL if results.name.startswith("E=") else "",
+        "" if device is None else device[1].replace("_", " "),
+        tuple(found.values()),
+        notes=(
+            f"the numbers of tokens ({tokens[0]} to {tokens[-1]}) are not kept: each config is tried for every size",
+            "the file has no times, so its configs are tried in its order",
+        ),
+    )
+
+
+def read_flashinfer(results: Results) -> ForeignResults:
+    """Reads a file of FlashInfer's tuner, of one operation. Raises ValueError with the fault of the file."""
+    found: dict[bytes, ForeignTrial] = {}
+    operations: dict[str, None] = {}
+    for key, value in results.header.items():
+        if key == _METADATA:
+            continue
+        operation = _operation_of(key)
+        parts = items_of(value, f"the value of {key[:80]!r}")
+        if len(parts) != 2 or not isinstance(parts[0], str):
+            raise ValueError(f"the value of {key[:80]!r} is not a runner and its tactic")
+        operations[operation] = None
+        tactic = parts[1] if isinstance(parts[1], int | str) else json.dumps(parts[1], separators=(",", ":"))
+        config = plain_config({"runner": parts[0], "tactic": tactic}, f"the value of {key[:80]!r}")
+        found.setdefault(config.order_key, ForeignTrial(config, Status.OK))
+    if not found:
+        raise ValueError("it holds no config")
+    metadata = results.header.get(_METADATA)
+    device = members_of(metadata, _METADATA).get("gpu") if metadata is not None else None
+    return ForeignResults(
+        FLASHINFER,
+        next(iter(operations)) if len(operations) == 1 else "",
+        device if isinstance(device, str) else "",
+        tuple(found.values()),
+        notes=(
+            "shapes are not kept: each runner and tactic is tried for every size",
+            "a tactic's number belongs to its runner and to this version of FlashInfer: use it with the same ones",
+            "each config has the parameters runner and tactic",
+            *((f"it holds {len(operations)} operations; all configs go to one kernel",) if len(operations) > 1 else ()),
+        ),
+    )
+
+
+def _operation_of(key: str) -> str:
+    found = _KEY.fullmatch(key)
+    if found is None:
+        raise ValueError(f"the key {key[:80]!r} is not an operation, a runner and shapes")
+    return found[1]
+
+
+@dataclass(frozen=True)
+class ServingFile:
+    """A file to write: its place in the folder, its text, the studies in it, and notes of what it does not carry."""
+
+    place: str
+    text: str
+    studies: tuple[KeptStudy, ...]
+    notes: tuple[str, ...]
+
+
+def write_token_tables(studies: Iterable[KeptStudy], *, sglang: bool = False) -> list[ServingFile]:
+    """Writes the winners of studies as files of vLLM, or of SGLang: one for each kernel, device and other keys.
+
+    Raises:
+        TuneError: no key counts tokens, or a config holds values that the format cannot hold.
+    """
+    groups: dict[tuple[object, ...], dict[int, list[tuple[KeptStudy, Winner]]]] = {}
+    for kept in studies:
+        winner = choose_winner(kept.trials)
+        if winner is None:
+            continue
+        tokens, others = _split(kept)
+        key = (kept.study.kernel, kept.study.device.name, others, _triton_of(kept) if sglang else "")
+        groups.setdefault(key, {}).setdefault(tokens, []).append((kept, winner))
+    return [_file(group, sglang=sglang) for group in groups.values()]
+
+
+def _split(kept: KeptStudy) -> tuple[int, tuple[tuple[str, Value], ...]]:
+    """The number of tokens of a study, and the other members of its key."""
+    study = kept.study
+    pairs = tuple(zip(study.bucket_names, study.bucket, strict=True))
+    whole = [name for name, value in pairs if isinstance(value, int) and not isinstance(value, bool)]
+    name = next((one for one in _TOKENS if one in whole), whole[0] if len(whole) == 1 else None)
+    if name is None:
+        raise TuneError(
+            f"{study.kernel}: {VLLM} keep a config for each number of tokens, and no key is called "
+            f"{', '.join(_TOKENS)}: it has {', '.join(study.bucket_names) or 'no key'}"
+        )
+    tokens = next(value for one, value in pairs if one == name)
+    assert isinstance(tokens, int)
+    return tokens, tuple(pair for pair in pairs if pair[0] != name)
+
+
+def _file(group: Mapping[int, Sequence[tuple[KeptStudy, Winner]]], *, sglang: bool) -> ServingFile:
+    chosen = {tokens: max(found, key=lambda pair: len(pair[0].trials)) for tokens, found in group.items()}
+    table = {str(tokens): flat_values(chosen[tokens][1].config, VLLM) for tokens in sorted(chosen)}
+    kept = next(iter(chosen.values()))[0]
+    _, others = _split(kept)
+    notes = ["times, failed configs and all configs but the winners are left out"]
+    dropped = sum(len(found) - 1 for found in group.values())
+    if dropped:
+        notes.append(f"{dropped} studies of the same sizes (other types, alignments or sources) are left out")
+    names = {name for name, _ in others}
+    device = re.sub(r"[^A-Za-z0-9._-]", "_", kept.study.device.name)
+    if {"E", "N"} <= names:
+        own = [f"{name}={value}" for name, value in others if name in _OWN_KEYS]
+        notes.append("the engines' names also hold the dtype of quantized weights: add ,dtype=... where they expect it")
+    else:
+        own = [file_name(kept.study.kernel, both_cases=True), *(f"{name}={value}" for name, value in others)]
+        notes.append("the engines find a file by E=, N=, device_name= and dtype=: rename it")
+    place = re.sub(r"[^A-Za-z0-9%._=,+-]", "_", f"{','.join([*own, f'device_name={device}'])}.json")
+    folder = f"triton_{_triton_of(kept)}/" if sglang else ""
+    written = tuple(one for one, _ in chosen.values())
+    return ServingFile(folder + place, json.dumps(table, indent=4), written, tuple(notes))
+
+
+def _triton_of(kept: KeptStudy) -> str:
+    """The version of Triton in a study's compiler, as SGLang's folders have it: 3_9_0."""
+    found = re.search(r"triton (\d+(?:\.\d+)*)", kept.study.compiler)
+    return "unknown" if found is None else found[1].replace(".", "_")

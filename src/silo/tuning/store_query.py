@@ -1,0 +1,250 @@
+"""The decisions in stores as rows: the config of each kernel on each device, who measured it, when, and with what."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from silo.core.protocols import ListedRecords
+from silo.errors import StoreError
+from silo.machine.process_session import session
+from silo.store.store import Store
+from silo.tuner.catalog import every_study
+from silo.tuner.ledger import dated_trials
+from silo.tuner.trial import Made, Status, Study, Trial
+from silo.tuner.winner import Winner, choose_winner
+from silo.variables import REMOTE_SCHEMES
+
+__all__ = ["DecisionRow", "Frame", "StoredDecision", "decisions_in", "query", "seconds_of"]
+
+Frame = Literal["auto", "rows", "pandas", "polars"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionRow:
+    """One study in a store: a kernel, sizes and a device, and the config that is used there.
+
+    ``store`` is its address or folder, ``study`` the key of its trials. ``winner`` is None, and ``time_ns`` with it, if
+    no config can be used; ``time_ns`` is the median of one launch in nanoseconds. ``configs`` were measured or failed,
+    ``failed`` of them failed; ``failures`` are the numbers of failures by kind. ``host``, ``decided`` (UTC, ISO 8601)
+    and ``silo`` (version) belong to the record that decided; "" for trials of versions that did not note them.
+    ``before`` is the winner before the moment that the caller named, "" without one, or if it is the same.
+    """
+
+    store: str
+    kernel: str
+    sizes: str
+    device: str
+    target: str
+    winner: str | None
+    time_ns: int | None
+    configs: int
+    failed: int
+    failures: str
+    compiler: str
+    driver: str
+    host: str
+    decided: str
+    silo: str
+    before: str
+    source: str
+    study: str
+
+
+@dataclass(frozen=True)
+class StoredDecision:
+    """A study in a store with its trials and their origins; ``since_s`` is the moment after which changes count."""
+
+    store: str
+    study: Study
+    trials: tuple[tuple[Trial, Made | None], ...]
+    since_s: int | None = None
+
+    @cached_property
+    def winner(self) -> Winner | None:
+        """The config that the store uses."""
+        return choose_winner([trial for trial, _ in self.trials])
+
+    @cached_property
+    def origin(self) -> Made | None:
+        """The origin of the last trial of the winner; without a winner, of the last trial."""
+        key = None if self.winner is None else self.winner.config.order_key
+        dated = [made for trial, made in self.trials if made is not None and key in (None, trial.config.order_key)]
+        return max(dated, key=lambda made: made.time_s, default=None)
+
+    @cached_property
+    def earlier_winner(self) -> Winner | None:
+        """The winner among the trials that were stored before ``since_s``; None without one. Undated trials count."""
+        since_s = self.since_s
+        if since_s is None:
+            return None
+        return choose_winner([trial for trial, made in self.trials if made is None or made.time_s < since_s])
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether the winner is another one than before ``since_s``, or is new since then."""
+        if self.since_s is None or self.winner is None:
+            return False
+        earlier = self.earlier_winner
+        return earlier is None or earlier.config.order_key != self.winner.config.order_key
+
+    @cached_property
+    def medians(self) -> Mapping[str, int]:
+        """The time in nanoseconds of each usable config."""
+        if self.winner is None:
+            return {}
+        found = {str(self.winner.config): self.winner.median_ns}
+        return found | {str(one.config): one.time.median_ns for one in self.winner.runners_up}
+
+    @cached_property
+    def failed(self) -> tuple[Trial, ...]:
+        """A failed trial of each config without a usable one."""
+        found = {trial.config.order_key: trial for trial, _ in self.trials if trial.status is not Status.OK}
+        return tuple(trial for trial in found.values() if str(trial.config) not in self.medians)
+
+    @property
+    def row(self) -> DecisionRow:
+        """The row of the study."""
+        study, winner, made, earlier = self.study, self.winner, self.origin, self.earlier_winner
+        kinds = [trial.status.value for trial in self.failed]
+        return DecisionRow(
+            store=self.store,
+            kernel=study.kernel,
+            sizes=study.sizes,
+            device=study.device.name,
+            target=str(study.target),
+            winner=None if winner is None else str(winner.config),
+            time_ns=None if winner is None else winner.median_ns,
+            configs=len({trial.config.order_key for trial, _ in self.trials}),
+            failed=len(kinds),
+            failures=", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)),
+            compiler=study.compiler,
+            driver=study.driver,
+            host="" if made is None else made.host,
+            decided="" if made is None else datetime.fromtimestamp(made.time_s, UTC).isoformat(),
+            silo="" if made is None else made.silo,
+            before=str(earlier.config) if earlier is not None and self.has_changed else "",
+            source=study.source,
+            study=study.key,
+        )
+
+
+def query(
+    *stores: str | Path,
+    kernel: str | None = None,
+    device: str | None = None,
+    since: str | datetime | float | None = None,
+    frame: Frame = "auto",
+) -> Any:  # noqa: ANN401  # a list of DecisionRow, or a frame of a package that need not be installed
+    """The decisions in stores: a row for each kernel, sizes, device, source and compiler that was measured.
+
+    Args:
+        stores: addresses of remote stores (``redis://HOST/0``, ``file:/mnt/share/silo``) or folders of stores. Default:
+            this process's store. Remote stores are only read, and nothing of them is kept.
+        kernel: only kernels of this name.
+        device: only device models whose name contains this text, in any case.
+        since: only decisions that changed after this moment: a date (``2026-11-01``, UTC), a datetime, or seconds of
+            Unix time. ``before`` is then the earlier winner.
+        frame: ``rows`` returns a list of :class:`DecisionRow`; ``pandas`` and ``polars`` return their data frame, with
+            the fields of the row as columns. ``auto``: the package that is imported, or else installed, pandas first;
+            without either, rows.
+
+    Returns:
+        Rows or a frame, sorted by kernel, device and sizes.
+
+    Raises:
+        StoreError: a store cannot be read, or does not answer.
+        ValueError: ``since`` is not a date, or ``frame`` is not one of the four.
+        ImportError: the package of ``frame`` is not installed.
+
+    >>> silo.query(kernel="no such kernel", frame="rows")
+    []
+    """
+    if frame not in ("auto", "rows", "pandas", "polars"):
+        raise ValueError(f"frame is auto, rows, pandas or polars, not {frame!r}")
+    moment = None if since is None else seconds_of(since)
+    found = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
+    rows = [one.row for one in found if moment is None or one.has_changed]
+    rows.sort(key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
+    package = _package() if frame == "auto" else frame
+    if package == "rows":
+        return rows
+    columns = {name: [getattr(row, name) for row in rows] for name in DecisionRow.__dataclass_fields__}
+    frames: Any = import_module(package)  # its types need not be here either
+    return frames.DataFrame(columns)
+
+
+def _package() -> str:
+    names = ("pandas", "polars")
+    loaded = [name for name in names if name in sys.modules]
+    return next(iter(loaded or [name for name in names if find_spec(name) is not None]), "rows")
+
+
+def seconds_of(moment: str | datetime | float) -> int:
+    """Seconds of Unix time. Raises ValueError for a text that is not a date.
+
+    >>> seconds_of("2026-11-01"), seconds_of("2026-11-01T12:00:00+01:00"), seconds_of(5.5)
+    (1793491200, 1793530800, 5)
+    """
+    if isinstance(moment, int | float):
+        return int(moment)
+    try:
+        found = moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
+    except ValueError:
+        raise ValueError(f"{moment!r} is not a date: write 2026-11-01, or 2026-11-01T12:00") from None
+    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp())
+
+
+def decisions_in(
+    stores: Sequence[str | Path],
+    *,
+    kernel: str | None = None,
+    device: str | None = None,
+    since_s: int | None = None,
+) -> list[StoredDecision]:
+    """Every study with trials in stores (this process's if none is named); see :func:`query`."""
+    found: list[StoredDecision] = []
+    for name, records in _opened(stores):
+        for study in every_study(records):
+            if kernel not in (None, study.kernel) or (device or "").lower() not in study.device.name.lower():
+                continue
+            if trials := dated_trials(study, records):
+                found.append(StoredDecision(name, study, trials, since_s))
+    return found
+
+
+def _opened(stores: Sequence[str | Path]) -> Iterator[tuple[str, ListedRecords]]:
+    if not stores:
+        yield str(session().settings.store_folder), session().store.records
+    for one in stores:
+        if isinstance(one, str) and one.partition(":")[0].lower() in REMOTE_SCHEMES:
+            yield _remote(one)
+            continue
+        root = Path(one)
+        if not (root / "records").is_dir():
+            raise StoreError(
+                f"{root} is not the folder of a store: it has no records; name one, or an address of a remote store"
+            )
+        store = Store(root)
+        if store.unused:
+            raise StoreError(f"the store {root} is not used: {store.unused}")
+        yield str(root), store.records
+
+
+def _remote(address: str) -> tuple[str, ListedRecords]:
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few users have one
+    from silo.store.remote.client import RemoteClient  # noqa: PLC0415
+    from silo.store.remote.remote_pruning import remote_records  # noqa: PLC0415
+
+    link = RemoteClient(RemoteAddress.parse(address), writes=False)
+    records = remote_records(link)
+    if link.off:
+        raise StoreError(f"the remote store {link.place.name}: {link.off}")
+    return link.place.name, records

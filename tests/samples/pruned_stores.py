@@ -1,0 +1,76 @@
+"""Stores of tuned kernels that tests prune: ``HOME FIRST KERNELS CONFIGS`` keeps them and prunes after each kernel."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from bundle_samples import variant
+from fake_backend.measure import fake_study
+from silo.artifacts.artifact import Artifact
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import LaunchInfo
+from silo.store.losers import losing_artifacts
+from silo.store.store import Store
+from silo.store.usage import PruneRule, prune
+from silo.tuner.ledger import Ledger
+from silo.tuner.trial import Status
+
+_COMPILER = "made-up 1.0"
+
+
+def code_of(kernel, number, size=300):
+    return f"{kernel} {number} ".encode() * (size // 10)
+
+
+def key_of(kernel, number):
+    return variant(kernel, number, "cuda:sm_90").artifact_key(_COMPILER)
+
+
+def keep_config(store, ledger, kernel, number, size=300):
+    """Keep one config as a session does: its code, and a trial in which config 0 is the fastest."""
+    item = variant(kernel, number, "cuda:sm_90")
+    job = key_of(f"job of {kernel}", number)
+    blobs = CompiledBlob("cubin", code_of(kernel, number, size)), (CompiledBlob("ttir", b"text " + kernel.encode()),)
+    outcome = store.artifacts.put_compiled(job, Compiled(LaunchInfo("f", ()), *blobs))
+    store.artifacts.put(
+        key_of(kernel, number), Artifact(item, outcome.launch, outcome.blob, outcome.sidecars, _COMPILER, job)
+    )
+    samples = [1000 * (1 + number)] * 9
+    ledger.keep([ledger_study(kernel).trial(item.config, Status.OK, samples, artifact=key_of(kernel, number))])
+
+
+def ledger_study(kernel):
+    return fake_study(kernel)
+
+
+def keep_kernel(store, kernel, configs, size=300):
+    ledger = Ledger(ledger_study(kernel), store.records)
+    for number in range(configs):
+        keep_config(store, ledger, kernel, number, size)
+    assert not ledger.notes, ledger.notes
+
+
+def age(root, seconds):
+    for folder, _, files in os.walk(root):
+        for name in files:
+            if not name.startswith(".silo-tmp-"):
+                try:
+                    os.utime(Path(folder, name), (time.time() - seconds, time.time() - seconds))
+                except FileNotFoundError:
+                    continue
+
+
+def main():
+    home, first, kernels, configs = Path(sys.argv[1]), *map(int, sys.argv[2:])
+    store = Store(home)
+    for number in range(first, first + kernels):
+        keep_kernel(store, f"kernel_{number}", configs)
+        # without the minute in which nothing is taken: a process may lose what it has just kept
+        prune(home, PruneRule(losers=losing_artifacts(store.records), losers_alone=True), grace_s=0)
+    print(json.dumps(sorted(store.records.keys())))
+
+
+if __name__ == "__main__":
+    main()
