@@ -36,7 +36,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "check",
     ),
     "Commands": ("build", "tune", "run"),
-    "Plans of launches": ("plan", "planning", "Plan", "PlanReport"),
+    "Plans of launches": ("plan", "planning", "step", "Plan", "PlanReport"),
     "Programs that launch by Triton": ("accelerate", "Acceleration"),
     "Bundles": ("load", "Kernels"),
     "Cases": ("Case", "Make"),
@@ -46,6 +46,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Programs of jax": ("jax_call",),
     "Devices and memory": ("device", "devices", "DeviceInfo", "Buffer", "TensorDescriptor", "set_allocator"),
     "Agreement of ranks": ("decisions", "same_decisions", "Decisions"),
+    "Decisions in stores": ("query", "DecisionRow"),
     "Watching launches": ("on_launch", "launch_hook", "LaunchEvent", "nvtx_ranges", "torch_annotations"),
     "Errors": ("SiloError",),
 }

@@ -29,7 +29,7 @@ struct silo_member_list {
     const struct silo_member *members;
 };
 
-/* The newest version that is read, and the version that added structs and dynamic layouts. */
+/* The newest version that is read, and the one that added structs and dynamic layouts. */
 enum { SILO_MAJOR = 1, SILO_MINOR = 7, SILO_LAYOUTS_MINOR = 3 };
 
 /* The tables. */

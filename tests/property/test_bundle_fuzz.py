@@ -42,7 +42,7 @@ def read_one_by_one(data: bytes) -> None:
     bundle = Bundle.from_bytes(data, "k.silo")
     for name in bundle.kernel_names:
         kernel = bundle.open_kernel(name)
-        for group in kernel.groups:
+        for group in kernel.groups():
             for number in group.numbers:
                 assert kernel[number].artifact.variant.specialization == group.specialization
         assert sorted(number for one in kernel.code for number in one.numbers) == list(range(len(kernel)))

@@ -204,7 +204,7 @@ def manifest_read(data: bytes) -> None:
     bundle = Bundle.from_bytes(data, "k.silo")
     for name in bundle.kernel_names:
         kernel = bundle.open_kernel(name)
-        for group in kernel.groups:
+        for group in kernel.groups():
             for number in group.numbers:
                 assert kernel[number].artifact.variant.target == group.target
     for kernel in bundle.contents().kernels:

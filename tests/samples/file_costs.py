@@ -75,7 +75,7 @@ def _walk(path: Path) -> object:
         found = 0
         for name in bundle.kernel_names:
             kernel = bundle.open_kernel(name)
-            found += sum(len(group.numbers) for group in kernel.groups)
+            found += sum(len(group.numbers) for group in kernel.groups())
             found += sum(1 for number in range(len(kernel)) if kernel[number])
             found += len(bundle.kernel(name).variants)
             found += len(case_recipes(bundle, name))

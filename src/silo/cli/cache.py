@@ -76,9 +76,7 @@ def _natural(value: int | None) -> int | None:
 
 
 def prune(
-    size: Annotated[
-        int | None, Option("--size", metavar="MIB", check=_natural, help="The same as --to, in MiB.")
-    ] = None,
+    size: Annotated[int | None, Option("--size", metavar="MIB", check=_natural, help="As --to, in MiB.")] = None,
     to: Annotated[
         str | None, Option("--to", metavar="SIZE", help="Stop once the code takes at most this: 2GB, 500M.")
     ] = None,

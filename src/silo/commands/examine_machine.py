@@ -18,7 +18,7 @@ from silo.settings import settings, unknown_in_environment
 from silo.sources.kinds import broken_kinds, kinds
 from silo.sources.source_kind import NeedsCompilers, NeedsPackages, SourceKind
 from silo.store.atomic_files import TEMPORARY_PREFIX, write_all
-from silo.tuner.progress import format_bytes
+from silo.text_tables import format_bytes
 
 if TYPE_CHECKING:
     from silo.compile.toolchain import Toolchain

@@ -73,7 +73,7 @@ def _benches(
     in_library = any(loader_of(kind) is not None for kind in kinds)
     confined = benches_on(kernel.name, devices, case.arguments, at, code_of, in_library=in_library)
     if confined:
-        return confined
+        return [*confined]
 
     launcher = kernel.launcher_on(devices[0])
 

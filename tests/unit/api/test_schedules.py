@@ -188,7 +188,9 @@ def test_a_claim_of_a_killed_run_is_free_again(tmp_path):
 
 def test_damaged_lines_of_the_state_are_skipped(tmp_path):
     state = ScheduleState(schedule(tmp_path))
-    task, claim = state.claim([A], 2)
+    claimed = state.claim([A], 2)
+    assert claimed is not None
+    task, claim = claimed
     state.end(claim, task, Turn(1.5, 3, 100, "seconds"))
     with (tmp_path / "s.state" / "turns.jsonl").open("ab") as file:
         file.write(b"torn")

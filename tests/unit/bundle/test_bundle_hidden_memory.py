@@ -51,7 +51,7 @@ def test_both_readers_take_it_and_python_tells_it(path):
         assert bundle.header.minor == 5
         assert said(bundle.contents()) == ["", WHY]
         assert [bundle.open_kernel("kernel_0")[number].artifact.hidden_memory for number in (0, 1)] == ["", WHY]
-        assert sum(len(group.numbers) for group in bundle.open_kernel("kernel_0").groups) == 2
+        assert sum(len(group.numbers) for group in bundle.open_kernel("kernel_0").groups()) == 2
     assert verify_bundle(path) == ()
 
 

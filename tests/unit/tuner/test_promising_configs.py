@@ -40,7 +40,7 @@ def test_the_first_has_about_four_programs_for_each_thread(sizes, threads, tile)
 
 def test_a_thread_without_a_program_is_worse_than_small_programs():
     blocks = [Config.of(B=512), Config.of(B=8192)]
-    found = promising_configs(blocks, lambda config: 30_000 // config.as_dict()["B"], 16, 2)
+    found = promising_configs(blocks, lambda config: 30_000 // config.as_dict()["B"], 16, 2)  # pyright: ignore[reportOperatorIssue]
     assert found[0] == Config.of(B=512)
 
 
@@ -52,4 +52,4 @@ def test_configs_without_a_grid_are_left_out():
     small = programs(1000, 1000)
     found = promising_configs(TILES, lambda one: None if one.as_dict()["BM"] == 128 else small(one), 4, 36)
     assert len(found) == 27
-    assert all(config.as_dict()["BM"] < 128 for config in found)
+    assert all(config.as_dict()["BM"] in (16, 32, 64) for config in found)

@@ -256,7 +256,8 @@ class _Switch:
             self._wanted -= 1
             if self._wanted == 0:
                 for holder, name, before, ours in reversed(self._before):
-                    if vars(holder).get(name) is ours:  # else another function replaced ours, and calls it
+                    members: Mapping[str, Any] = vars(holder)
+                    if members.get(name) is ours:  # else another function replaced ours, and calls it
                         setattr(holder, name, before)
                 self._before.clear()
                 self.decision = Rejected("it was switched off")

@@ -12,10 +12,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.errors import RemoteError, SiloError, StoreError
 from silo.frozen import frozen
-from silo.store.append_log import decode_line
 from silo.store.artifacts import Outcome
 from silo.store.losers import losing_artifacts
-from silo.store.records import MemoryRecords
+from silo.store.records import MemoryRecords, decode_line
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.copying import pull_records
 from silo.store.remote.leases import LEASE_S, LeaseHolder, ended_leases, refuse_while_used
