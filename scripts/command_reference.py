@@ -90,18 +90,9 @@ def sections(command: Any, words: tuple[str, ...]) -> Iterator[str]:  # noqa: AN
         yield from sections(one, (*words, child))
 
 
-def root() -> Any:  # noqa: ANN401  # the parser's own class
-    """The command ``silo`` with its commands: the application itself, or the one that typer makes of it."""
-    if hasattr(entry.app, "list_commands"):
-        return entry.app
-    import typer
-
-    return typer.main.get_command(entry.app)
-
-
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *sections(root(), ("silo",))])
+    return "\n".join([HEAD, *sections(entry.app, ("silo",))])
 
 
 def main() -> int:

@@ -54,7 +54,7 @@ enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);
 bool silo_cpu_picks_team(enum silo_cpu_reason reason);
 
 /* The launches of one thread on its team, for the facts `late` and `rests`. Begins as 0. Times are
- * those of silo_cpu_now. */
+ * by silo_cpu_now. */
 struct silo_cpu_stay {
     uint64_t since; /* when they began; 0: the last launch was not on the team */
     uint64_t apart; /* when one last came so long after another that others had time for a call */

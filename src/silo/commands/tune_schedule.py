@@ -41,7 +41,7 @@ OpenFleet = Callable[[ScheduledDevice, ExitStack], Fleet | None]
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """The state of one task: its turns and seconds over all runs, and those of this run.
+    """The state of one task: its turns and seconds over all runs, and in this run.
 
     ``state`` is ``new``, ``open``, ``settled`` (no gains lately), ``complete``, ``failed`` or ``claimed`` (by another
     run). ``gain`` is the share by which the best time became shorter since the first turn.

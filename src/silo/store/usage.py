@@ -84,7 +84,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """An artifact, a job or files, with its blobs; ``job`` and ``kernel`` are those of an artifact, else ""."""
+    """An artifact, a job or files, with its blobs; ``job`` and ``kernel`` are an artifact's, else ""."""
 
     file: _File
     part: str

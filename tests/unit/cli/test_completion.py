@@ -86,7 +86,7 @@ def folder(tmp_path_factory):
         (["run", "pkg", "--kernel", "ti"], {"tiles"}),
         (["run", "kernels.py", "--ch"], {"--check"}),
     ],
-    ids=" ".join,
+    ids=lambda words: " ".join(sorted(words)) if isinstance(words, set) else " ".join(words),
 )
 def test_values_are_offered_and_little_is_imported(folder, words, offered):
     found, modules = completed(folder, *words)

@@ -121,7 +121,7 @@ IN_THE_SHELL = {
     "build nojit.py -o x.silo": ("scale is not a kernel that Silo reads", "decorate it with @triton.jit"),
 }
 BY_THE_ENVIRONMENT = {
-    "SILO_TUNE=sometimes": ("SILO_TUNE is one of auto, cached", "not 'sometimes'"),
+    "SILO_TUNE=sometimes": ("SILO_TUNE is one of auto, background, cached", "not 'sometimes'"),
     "SILO_JOBS=many": ("SILO_JOBS is a count from 1", "not 'many'"),
     "SILO_REMOTE=ftp://x": ("SILO_REMOTE begins with file:, https://", "(file:/mnt/share/silo)"),
     "SILO_LOCK=nolock.json": ("no lock file", "silo tune FILE --lock"),

@@ -40,6 +40,8 @@ TRITON = {
     "settings.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
     "tuner/formats/result_files.py": "the table of foreign formats",
     "tuner/formats/triton.py": "that format",
+    "tuner/formats/serving.py": "tables of Triton configs, and folders of Triton's version",
+    "commands/python_commands.py": "the advice for a Triton function that is no kernel yet",
     "variables.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
 }
 BINARY = {"builtin_plugins.py": "the table of the plug-ins that Silo ships"}

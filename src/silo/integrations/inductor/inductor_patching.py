@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from silo.compile.c_compiler import find_compiler
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -256,7 +256,7 @@ class _Switch:
             self._wanted -= 1
             if self._wanted == 0:
                 for holder, name, before, ours in reversed(self._before):
-                    members: Mapping[str, Any] = vars(holder)
+                    members = cast("dict[str, Any]", vars(holder))
                     if members.get(name) is ours:  # else another function replaced ours, and calls it
                         setattr(holder, name, before)
                 self._before.clear()

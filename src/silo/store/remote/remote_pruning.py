@@ -178,7 +178,7 @@ def _listed(link: RemoteClient, part: str) -> list[str]:
 
 
 def _entries(link: RemoteClient, part: str, there: Container[str]) -> Iterator[_RemoteEntry]:
-    """The readable entries of a part, with those of their blobs that are there."""
+    """The readable entries of a part, with their existing blobs."""
     names = [f"{part}/{name}" for name in _listed(link, part) if name.endswith(".json")]
     for begin in range(0, len(names), _BATCH):
         batch = names[begin : begin + _BATCH]
