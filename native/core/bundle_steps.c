@@ -429,7 +429,7 @@ static bool is_value(const struct silo_value *value, const silo_argument *argume
     }
 }
 
-/* Read an argument for a form. What is wrong with it goes to `why`. */
+/* Read an argument for a form. Its fault is written to `why`. */
 static bool takes(struct silo_bundle_step *step, const struct form *form, uint32_t number,
                   const silo_argument *argument, struct silo_wording *why) {
     const struct silo_recorded_argument *wanted = &form->recorded->arguments[number];

@@ -15,7 +15,7 @@
 
 #include <errno.h>
 
-/* A piece that took less may be followed by one that is GROWTH times as large. */
+/* A piece that took less may be followed by a piece GROWTH times as large. */
 #define SHORT UINT64_C(1000000)
 #define GROWTH 8
 /* One that took more is followed by one of about LIKED. With a clock that moves every 10 ms, pieces
@@ -24,7 +24,7 @@
 #define LIKED UINT64_C(8000000)
 /* How often a thread that runs programs asks: it may have to wait for Python's lock. */
 #define ASK_RUNNING UINT64_C(50000000)
-/* And one that only waits. */
+/* And a program that only waits. */
 #define ASK_WAITING 20000000
 
 struct silo_cpu_python silo_cpu_python;

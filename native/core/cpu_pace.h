@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-/* What a launch asks of Python. Set once, before the first launch; all NULL without Python. */
+/* A launch's calls of Python. Set once, before the first launch; all NULL without Python. */
 struct silo_cpu_python {
     void (*begins)(void); /* called by each launch that begins */
     /* For the main thread, with or without Python's lock: whether to give the launch up. NULL:

@@ -49,7 +49,7 @@ struct cpu_plan {
     bool together; /* some launches wait for no other */
     uint64_t scratch_bytes;
     bool nested;             /* a kernel of this thread launches it, whose scratch is in use */
-    uint8_t *block, *memory; /* the block is aligned; `memory` is what is owned */
+    uint8_t *block, *memory; /* the block is aligned; `memory` is the owned pointer */
     void **params;
     uint32_t *next;
     _Atomic uint32_t *queue; /* numbers of nodes that may begin, plus 1; 0: not there yet */
@@ -189,7 +189,7 @@ static uint64_t programs_of(const struct cpu_node *node) {
     return (uint64_t)grid[0] * grid[1] * grid[2];
 }
 
-/* What runs small launches on this thread. `job` stands for them to what tells of a crash. */
+/* The runner of small launches on this thread. `job` represents them to the crash report. */
 struct runner {
     struct silo_cpu_thread *thread;
     struct silo_cpu_runner own;
@@ -306,7 +306,7 @@ static void put(struct cpu_plan *plan, uint32_t number) {
     atomic_store_explicit(&plan->queue[place], number + 1, memory_order_release);
 }
 
-/* The number of a node that may begin, plus 1; 0: there is none now. */
+/* The number of a node that may begin, plus 1; 0: none may begin now. */
 static uint32_t take(struct cpu_plan *plan) {
     uint32_t place = atomic_load_explicit(&plan->taken, memory_order_relaxed);
     while (place < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {

@@ -45,7 +45,7 @@
  * on an OpenMP team because the setting says so: libgomp's do for some milliseconds, libomp's for
  * 200. */
 #define TEAM_LOOKS 1000000
-/* What a launch is thought to take of which nothing is known. */
+/* The estimated time of an unknown launch. */
 #define USUAL_LAUNCH 1000000
 /* How long the number of CPUs that the process may use is remembered: to ask is a system call. */
 #define CPUS_REMEMBERED 1000000000
@@ -53,14 +53,14 @@
  * launches that told what they take may have been of others. */
 #define CLAIM_NANOSECONDS 1000
 #define MOST_AT_FIRST 32
-/* What a program is thought to take grows by so much from a launch to the next. */
+/* The estimated time of a program grows by so much from a launch to the next. */
 #define MOST_GROWTH 4
 /* Where so many launches in a row came later than threads look for them, threads look for so many
  * nanoseconds only: to look would be in vain, and others, whose work fills the time between, would
  * share the CPUs with them. */
 #define LATE_LAUNCHES 4
 #define SHORT_LOOK 5000
-/* Spinning longer than this many microseconds helps nobody. */
+/* Spinning longer than this many microseconds is useless. */
 #define MOST_SPIN 100000
 
 /* `launch` is held by the thread that has the pool for a launch or a change of size, and is taken
@@ -70,7 +70,7 @@ static struct {
     pthread_mutex_t mutex;
     _Atomic int threads; /* wanted, the caller included; 0: not decided yet */
     int late;            /* launches in a row that came after their threads slept; under `launch` */
-    uint64_t asked_spin; /* nanoseconds, as asked for */
+    uint64_t asked_spin; /* nanoseconds, as requested */
     _Atomic int kind;    /* enum silo_cpu_pool_kind */
     /* Nanoseconds: the end of the last launch that was large enough for several threads. */
     _Atomic uint64_t ended;
@@ -267,7 +267,7 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
-/* Of a launch that may have several threads; `known` is what a program is known to take. */
+/* Of a launch that may have several threads; `known` is the known time of a program. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
     const uint64_t total = job->launch->total;
     /* Read before the clock: another thread's launch may end meanwhile. */
@@ -326,7 +326,7 @@ static void choose_look(uint64_t gap) {
     silo_cpu_workers_look(pool.late < LATE_LAUNCHES || spin < SHORT_LOOK ? spin : SHORT_LOOK);
 }
 
-/* What each thread that came was at its programs for, on the whole. */
+/* The total time of each thread at its programs. */
 static uint64_t worked(const struct silo_cpu_job *job) {
     const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
     const uint64_t came = spent >> SILO_CPU_AT_WORK;
@@ -515,7 +515,7 @@ void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {
  * Locks are taken before, so that what they guard is whole. `launch` is not: a launch may take
  * minutes, and may need the GIL, which the forking thread holds. */
 static void before_fork(void) {
-    silo_loader_before_fork(); /* first: it may wait, and who holds it may launch */
+    silo_loader_before_fork(); /* first: it may wait, and its holder may launch */
     pthread_mutex_lock(&pool.mutex);
     silo_cpu_workers_before_fork();
 }

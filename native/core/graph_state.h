@@ -26,7 +26,7 @@ struct silo_graph_node {
 struct silo_graph_state {
     struct silo_gpu_device *device;
     struct silo_graph_node *nodes; /* owned */
-    uint32_t count, graphs;        /* graphs: nodes that are no kernels */
+    uint32_t count, graphs;        /* graphs: nodes that are not kernels */
     uint32_t block_bytes;
     uint8_t *block;             /* owned: the caller's */
     uint8_t *sent;              /* owned: the values in the graph's nodes */
@@ -65,7 +65,7 @@ struct silo_launch silo_graph_launch_of(const struct silo_graph_state *state,
                                         struct silo_graph_node *node, uint8_t *block,
                                         const uint32_t grid[3]);
 
-/* SILO_ERROR_LAUNCH, or the code that stands for the driver's; -1. */
+/* SILO_ERROR_LAUNCH, or the code of the driver's error; -1. */
 int silo_graph_fail_node(silo_error *error, const struct silo_graph_state *state,
                          const struct silo_graph_node *node, const char *what, int code);
 int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state, const char *what,

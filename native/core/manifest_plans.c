@@ -22,7 +22,7 @@ struct reading {
     const struct silo_recorded_argument *arguments;
 };
 
-/* The number of an argument of the plan; -1: there is none. */
+/* The number of an argument of the plan; -1: unknown name. */
 static int64_t argument_named(const struct silo_signature *parameters,
                               const struct silo_string *name) {
     for (uint32_t i = 0; i < parameters->count; i++)

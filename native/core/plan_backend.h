@@ -1,7 +1,7 @@
 /* How the launches of a plan run: one table of functions a way (cpu_plan.h, graph_plan.h).
  *
  * The caller fills a block: for each node the grid, whether it runs, and the bytes of its
- * parameters. The backend runs the nodes that are enabled with what the block says. */
+ * parameters. The backend runs the enabled nodes with the values of the block. */
 #ifndef SILO_PLAN_BACKEND_H
 #define SILO_PLAN_BACKEND_H
 
@@ -18,7 +18,7 @@ struct silo_plan_node {
     struct silo_function *function; /* loaded and prepared: block, attributes, limits; NULL with
                                        `graph` */
     void *graph; /* a graph of the driver that runs in the place of a kernel, the same in each
-                    replay: it has no parameters. `open` copies it. NULL: a kernel */
+                    replay, without parameters. `open` copies it. NULL: a kernel */
     struct silo_binary *binary; /* `open` takes a reference, `close` gives it back; NULL: the
                                    caller keeps the code */
     const char *kernel;         /* for messages */
@@ -53,9 +53,9 @@ struct silo_plan_backend {
     /* The block of the next replay, as the last launch left it: ordinary memory, the same each
      * time. One thread at a time, from `begin` to the end of `launch`. -1 with `error`. */
     int (*begin)(void *state, uint8_t **block, silo_error *error);
-    /* One replay. Allocates nothing. -1: nothing was launched, or `error` says how much was. */
+    /* One replay. Allocates nothing. -1: nothing was launched, or `error` contains how much was. */
     int (*launch)(void *state, void *stream, silo_error *error);
-    /* Waits for no replay: what replays use is given back once they are done. */
+    /* Waits for no replay: the memory of replays is freed once they are done. */
     void (*close)(void *state);
     /* Which way the replays go, and the reason: texts of static lifetime. */
     const char *(*explain)(const void *state, const char **reason);

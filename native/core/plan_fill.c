@@ -185,7 +185,7 @@ static int make_struct(const struct silo_plan_made *made,
     return 0;
 }
 
-/* What the map says; -1 with `why`. */
+/* The values of the map; -1 with `why`. */
 static int describe(const struct silo_plan_made *made, const struct silo_plan_arguments *arguments,
                     const uint64_t *values, struct silo_descriptor *out, silo_error *why) {
     if (made->argument >= 0) {

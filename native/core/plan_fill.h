@@ -1,7 +1,7 @@
 /* A plan, from the arguments of a replay to the block that a backend launches (plan_backend.h).
  *
- * A form is what one recording of a plan found: its nodes, the values that follow from the plan's
- * arguments, what has to hold of them, and where they go. It never changes once it is made. */
+ * A form is the result of one recording of a plan: its nodes, the values that follow from the
+ * plan's arguments, their conditions, and their destinations. It never changes once it is made. */
 #ifndef SILO_PLAN_FILL_H
 #define SILO_PLAN_FILL_H
 
@@ -38,7 +38,7 @@ struct silo_plan_value {
     silo_instruction *program; /* owned */
 };
 
-/* What has to hold of a value for the form to serve a replay. */
+/* A condition on a value for the form to serve a replay. */
 struct silo_plan_check {
     uint32_t value;
     bool fixed; /* the value is `word`; else its word as an argument of a kernel is */
@@ -67,7 +67,7 @@ struct silo_plan_made {
     struct silo_descriptor descriptor;   /* as recorded */
     struct silo_dtype type;              /* of its elements */
     int32_t shape[SILO_MAX_RANK], strides[SILO_MAX_RANK]; /* values, -1: as recorded */
-    struct silo_descriptor *last; /* owned: what the map in the block was made of; rank 0: none */
+    struct silo_descriptor *last; /* owned: the source of the map in the block; rank 0: none */
 };
 
 /* A grid that is not the same in every replay. */
@@ -86,7 +86,7 @@ struct silo_plan_grid {
     struct silo_plan_made *described;
 };
 
-/* Memory that nodes use: that of an argument, or some that the plan holds. */
+/* Memory that nodes use: an argument's, or memory that the plan holds. */
 struct silo_plan_memory {
     int32_t argument; /* -1: low to high */
     uint64_t low, high;
@@ -133,7 +133,7 @@ void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
 void silo_plan_overlaps(const struct silo_plan_form *form,
                         const struct silo_plan_arguments *arguments, uint64_t *overlaps);
 
-/* What a node does to memories: bits by their numbers; `alone`: nobody knows. */
+/* The effects of a node on memories: bits by their numbers; `alone`: unknown. */
 struct silo_plan_effects {
     uint64_t reads, writes;
     bool alone;
@@ -145,7 +145,7 @@ int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error);
 
-/* Free what the form owns, `places` and `after` of its nodes included. */
+/* Free the form's memory, `places` and `after` of its nodes included. */
 void silo_plan_form_clear(struct silo_plan_form *form);
 
 #endif

@@ -27,7 +27,7 @@ static bool refuse_device(const struct silo_plan_facts *facts, char *why, size_t
     return true;
 }
 
-/* Why there is no graph at all; false: there is one. */
+/* The reason why a graph cannot be made; false: it can. */
 static bool refuse_graph(const struct silo_plan_facts *facts, char *why, size_t size) {
     if (facts->wanted > SILO_PLAN_HOST)
         snprintf(why, size, "another way was asked for");

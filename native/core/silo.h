@@ -328,11 +328,11 @@ SILO_API int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_err
 SILO_API int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argument *arguments,
                            size_t count, const silo_call *call, silo_error *error);
 
-/* Launch what was added since the last run, on a stream of the plan's device (NULL: the default
- * one; a CPU has none): each launch waits for the one before it. If nothing was added, the last
- * step is launched again. A sequence of kernels and variants that is new to the plan is made into a
- * graph first, which takes long; the last 64 sequences are kept. On an error nothing was launched,
- * or the text says how many launches were. */
+/* Launch the additions since the last run, on a stream of the plan's device (NULL: the default one,
+ * and on a CPU): each launch waits for the one before it. If nothing was added, the last step is
+ * launched again. A sequence of kernels and variants that is new to the plan is made into a graph
+ * first, which takes long; the last 64 sequences are kept. On an error nothing was launched, or the
+ * text says how many launches were. */
 SILO_API int silo_plan_run(silo_plan *plan, void *stream, silo_error *error);
 
 /* ---- plans of a bundle: silo.step ---- */
@@ -342,7 +342,7 @@ SILO_API size_t silo_plan_count(const silo_bundle *bundle);
 SILO_API const char *silo_plan_name(const silo_bundle *bundle, size_t index);
 
 /* The plan of this name, for a device. Its launches are the bundle's, so nothing is added to it;
- * each silo_plan_call is one step. On a CPU, `vouch` of the options is asked for it, as for the
+ * each silo_plan_call is one step. On a CPU, `vouch` of the options is called for it, as for the
  * native code that it calls: `kernel` is the plan's name then, and the data is its JSON. */
 SILO_API int silo_bundle_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
                               silo_plan **plan, silo_error *error);

@@ -101,7 +101,7 @@ class Kernels:
         return BundledPlans(self._bundle.name, self._bundle.manifest.plans, self, self._consent_to)
 
     def _consent_to(self, plan: RecordedPlan) -> None:
-        """Ask for consent to a plan's launches of the CPU's code. Raises TrustError: nobody vouches for them."""
+        """Ask for consent to a plan's launches of the CPU's code. Raises TrustError: they are not trusted."""
         if self._trust:
             return
         from silo.machine.process_session import session  # noqa: PLC0415  # few programs run plans of bundles

@@ -28,9 +28,9 @@ class _ByName(Protocol):
 class BundledPlans(Mapping[str, Plan]):
     """The plans of a bundle by name: ``silo.load("K.silo").plans["step"](x=..., n=...)``.
 
-    A plan is made when it is asked for, and makes its launches through the bundle's kernels: its first call chooses
-    and loads their code for the device of its arrays, later ones are replays (:class:`silo.Plan`). A call that no form
-    of the bundle serves is an ``ArgumentError`` with the reasons.
+    A plan is made at its first use, and makes its launches through the bundle's kernels: its first call chooses and
+    loads their code for the device of its arrays, later ones are replays (:class:`silo.Plan`). A call that no form of
+    the bundle serves is an ``ArgumentError`` with the reasons.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ def _refusal(recorded: RecordedPlan, form: RecordedForm, named: Mapping[str, Any
 
 
 def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN401  # as above
-    """What an argument is and should be; "" if it is so."""
+    """The kind of an argument and the expected kind; "" if they agree."""
     plain = _plain(given)
     shown = type(plain).__name__
     match wanted.kind:

@@ -26,7 +26,7 @@ class PlanForm:
     """One recording of a plan: ``launches``, how many parameters and grids change with the arguments, and replays.
 
     ``us`` is the mean time of a replay in microseconds, from reading the arguments to the end of the launch (on a GPU:
-    until it is enqueued); None before the first. ``way`` says how it runs, ``reason`` why.
+    until it is enqueued); None before the first. ``way`` is how it runs, ``reason`` why.
     """
 
     launches: int
@@ -40,7 +40,7 @@ class PlanForm:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """What a plan did: its forms, its replays, how often it was recorded, and what each form holds.
+    """The history of a plan: its forms, its replays, how often it was recorded, and the facts that each form holds.
 
     ``fixed`` has the arguments that a form was made for (an integer's value, an array's shape and strides), each with
     the use that nothing could be followed beyond. ``memory`` has the arguments that have to be the recorded arrays,
@@ -74,12 +74,12 @@ class PlanReport:
 class Plan(native.LaunchPlan):
     """Launches that were recorded, called with the arguments that replace the recorded ones.
 
-    A call gives every argument, by position or name. It returns what the function returns, if that is arguments of the
-    call, arrays that stay (memory that the function made with ``torch.empty``: the next replay writes to it again) or a
-    tuple of these; else None. It is one native call: it reads the arguments,
-    checks that the recorded code serves them, evaluates the grids, fills in the parameters and launches everything.
-    Calls that the recorded code does not serve (another alignment, dtype, a size that other code is for) run the
-    function once more, which records another form.
+    A call gives every argument, by position or name. It returns the function's result, if that consists of arguments of
+    the call, arrays that stay (memory that the function made with ``torch.empty``: the next replay writes to it again)
+    or a tuple of these; else None. It is one native call: it reads the arguments, checks that the recorded code serves
+    them, evaluates the grids, fills in the parameters and launches everything. Calls that the recorded code does not
+    serve (another alignment, dtype, a size that other code is for) run the function once more, which records another
+    form.
     """
 
     def __new__(
@@ -116,7 +116,7 @@ class Plan(native.LaunchPlan):
         return self._kernels
 
     def report(self) -> PlanReport:
-        """What the plan did so far."""
+        """The history of the plan so far."""
         forms = tuple(
             PlanForm(launches, moves, grids, replays, nanoseconds / replays / 1000 if replays else None, way, reason)
             for launches, moves, grids, _, _, replays, nanoseconds, way, reason in self.forms()
@@ -126,7 +126,7 @@ class Plan(native.LaunchPlan):
         return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, dict(self._tensors))
 
     def explain(self) -> str:
-        """The report as text: forms, how they run and why, and what each form holds."""
+        """The report as text: forms, how they run and why, and the facts that each form holds."""
         return str(self.report())
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class Plan(native.LaunchPlan):
             )
 
     def learn(self, arguments: tuple[Any, ...]) -> object:
-        """Run the function with arguments, record its launches, and give what it returned.
+        """Run the function with arguments, record its launches, and return its result.
 
         Raises:
             ArgumentError: it cannot be a plan; its launches were made all the same.
@@ -266,7 +266,7 @@ def _follow(
         given: list[Any] = []
         for one, value in named.items():
             made = stand_in_for(one, value, trail)
-            # Only torch says what it does to an array that is no stand-in.
+            # Only torch reports its work on an array that is not a tracer.
             followed = follow_arrays or not is_of_torch(value) if isinstance(made, TracedArray) else follow_numbers
             given.append(made if followed else value)
             if made is not value and not followed:
@@ -290,7 +290,7 @@ def _follow(
 
 
 def plan(function: Callable[..., object], *examples: object, **named: object) -> Plan:
-    """Run ``function`` on examples, record its launches, and give what replays them with other arguments.
+    """Run ``function`` on examples, record its launches, and return a plan that replays them with other arguments.
 
     The function runs with the examples themselves, once more to record it, and then with stand-ins for them, to see how
     each parameter and grid follows from the arguments; only the first of these runs launches anything. Arrays may be
@@ -300,12 +300,12 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
 
     Args:
         function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``, and does no other
-            work on arrays: what torch or numpy compute in between is refused.
+            work on arrays: computations of torch or numpy in between are refused.
         examples: its arguments by position.
         named: its arguments by name.
 
     Raises:
-        ArgumentError: what it launches depends on more than its arguments, or cannot be recorded.
+        ArgumentError: its launches depend on more than its arguments, or cannot be recorded.
 
     >>> import numpy, silo, triton, triton.language as tl
     >>> @silo.kernel
@@ -363,7 +363,7 @@ def planning(**arguments: object) -> Generator[Plan]:
             another in a block: sizes and grids that change need :func:`plan`.
 
     Raises:
-        ArgumentError: what was launched cannot be recorded.
+        ArgumentError: a launch cannot be recorded.
 
     >>> import numpy, silo, triton, triton.language as tl
     >>> @silo.kernel

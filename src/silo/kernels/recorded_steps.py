@@ -41,7 +41,7 @@ _ABSENT, _POINTER, _INT, _FLOAT, _DESCRIPTOR = 0, 1, 4, 6, 8
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A function whose launches a bundle keeps, and what makes its examples."""
+    """A function whose launches a bundle keeps, and the functions that make its examples."""
 
     function: Callable[..., object]
     examples: tuple[Callable[[], object], ...]
@@ -53,7 +53,7 @@ class Step:
 
     @property
     def location(self) -> str:
-        """Where the function is defined."""
+        """The file and line of the function."""
         code = getattr(self.function, "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code else self.name
 
@@ -71,7 +71,7 @@ def step(*examples: Callable[[], object]) -> Callable[[F], F]:
             result of a comparison, another value that is held) need an example of their own.
 
     Raises:
-        ArgumentError: there is no example.
+        ArgumentError: without an example.
 
     >>> import numpy, silo, triton, triton.language as tl
     >>> @silo.kernel
@@ -104,7 +104,7 @@ def step_of(value: object) -> Step | None:
 
 
 class _RecordingPlan(Plan):
-    """A plan that tells what it records."""
+    """A plan that passes its recordings on."""
 
     seen: Callable[[Mapping[str, object], list[SeenLaunch], list[SeenLaunch], Trail], None]
 
@@ -130,8 +130,8 @@ def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
     """Run a step with its examples, which launches, and give its plan for a bundle of ``kernels``.
 
     Raises:
-        ArgumentError: what it launches cannot be kept: see :func:`silo.plan`; or it launches a kernel that is not of
-            the bundle, or gives a launch memory that is no argument.
+        ArgumentError: its launches cannot be kept: see :func:`silo.plan`; or it launches a kernel that is not of the
+            bundle, or passes memory that is not an argument.
         SourceError: an example is neither a tuple nor a mapping.
     """
     known = {id(kernel.resolver.native): kernel for kernel in kernels}
@@ -318,7 +318,7 @@ class _FormRecorder:
         return (Source.CONSTANT, cast("float", self._arguments[name])) if held else (Source.GIVEN, name)
 
     def _array(self, number: int, kernel: Kernel, place: int, one: SeenLaunch) -> tuple[Source, str]:
-        """An array that is no stand-in: an argument of a function that takes none."""
+        """An array that is not a tracer: an argument of a function that takes none."""
         for name, value in self._arguments.items():
             if value is one.arguments[place]:
                 return Source.GIVEN, name

@@ -1,4 +1,4 @@
-"""The one import of the native module, and what a process makes known to it.
+"""The one import of the native module, and the functions that a process registers with it.
 
 GPU drivers are opened when first needed, never before. Array libraries are connected when one of their arrays first
 appears in a call, and none is imported here. Settings of the CPU's threads, and multiprocessors that are reserved for

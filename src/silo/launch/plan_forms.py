@@ -1,4 +1,4 @@
-"""From two recordings of a function's launches to one form of a plan: what changes with its arguments, and how.
+"""From two recordings of a function's launches to one form of a plan: the values that change with its arguments.
 
 The first recording is of a run with the arguments themselves, the second of one with stand-ins
 (:mod:`silo.launch.plan_tracers`) in which nothing was launched. Both have to agree in all that no argument decides.
@@ -33,9 +33,9 @@ _WORD = (1 << 64) - 1
 class SeenLaunch(NamedTuple):
     """One launch as ``native.record`` has it.
 
-    ``grid`` is what the dimensions came from, None: the declared grid; ``called`` says that a callable gave it.
-    ``described`` has the tensor descriptors, to which the slots of such arguments are indices: address, whether what
-    lies outside is NaN, whether float32 is rounded, shape and strides.
+    ``grid`` is the source of the dimensions, None: the declared grid; ``called``: a callable returned it. ``described``
+    has the tensor descriptors, to which the slots of these arguments are indices: address, whether elements outside are
+    NaN, whether float32 is rounded, shape and strides.
     """
 
     launcher: native.Launcher
@@ -58,7 +58,7 @@ def _graph_node(one: TorchNode) -> tuple[int, str, int]:
 
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
-    """A recording; ``ArgumentError`` with the reason that stands in it where a launch could not be recorded."""
+    """A recording; raises ``ArgumentError``, with the recorded reason, if a launch could not be recorded."""
     for one in recorded:
         if isinstance(one, str):
             raise ArgumentError(one)
@@ -202,7 +202,7 @@ class FormMaker:
         )
 
     def _returned(self, result: object) -> tuple[object, ...] | None:
-        """What replays return: arguments of theirs, arrays that stay, or a tuple of such; None for all else."""
+        """The result of replays: their arguments, arrays that stay, or a tuple of these; None for all else."""
         if isinstance(result, tuple | list):
             items = [self._returned_one(one) for one in cast("Sequence[object]", result)]
             return None if not items or None in items else tuple(items)
@@ -318,7 +318,7 @@ class FormMaker:
     def _pointer(
         self, number: int, one: SeenLaunch, place: int, array: object, addresses: tuple[int, int]
     ) -> tuple[int, tuple[int, int] | int | None]:
-        """Of an array that is no stand-in: an argument, a part of one, or memory that the plan holds."""
+        """Of an array that is not a tracer: an argument, a part of one, or memory that the plan holds."""
         address, then = addresses
         same = [name for name, value in self.arguments.items() if value is array]
         inside = [name for name, found in self._arrays.items() if found.reach[0] <= address < found.reach[1]]

@@ -80,7 +80,7 @@ class CudaCapture:
             made.replay()
 
 
-# Makes a capture; tests that have no GPU put their own here.
+# Makes a capture; tests without a GPU put their own here.
 _capture: type[CudaCapture] = CudaCapture
 
 
@@ -161,7 +161,7 @@ class TorchWork:
         return result
 
     def _device(self, torch: Any, shown: str, function: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> int:
-        """The GPU that an operation runs on; raises for one that cannot be a node."""
+        """The GPU that an operation runs on; raises if the operation cannot be a node."""
         given = kwargs.get("device")
         devices: set[Any] = {one.device for one in inputs} | ({torch.device(given)} if given is not None else set())
         kinds: set[str] = {one.type for one in devices} or {"cpu"}

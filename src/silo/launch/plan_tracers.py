@@ -1,8 +1,8 @@
-"""Stand-ins for a function's arguments: known values that show what the function computes of them.
+"""Tracers for a function's arguments: known values that show the function's computations on them.
 
-A plan runs its function once more with them. Launches are given what they stand for; arithmetic on an integer gives an
-integer with its expression; a comparison is noted with its result; and any other use (``range``, an index, ``torch``)
-gives the plain value and notes that the result may depend on it in an unknown way.
+A plan runs its function once more with them. Launches receive the objects behind them; arithmetic on an integer gives
+an integer with its expression; a comparison is noted with its result; and any other use (``range``, an index,
+``torch``) gives the plain value and notes that the result may depend on it in an unknown way.
 """
 
 # ruff: noqa: ANN401  # stand-ins take and give whatever Python objects do
@@ -21,7 +21,7 @@ __all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "s
 
 
 class Trail:
-    """What a function did with its stand-ins.
+    """The uses of a function's tracers.
 
     ``conditions`` are comparisons with their results: other results would have led elsewhere. ``used`` has the
     arguments whose value, or shape and strides, went where nothing is followed, each with a word for where.
@@ -137,7 +137,7 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
         return self._compare("!=", 0)
 
     def as_is(self, where: str) -> int:
-        """The plain integer, for a use that is noted."""
+        """The plain integer; the use is noted."""
         self._trail.note(self._node, where)
         return self.stands_for
 
@@ -186,7 +186,7 @@ class TracedInt(native.StandIn, Known, Operators[Any]):
         return self if digits is None else round(self.as_is("round()"), cast("int", digits))
 
     def operate(self, sign: str, left: Any, right: Any) -> Any:
-        """The integer with its expression, or the plain result of what is not followed."""
+        """The integer with its expression, or the plain result if the operation is not followed."""
         kind, amount = FOLLOWED.get(sign), _plain(right)
         if sign in _SHIFTS and type(right) is int and 0 <= amount < _MOST_SHIFT and isinstance(_plain(left), int):
             sign, right = _SHIFTS[sign], 1 << amount
@@ -293,13 +293,13 @@ class _TracedArgument(native.StandIn):
         return self._name
 
     def as_is(self, where: str) -> Any:
-        """The argument itself, for a use that is noted."""
+        """The argument itself; the use is noted."""
         self._trail.used.setdefault(self._name, where)
         return self.stands_for
 
 
 class TracedFloat(_TracedArgument):
-    """A float argument: launches are given it; what is computed of it is not followed."""
+    """A float argument: launches receive it; computations on it are not followed."""
 
     __slots__ = ()
 
@@ -327,7 +327,7 @@ for _name in _FLOAT_METHODS:
 
 
 class _Address:
-    """What ``data_ptr()`` gives: only its alignment can be asked for, which replays compare."""
+    """The result of ``data_ptr()``: only its alignment can be read, which replays compare."""
 
     def __init__(self, address: int, name: str, trail: Trail) -> None:
         self._address, self._name, self._trail = address, name, trail
@@ -396,7 +396,7 @@ class TracedArray(_TracedArgument):
 
     @property
     def device(self) -> Any:
-        """Where it lies, which a plan holds."""
+        """Its address, which a plan holds."""
         return self.stands_for.device
 
     def __getattr__(self, name: str) -> Any:
@@ -412,7 +412,7 @@ class TracedArray(_TracedArgument):
             from silo.launch import plan_copies  # noqa: PLC0415  # few functions have copies
 
             return partial(plan_copies.copy if name == "copy_from" else plan_copies.fill, self)
-        if name not in _VIEWS and not is_of_torch(self.stands_for):  # nobody would see what it does to the elements
+        if name not in _VIEWS and not is_of_torch(self.stands_for):  # its effect on the elements would go unseen
             raise _foreign(f".{name}", self._name)
         return getattr(self.as_is(f".{name}"), name)
 
@@ -444,7 +444,7 @@ class TracedArray(_TracedArgument):
 
 
 def _of_tensor(name: str) -> Callable[..., Any]:
-    """An operator of tensors; of other arrays it is none, for nobody would see what it does."""
+    """An operator of tensors; other arrays lack it, because its effect would go unseen."""
 
     def method(self: TracedArray, *others: object) -> Any:
         tensor: Any = self.stands_for
@@ -475,7 +475,7 @@ _VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "squeeze", "strides", "swa
 
 
 def is_of_torch(array: object) -> bool:
-    """Whether it is a tensor of torch, which says what it does to tensors (:mod:`silo.launch.plan_torch`)."""
+    """Whether it is a tensor of torch, which reports its work on tensors (:mod:`silo.launch.plan_torch`)."""
     return type(array).__module__.partition(".")[0] == "torch"
 
 
@@ -486,7 +486,7 @@ def _holds_others(value: object) -> bool:
 
 
 def stand_in_for(name: str, value: object, trail: Trail) -> object:
-    """What a function gets in place of an argument; the value itself where nothing of it is followed."""
+    """The tracer of an argument; the value itself if it is not followed."""
     if type(value) is int:
         return TracedInt(value, Argument(name), trail)
     if type(value) is float:

@@ -1,5 +1,5 @@
-// What the self-test of an export is made of: arrays with the same numbers as in Python, on the device of
-// a call, and their comparison with what is expected.
+// The parts of an export's self-test: arrays with the same numbers as in Python, on the device of a call, and
+// their comparison with the expected ones.
 #ifndef SILO_SELFTEST_HPP
 #define SILO_SELFTEST_HPP
 
@@ -25,7 +25,7 @@ namespace silo_selftest {
 // Memory of the device of a queue. Drivers are found at run time: nothing of them is needed to build.
 class place {
   public:
-    // Throws std::runtime_error where there is no such device.
+    // Throws std::runtime_error without the device.
     explicit place(const silo::queue &where) : queue(where) {
         if (where.device == SILO_CUDA)
             open_cuda(where.index);
@@ -208,7 +208,7 @@ class array {
     std::size_t element_bytes() const { return size_; }
     std::int64_t count() const { return count_; }
 
-    // What it holds now, each element where `offset` says.
+    // Its present contents, each element at its `offset`.
     std::vector<unsigned char> read() const {
         std::vector<unsigned char> held(bytes_);
         place_.download(held.data(), memory_, bytes_);
@@ -242,7 +242,7 @@ class array {
     void *memory_ = nullptr;
 };
 
-// What an array is expected to hold: the bits of all its elements, or of those with `numbers`.
+// The expected contents of an array: the bits of all its elements, or of the ones in `numbers`.
 struct expected {
     const char *name;
     int element;

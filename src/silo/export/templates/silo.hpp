@@ -1,4 +1,4 @@
-// What the typed headers of exported bundles share: errors, queues, arrays. C++17; nothing but inline.
+// The common part of the typed headers of exported bundles: errors, queues, arrays. C++17; nothing but inline.
 #ifndef SILO_HPP
 #define SILO_HPP
 
@@ -20,7 +20,7 @@ using float8_e4m3b11fnuz = silo_float8_e4m3b11fnuz;
 using float8_e5m2 = silo_float8_e5m2;
 using float8_e5m2fnuz = silo_float8_e5m2fnuz;
 
-/// Why a call failed: `what()` says it in words, `code()` is one of `enum silo_code`.
+/// Why a call failed: `what()` is the message, `code()` is one of `enum silo_code`.
 class error : public std::runtime_error {
   public:
     explicit error(const silo_error &from)
@@ -32,7 +32,7 @@ class error : public std::runtime_error {
     /// The code of a device's driver; 0 where none had a say.
     int driver_code() const noexcept { return driver_code_; }
 
-    /// Where no variant fits: each with its reason, one a line.
+    /// If no variant fits: each with its reason, one a line.
     const std::string &details() const noexcept { return details_; }
 
   private:
@@ -40,7 +40,7 @@ class error : public std::runtime_error {
     std::string details_;
 };
 
-/// Throws what a function that returned `code` has said; nothing where it is 0.
+/// Throws the error of a function that returned `code`, unless it is 0.
 inline void check(int code, silo_error &said) {
     if (code == 0)
         return;
@@ -49,7 +49,7 @@ inline void check(int code, silo_error &said) {
     throw thrown;
 }
 
-/// Where a call runs: a CPU is done when the call returns, a GPU when its stream comes to it.
+/// The device of a call: a CPU is done when the call returns, a GPU in the order of its stream.
 using queue = silo_queue;
 
 inline queue cpu() noexcept { return {SILO_CPU, 0, nullptr}; }
@@ -136,7 +136,7 @@ class plan {
         add(kernel, arguments, Count, how);
     }
 
-    /// Launch what was added; without additions the last step again.
+    /// Launch the additions; without additions the last step again.
     void run(void *stream = nullptr) {
         silo_error said;
         check(silo_plan_run(handle_, stream, &said), said);
