@@ -186,7 +186,7 @@ def command(
     if json:
         print_json([asdict(row) for row in rows])
     elif not quiet:
-        results = TuneResults(f"{path} on {device}" if device else str(path), rows)
+        results = TuneResults(f"{path} on {device}" if device else str(path), rows, str(lock or ""))
         print_table(results.table())
         for line in results.lines():
             say_lines(line)

@@ -146,7 +146,7 @@ def tune(
         )
     if failures := [row.failure for row in rows if row.failure]:
         raise TuneError("\n".join(failures))
-    return TuneResults(_title(place), rows)
+    return TuneResults(_title(place), rows, "" if lock is None else str(lock))
 
 
 def run(

@@ -200,7 +200,11 @@ class CaseOutcome:
 
 
 class TuneResults(_Rows[TuneRow]):
-    """What ``silo.tune`` measured: a sequence of :class:`TuneRow`, one for each case."""
+    """The results of ``silo.tune``: a sequence of :class:`TuneRow`, one for each case. ``lock`` names its lock file."""
+
+    def __init__(self, title: str, rows: Sequence[TuneRow], lock: str = "") -> None:
+        super().__init__(title, rows)
+        self._lock = lock or "lock"
 
     def table(self) -> Table:
         """One row for each case: the winner and its time, and the number of configs that were measured."""
@@ -221,10 +225,10 @@ class TuneResults(_Rows[TuneRow]):
         return Table(self.title, columns, rows, right=["time", "measured", "reused"], lines=["why"])
 
     def lines(self) -> tuple[str, ...]:
-        """The remarks about each case, and what the lock file decides."""
+        """The remarks about each case, and the decisions of the lock file."""
         remarks = [f"{row.kernel} {row.case}: {remark}" for row in self for remark in row.remarks]
         locked = [
-            f"lock: {row.kernel} {row.case}: "
+            f"{self._lock}: {row.kernel} {row.case}: "
             + (f"{row.locked} ({row.locked_reason})" if row.locked else row.locked_reason)
             for row in self
             if row.locked or row.locked_reason
