@@ -26,9 +26,10 @@ enum {
     SILO_GENERATE_DTYPE = 2 /* no such dtype */
 };
 
-/* A fill's parameters besides the seed: uniform: a = low, b = high         normal: a = mean, b =
- * standard deviation integers: low, span = high - low   full: a for floats, low otherwise arange:
- * start a and step b for floats, low and span (modulo 2^64) otherwise */
+/* A fill's parameters besides the seed:
+ *   uniform: a = low, b = high         normal: a = mean, b = standard deviation
+ *   integers: low, span = high - low   full: a for floats, low otherwise
+ *   arange: start a and step b for floats, low and span (modulo 2^64) otherwise */
 typedef struct {
     double a;
     double b;

@@ -373,8 +373,8 @@ class OpenKernel:
 
         Raises:
             BundleFormatError: the variant has other parameters than the kernel.
-            DeviceError: the code takes something that cannot be passed. ExpressionError: the grid reads a name that is
-            neither an argument nor known here.
+            DeviceError: the code takes something that cannot be passed.
+            ExpressionError: the grid reads a name that is neither an argument nor known here.
         """
         facts = dict(device.facts())
         served = ServedVariant(self, number)

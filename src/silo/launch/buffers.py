@@ -60,8 +60,8 @@ class Buffer:
             device: ``cpu``, ``cuda``, ``cuda:1``, ``hip``.
 
         Raises:
-            ArgumentError: no such dtype, shape or kind of device. DeviceError: the device is missing, or its memory is
-            exhausted.
+            ArgumentError: no such dtype, shape or kind of device.
+            DeviceError: the device is missing, or its memory is exhausted.
         """
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
         element = str(dtype_named(dtype))

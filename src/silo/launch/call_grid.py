@@ -23,8 +23,8 @@ def call_grid(
     The launcher holds the extents that the declared grid reads, and has read the call's own grid.
 
     Raises:
-        ArgumentError: neither the call nor the declaration gives a grid. ExpressionError: the declared grid cannot be
-        computed from these arguments.
+        ArgumentError: neither the call nor the declaration gives a grid.
+        ExpressionError: the declared grid cannot be computed from these arguments.
     """
     if call.grid is not None:
         return cast("tuple[int, int, int]", call.grid)

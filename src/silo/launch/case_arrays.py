@@ -22,8 +22,8 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
         place: the memory that it is in.
 
     Raises:
-        CaseError: an unknown library, or a library without the dtype, layout or device. DeviceError: the device is
-        missing, or its memory is exhausted.
+        CaseError: an unknown library, or a library without the dtype, layout or device.
+        DeviceError: the device is missing, or its memory is exhausted.
     """
     from silo.launch.array_libraries.library_table import default_library, library_named  # noqa: PLC0415  # not for a launch
 

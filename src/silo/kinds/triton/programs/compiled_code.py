@@ -74,8 +74,8 @@ def read_launch(program: CompiledProgram) -> LaunchInfo:
     """How a compiled kernel is launched, its parameters under the names of the function's.
 
     Raises:
-        UnsupportedError: it has a parameter that Silo does not pass as Triton does. CompileError: its binary
-        contradicts its signature.
+        UnsupportedError: it has a parameter that Silo does not pass as Triton does.
+        CompileError: its binary contradicts its signature.
     """
     slots = tuple(_slots(program))
     if program.blob_kind == "so":

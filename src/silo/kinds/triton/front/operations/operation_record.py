@@ -82,9 +82,9 @@ class OperationRecord(str):
         terminator: whether it ends a block.
         region_ends: the terminators that its regions may end in; empty if any.
 
-    Of memory (the effects of a kernel's pointers): access: its effect through its first operand; None without an
-        effect. Its other operands are values or indices. flow: the values that it hands pointers on to. None: nothing
-        is known, and it counts as reading and writing
+    Of memory (the effects of a kernel's pointers):
+        access: its effect through its first operand; None without an effect. Its other operands are values or indices.
+        flow: the values that it hands pointers on to. None: nothing is known, and it counts as reading and writing
             through every pointer that it gets, unless it has an ``access``.
 
     Of a kernel's traits and numerics:

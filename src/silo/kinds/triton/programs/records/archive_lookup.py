@@ -145,7 +145,8 @@ class ArchiveLookup:
         """Leave to load the code of a variant; None where it needs none.
 
         Raises:
-            BundleError: it would run although checks are on. TrustError: it is not trusted.
+            BundleError: it would run although checks are on.
+            TrustError: it is not trusted.
         """
         artifact = one.artifact
         if not artifact.runs_on_host:

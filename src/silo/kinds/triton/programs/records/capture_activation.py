@@ -47,8 +47,8 @@ def record(
     the lock file decides is not measured, nor what ``others`` know. Values of ``covers`` are compiled too.
 
     Raises:
-        LockError: the file is not a lock. BundleError: the place cannot be written, or the existing file is not a
-        bundle.
+        LockError: the file is not a lock.
+        BundleError: the place cannot be written, or the existing file is not a bundle.
     """
     kept = Archive(path)
     recorder = Capture(kept, others, covers)
@@ -85,7 +85,8 @@ def replay(
     ``others`` supply the decisions that the bundle lacks.
 
     Raises:
-        BundleError: it cannot be read. LockError: the file is not a lock.
+        BundleError: it cannot be read.
+        LockError: the file is not a lock.
     """
     replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust, others=others)
     undo, serving = _both(replayer, lock), Serving(replayer.code)

@@ -68,8 +68,8 @@ class Replayer:
         """The code of the bundle that serves a call, else Triton's compiled code.
 
         Raises:
-            NoVariantError: frozen, and nothing in the bundle fits. TrustError: frozen, and the native code that fits is
-            not trusted.
+            NoVariantError: frozen, and nothing in the bundle fits.
+            TrustError: frozen, and the native code that fits is not trusted.
             RuntimeError: the kernel was served, and a global that it reads is another now.
         """
         for kernel in TABLE.of(call.function):
