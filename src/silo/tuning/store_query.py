@@ -164,6 +164,7 @@ def query(
         ValueError: ``since`` is not a date, or ``frame`` is not one of the four.
         ImportError: the package of ``frame`` is not installed.
 
+    >>> import silo
     >>> silo.query(kernel="no such kernel", frame="rows")
     []
     """
