@@ -42,7 +42,7 @@ _C_WORDS = """
     _Alignas _Static_assert __ATOMIC_ACQUIRE __ATOMIC_ACQ_REL __ATOMIC_RELAXED __ATOMIC_RELEASE __SIZE_TYPE__
     __attribute__ __atomic_thread_fence begin break char const context continue do double else end enum fflush float
     pair for goto grid if int int16_t int32_t int64_t int8_t inline lanes limit long next_program nobody params printf
-    program program_x program_y program_z return running scratch short signed sizeof snprintf static streamed struct
+    lasting program program_x program_y program_z return running scratch short signed sizeof snprintf static streamed struct
     text uint16_t uint32_t uint64_t uint8_t uintptr_t unsigned unused void volatile
     while quiet silo_check silo_fault SILO_FAULT_ASSERT silo_tile
 """
