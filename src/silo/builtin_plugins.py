@@ -52,6 +52,7 @@ OPTIONS: tuple[str, ...] = (
     "cpu_dot_vectors",
     "cpu_elements_apart",
     "cpu_launch_atomics",
+    "cpu_row_parts",
     "cpu_threads",
     "cpu_work",
 )

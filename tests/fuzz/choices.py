@@ -159,7 +159,7 @@ def python_held(kernel: BundledKernel) -> tuple[list[int], list[int], bool]:
     from silo.launch import runtime
 
     exact, held = kernel._guard
-    assert (set(exact), held) == guard_of(kernel._kernel.head, kernel._kernel.groups), kernel.name
+    assert (set(exact), held) == guard_of(kernel._kernel.head, kernel._kernel.groups()), kernel.name
     plan = runtime._plan(
         kernel.name,
         kernel.signature,

@@ -20,6 +20,15 @@ from silo.core.dynamic_layout import DynamicLayout
 from silo.core.expressions import INT64_MAX, INT64_MIN
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.core.recorded_plans import (
+    ArgumentKind,
+    RecordedArgument,
+    RecordedForm,
+    RecordedLaunch,
+    RecordedPlan,
+    RecordedSource,
+    Source,
+)
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
@@ -166,6 +175,19 @@ def samples():
         Work: Work(bytes=48, flops=16),
         Extents: Extents((4, 64), (64, 1)),
         DynamicLayout: DynamicLayout.of((30, 64), (64, 1), bits=16),
+        RecordedPlan: RecordedPlan(
+            "step",
+            ("x", "n"),
+            (
+                RecordedForm(
+                    (
+                        RecordedArgument(ArgumentKind.ARRAY, DTYPES[0], 2),
+                        RecordedArgument(ArgumentKind.INTEGER),
+                    ),
+                    (RecordedLaunch("k", (RecordedSource("x", Source.GIVEN, "x"),), options=(("num_warps", 4),)),),
+                ),
+            ),
+        ),
     }
 
 
@@ -201,6 +223,7 @@ def test_every_kind_with_a_reader_has_a_sample():
                 readers.add(member.__name__)
     inside_others = {"Parameter", "ArrayRecipe", "ExpectedRecipe", "LayoutSlot", "TensorMap", Compiled.__name__}
     inside_others |= {"DescriptorRecipe", "StructLeaf", "Bound", "Step", "DynamicAxis"}
+    inside_others |= {"RecordedArgument", "RecordedForm", "RecordedLaunch", "RecordedSource"}
     inside_others |= {"Persisted", "PersistedRow", "_Coded"}  # have no members themselves
     assert readers - inside_others == {kind.__name__ for kind in SAMPLES}
 

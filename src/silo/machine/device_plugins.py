@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -103,6 +102,8 @@ def device_named(text: str) -> Device:
     )
     missing = _missing()
     reasons = [f"\n  - no {name}: {missing[name].why.reason}" for name in (kind,) if name in missing]
+    from difflib import get_close_matches  # noqa: PLC0415  # only for a message
+
     near = [] if kind in _plugins() else get_close_matches(kind, _plugins(), n=1)
     advice = f", did you mean {near[0]}?" if near else ""
     raise DeviceError(f"no device {text!r} on this machine{advice}; it has:{listing or ' none'}{''.join(reasons)}")
