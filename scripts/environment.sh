@@ -91,7 +91,7 @@ ensure_zig() {
 # A second environment with the oldest supported Triton.
 OLD_VENV="$ROOT/.venv-triton36"
 ensure_old_triton() {
-  local stamp="$OLD_VENV/silo-stamp" wanted="triton==$OLD_TRITON and pytest-xdist"
+  local stamp="$OLD_VENV/silo-stamp" wanted="triton==$OLD_TRITON, pytest-xdist and click"
   if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
     say "making .venv-triton36 with triton==$OLD_TRITON"
     "$PY" -m venv "$OLD_VENV"

@@ -110,7 +110,7 @@ def test_a_report_names_its_extra(folder, monkeypatch):
     page._template.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(PackageError, match=r"silo report needs Jinja2.*pip install 'kernel-silo\[report\]'"):
-        page._template()
+        page._template("page.html")
 
 
 @pytest.mark.parametrize("element", DTYPES, ids=str)
