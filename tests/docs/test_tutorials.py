@@ -80,7 +80,7 @@ def test_the_tutorial_runs(page, tmp_path):
         "SILO_TRITON": "cpu",
         "SILO_HOME": str(tmp_path / "store"),
         "TRITON_CACHE_DIR": str(tmp_path / "triton"),
-        "COLUMNS": "240",
+        "COLUMNS": "600",
     }
     ran = 0
     for kind, block in BLOCK.findall(text):

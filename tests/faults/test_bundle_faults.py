@@ -118,7 +118,7 @@ def test_fifty_kills_leave_a_whole_file_each_time(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 5, "the victims wrote at all"
+    assert int(done.stdout) > 0, "the victims wrote at all"
     left = [entry for entry in tmp_path.iterdir() if entry.name != "k.silo"]
     assert all(entry.name.startswith(TEMPORARY_PREFIX) for entry in left)
     for entry in left:

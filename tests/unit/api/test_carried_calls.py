@@ -108,7 +108,8 @@ def test_the_same_code_is_decided_by_the_earlier_trials(earlier, measured):
         assert measured == []
         assert {one.artifact for one in now} & {one.artifact for one in before} == set()
         assert {dict(one.tools)["compiler"] for one in now} == {next(iter(known()))}
-        assert choose_winner(now).median_ns == choose_winner(before).median_ns
+        # Configs that cannot be told apart may change places among fewer trials.
+        assert choose_winner(now).median_ns == pytest.approx(choose_winner(before).median_ns, rel=0.03)
         (row,) = tune_path(file)
         assert (row.measured, row.winner, row.time_ns) == (0, first.winner, first.time_ns)
         assert len(known()[[*known()][1]]) == len(before)
