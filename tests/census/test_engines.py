@@ -101,6 +101,7 @@ def test_a_made_up_engine_is_served_without_a_compile(tmp_path, made_up):
     assert found["bundle_bytes"] > 0
 
 
+@pytest.mark.all
 def test_values_that_were_not_recorded_are_refused_by_name(tmp_path, made_up):
     (found,) = engines(
         tmp_path, made_up, "vllm", "count_expert", "--requests", "12", "--cover", "_count.BLOCK=4", code=1

@@ -39,6 +39,7 @@ def run(words, folder, **environment):
     assert done.returncode == 0, f"{shlex.join(map(str, words))}\n{done.stdout}{done.stderr}"
 
 
+@pytest.mark.all
 @pytest.mark.slow
 def test_a_wheel_serves_where_silo_is_not(tmp_path):
     missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]

@@ -116,6 +116,7 @@ def test_two_exports_link_into_one_program(tmp_path, compilers):
     assert one.files == len([path for path in (tmp_path / "one").rglob("*") if path.is_file()]) - 1
 
 
+@pytest.mark.all
 @pytest.mark.slow
 def test_code_that_is_compiled_in_is_clean(tmp_path):
     """Every kind of case, by the commands of the folder's page, with sanitizers that see into the kernels.

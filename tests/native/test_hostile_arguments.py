@@ -328,6 +328,7 @@ def test_the_class_of_an_argument_is_not_kept(make):
     assert one() is None
 
 
+@pytest.mark.all
 def test_a_class_at_the_place_of_another_is_read_as_what_it_is():
     launch, asked = kernels.nothing("x")
     places = set()

@@ -171,6 +171,7 @@ def test_each_call_is_undone_by_itself():
     assert _now() == _WITHOUT
 
 
+@pytest.mark.all
 def test_another_backend_may_be_chosen_meanwhile():
     with inductor.enable():
         config.cpu_backend = "cpp"

@@ -29,6 +29,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.all
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the ABI is torch 2.13's")
 def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, on_cpu):

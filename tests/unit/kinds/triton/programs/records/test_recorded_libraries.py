@@ -11,6 +11,7 @@ import pytest
 PROGRAM = Path(__file__).with_name("recorded_libraries.py")
 
 
+@pytest.mark.all
 def test_libraries_are_served_frozen_whatever_sizes_and_alignments_come(tmp_path):
     for package in ("liger_kernel", "fla", "torch"):
         pytest.importorskip(package)

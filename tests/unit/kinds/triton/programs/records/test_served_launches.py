@@ -422,6 +422,7 @@ calls = [call() for _ in range(0)]
 """
 
 
+@pytest.mark.all
 def test_random_launches_give_the_driver_what_tritons_own_path_gave(tmp_path):
     out = tmp_path / "calls.json"
     record = (
