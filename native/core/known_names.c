@@ -5,12 +5,27 @@
 static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", "cpu_work", NULL};
 
 /* Every option of Silo's own compilers: silo.builtin_plugins.OPTIONS. */
-static const char *const EVERY_OPTION[] = {
-    "num_warps",          "num_stages",           "num_ctas",        "maxnreg",
-    "waves_per_eu",       "matrix_instr_nonkdim", "kpack",           "launch_cooperative_grid",
-    "launch_pdl",         "enable_fp_fusion",     "debug",           "cpu_chunk",
-    "cpu_dot_rows",       "cpu_dot_units",        "cpu_dot_vectors", "cpu_elements_apart",
-    "cpu_launch_atomics", "cpu_threads",          "cpu_work",        NULL};
+static const char *const EVERY_OPTION[] = {"num_warps",
+                                           "num_stages",
+                                           "num_ctas",
+                                           "maxnreg",
+                                           "waves_per_eu",
+                                           "matrix_instr_nonkdim",
+                                           "kpack",
+                                           "launch_cooperative_grid",
+                                           "launch_pdl",
+                                           "enable_fp_fusion",
+                                           "debug",
+                                           "cpu_chunk",
+                                           "cpu_dot_rows",
+                                           "cpu_dot_units",
+                                           "cpu_dot_vectors",
+                                           "cpu_elements_apart",
+                                           "cpu_launch_atomics",
+                                           "cpu_row_parts",
+                                           "cpu_threads",
+                                           "cpu_work",
+                                           NULL};
 
 /* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
  * silo.builtin_plugins.BLOB_KINDS. A test compares both. */
