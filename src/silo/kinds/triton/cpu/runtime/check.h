@@ -98,8 +98,9 @@ struct silo_check {
     /* The first read of memory that holds junk; unset_site is the site's number + 1, 0: none. */
     uint64_t unset_site, unset_address, unset_program;
     int64_t unset_lane;
-    uint64_t stamp;    /* executions of stores so far */
-    void const *value; /* the value that the running access stores; NULL: an access of another kind */
+    uint64_t stamp; /* executions of stores so far */
+    void const
+        *value; /* the value that the running access stores; NULL: an access of another kind */
     uint64_t spare[2]; /* where a compare-and-swap goes that must not go where it wants */
 };
 

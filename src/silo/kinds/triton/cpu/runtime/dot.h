@@ -76,7 +76,8 @@ typedef void silo_dot_read_KIND(silo_tile from, int64_t first, int64_t depth, in
 
 /* m of `most` rows and `columns` of n columns, n a multiple of the lanes; other sums are left as
    they are or become anything. `full` is for blocks of `rows` x `vectors`, `rest` for the rows that
-   these leave of all, `narrow` for one vector of `rows` rows. `work` has room for the readers' output, and for a block of rows of a left operand that is else read in place. With `kept` the
+   these leave of all, `narrow` for one vector of `rows` rows. `work` has room for the readers'
+   output, and for a block of rows of a left operand that is else read in place. With `kept` the
    panels of all of k, up to `room` values, outlive the call. */
 SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, int64_t columns,
                               int64_t k, silo_tile a, silo_dot_read_KIND *left, silo_tile b,

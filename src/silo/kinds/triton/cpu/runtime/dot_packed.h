@@ -1,5 +1,6 @@
 /* c[m][n] += a[m][k] * b[k][n] by instructions that this CPU may have beyond its level, which take
-   words of 32 bits that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels of the right operand are rows of SILO_LANES_KIND of these words. Only for x86-64-v4. */
+   words of 32 bits that hold SHARE consecutive k of one row or column: 2 of bf16, 4 of i8. Panels
+   of the right operand are rows of SILO_LANES_KIND of these words. Only for x86-64-v4. */
 
 enum {
     SILO_SHARE_KIND = 4 / (int)sizeof(ITEM),

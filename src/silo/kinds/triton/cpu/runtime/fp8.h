@@ -1,7 +1,8 @@
 /* KIND: MANTISSA bits of mantissa, an exponent biased by BIAS, NAN_BITS for NaN, LARGEST the
-   largest finite number. INFINITE: it has infinities. UNSIGNED_ZERO: it lacks a negative zero. Integer code without branches, as in half.h. Numbers out of range, infinities
-   among them, become the largest finite one, as on GPUs; rounded toward zero, an infinity stays one
-   where there is one. */
+   largest finite number. INFINITE: it has infinities. UNSIGNED_ZERO: it lacks a negative zero.
+   Integer code without branches, as in half.h. Numbers out of range, infinities among them, become
+   the largest finite one, as on GPUs; rounded toward zero, an infinity stays one where there is
+   one. */
 
 SILO_INLINE float silo_KIND_to_f32(uint8_t x) {
     uint32_t magnitude = x & 0x7fu;
