@@ -116,16 +116,6 @@ void silo_bundle_plan_give(struct silo_step_plan *plan) {
 
 /* ---- parts ---- */
 
-static uint32_t parameter_bytes(const struct silo_packing *packing, uint32_t number) {
-    const struct silo_packed *packed = &packing->packed[number];
-    if (packed->pack == SILO_PACK_STRUCT)
-        return packing->structs[packed->axis].bytes;
-    if (packed->pack == SILO_PACK_ARRAY_MAP ||
-        (packed->pack == SILO_PACK_DESCRIPTOR && packed->part == SILO_PART_MAP))
-        return SILO_MAP_BYTES;
-    return packed->bits <= 8 ? 1 : packed->bits / 8u;
-}
-
 /* As the driver states them, or as C lays them out; a CPU's are 8 bytes each, or more. */
 static int find_places(struct part *part, silo_error *error) {
     const struct silo_served *served = part->served;
@@ -140,7 +130,7 @@ static int find_places(struct part *part, silo_error *error) {
     for (uint32_t i = 0; i < packing->count; i++) {
         struct silo_parameter_place *place = &part->places[i];
         if (told < 0) {
-            const uint32_t size = parameter_bytes(packing, i);
+            const uint32_t size = silo_packed_bytes(packing, &packing->packed[i]);
             const uint32_t align = served->where->gpu == NULL || size > 8 ? 8 : size;
             place->offset = (end + align - 1) / align * align;
             place->size = size;

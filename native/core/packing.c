@@ -182,6 +182,15 @@ void silo_packing_clear(struct silo_packing *packing) {
 
 /* ---- the parameters of a binary ---- */
 
+uint32_t silo_packed_bytes(const struct silo_packing *packing, const struct silo_packed *packed) {
+    if (packed->pack == SILO_PACK_STRUCT)
+        return packing->structs[packed->axis].bytes;
+    if (packed->pack == SILO_PACK_ARRAY_MAP ||
+        (packed->pack == SILO_PACK_DESCRIPTOR && packed->part == SILO_PART_MAP))
+        return SILO_MAP_BYTES;
+    return packed->bits <= 8 ? 1 : packed->bits / 8U;
+}
+
 const char *silo_packed_noun(const struct silo_packed *packed, char *buffer, size_t size) {
     switch ((enum silo_abi)packed->abi) {
     case SILO_ABI_POINTER:

@@ -84,6 +84,9 @@ int silo_packing_init(struct silo_packing *packing, const struct silo_layout_ite
                       silo_error *error);
 void silo_packing_clear(struct silo_packing *packing);
 
+/* Bytes of a packed parameter's value, without padding. */
+uint32_t silo_packed_bytes(const struct silo_packing *packing, const struct silo_packed *packed);
+
 /* ---- the needs of a binary ---- */
 
 /* Whether an argument with this word can be passed in that place. An argument that its word leaves

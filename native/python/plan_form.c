@@ -212,16 +212,6 @@ static int32_t number_at(PyObject *tuple, Py_ssize_t index) {
     return (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, index));
 }
 
-static size_t parameter_bytes(const struct silo_packing *packing, uint32_t number) {
-    const struct silo_packed *packed = &packing->packed[number];
-    if (packed->pack == SILO_PACK_STRUCT)
-        return packing->structs[packed->axis].bytes;
-    if (packed->pack == SILO_PACK_ARRAY_MAP ||
-        (packed->pack == SILO_PACK_DESCRIPTOR && packed->part == SILO_PART_MAP))
-        return SILO_MAP_BYTES;
-    return packed->bits <= 8 ? 1 : packed->bits / 8U;
-}
-
 static int layout(struct silo_plan_form *form, const struct found *found,
                   struct silo_plan_node *node) {
     const struct silo_packing *packing = &found->binding->packing;
@@ -251,7 +241,8 @@ static int layout(struct silo_plan_form *form, const struct found *found,
         else {
             size_t at = 0;
             for (uint32_t i = 0; i < packing->count; i++) {
-                const size_t size = parameter_bytes(packing, i), align = size > 8 ? 8 : size;
+                const size_t size = silo_packed_bytes(packing, &packing->packed[i]),
+                             align = size > 8 ? 8 : size;
                 at = (at + align - 1) / align * align;
                 places[i] = (struct silo_parameter_place){at, size};
                 at += size;
@@ -412,7 +403,7 @@ static int follow_parameter(struct silo_plan_form *form, const struct found *fou
     return 0;
 }
 
-/* Where values of the plan's arguments go, and what has to hold of them. */
+/* Adds the places of the values of the plan's arguments, and the conditions on those values. */
 static int follow(struct silo_plan_form *form, const struct found *found,
                   const struct silo_plan_node *node) {
     const struct silo_packing *packing = &found->binding->packing;

@@ -278,7 +278,7 @@ class _FormRecorder:
             )
         sources = tuple(
             RecordedSource(parameter, *self._source(number, kernel, place, one, other))
-            for place, parameter in enumerate(kernel.source.signature.names)
+            for place, parameter in enumerate(names)
             if one.codes[place] >> 56 != _ABSENT
         )
         options = zip(other.option_names, other.options, strict=True)
