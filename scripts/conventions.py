@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says of Silo's modules and no linter checks: who may know what, which names repeat.
+"""Rules of CONTRIBUTING.md for Silo's modules that no linter checks: which may name a driver, which names repeat.
 
 ``python scripts/conventions.py`` prints what breaks a rule, and fails.
 """

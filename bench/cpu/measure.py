@@ -27,7 +27,7 @@ INTERPRETER_LIMIT_S = 600
 
 
 def measure(name: str, dtype: str, scale: Scale, threads: int, *, rounds: int) -> Measured:
-    """One row. What fails is a result: ``missing`` for what does not compile, ``wrong`` for a wrong one."""
+    """One row. A failure is a status: ``missing`` if nothing compiles, ``wrong`` if the result is wrong."""
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     cpu_threads(threads)

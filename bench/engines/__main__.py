@@ -43,7 +43,7 @@ COVERS = {
     ],
 }
 TOLERANCE = {"rtol": 2e-2, "atol": 2e-2}  # half precision: a sum in another order
-REMOVED = "have been removed"  # what Triton says of block pointers from 3.9 on: its front end refuses the kernel
+REMOVED = "have been removed"  # in the error of Triton's front end for block pointers, from 3.9 on
 
 
 def run(

@@ -49,8 +49,8 @@
 #define USUAL_LAUNCH 1000000
 /* How long the number of CPUs that the process may use is remembered: to ask is a system call. */
 #define CPUS_REMEMBERED 1000000000
-/* What a thread takes at first is worth this many nanoseconds, and so many programs at most: the
- * launches that told what they take may have been of others. */
+/* A thread's first claim: programs worth CLAIM_NANOSECONDS, and no more than MOST_AT_FIRST, since
+ * the launches that were timed may have had programs of another size. */
 #define CLAIM_NANOSECONDS 1000
 #define MOST_AT_FIRST 32
 /* The estimated time of a program grows by so much from a launch to the next. */

@@ -38,8 +38,8 @@ struct silo_plan_served {
     const struct silo_function *first; /* of the first kernel */
     struct silo_plan_scratch scratch;  /* of its nodes */
     PyObject *keeps;                   /* owned: bindings, launchers, arrays that do not change */
-    /* Owned: what a replay returns: (argument, object) with the number of an argument, or -1 and an
-     * object; a tuple of such pairs; or None. */
+    /* Owned: the result of a replay, as (argument, object) with the number of an argument, or -1
+     * and an object; a tuple of such pairs; or None. */
     PyObject *result;
     struct silo_fork_lock lock; /* held from filling a block to the end of the launch */
     uint64_t replays, nanoseconds;

@@ -35,7 +35,7 @@ ROWS = (
     "adam 1,500,000",
 )
 
-# Rows whose time is that of waking threads more than that of their work.
+# Rows that spend more time waking threads than computing.
 SHORT = (
     "add 10,000",
     "add 100,000",

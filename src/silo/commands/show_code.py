@@ -92,7 +92,7 @@ def code_of(
     return [_of_kernel(kernel, asked) for kernel in collect_kernels([path], kernels)]
 
 
-# Forms on a page: of each kind of code the front end's text, and what its compiler makes of it.
+# Forms on a page: for each kind of code, the text of the front end and the output of its compiler.
 _PAGE_FORMS = tuple(form for form in CODE_FORMS if form not in ("llvm", "asm"))
 
 

@@ -1,4 +1,4 @@
-"""Leases: objects of a remote store that say who uses it until when, so that nobody prunes it under a reader.
+"""Leases: objects of a remote store that name its users and their end times, so that nobody prunes it under a reader.
 
 A session that reads much (``silo tune``, ``silo cache pull``) holds a lease, and so does a pruning. A lease is an empty
 promise to a killed process: it ends by itself, at the time in its name.
