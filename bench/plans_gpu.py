@@ -100,19 +100,22 @@ def from_python(device: graph_plans.Device, rounds: int, count: int = 50) -> dic
             kernels[index % len(kernels)](a, b, c, d, out, n, v, index)
 
     sets = [[silo.Buffer(ELEMENTS, "int32", device="cuda") for _ in range(5)] for _ in range(2)]
-    a, b, c, d, out = sets[0]
-    plan = silo.plan(step, a, b, c, d, out, ELEMENTS, 1)
+    plan = silo.plan(step, *sets[0], ELEMENTS, 1)
 
     def wait() -> None:
         device.check(device.library.plan_wait(device.handle, None))
 
-    rows: dict[str, list[tuple[float, float]]] = {"silo.plan": [], "silo.plan, nothing changed": [], "one by one": []}
-    for turn in range(rounds * TURNS):
+    def arguments(turn: int) -> tuple[Any, ...]:
         a, b, c, d, out = sets[turn % 2]
-        arguments = (a, b, c, d, out, ELEMENTS - turn % 100, turn)
-        rows["silo.plan"].append(_timed(lambda given=arguments: plan(*given), wait))
-        rows["silo.plan, nothing changed"].append(_timed(lambda given=arguments: plan(*given), wait))
-        rows["one by one"].append(_timed(lambda given=arguments: step(*given), wait))
+        return (a, b, c, d, out, ELEMENTS - turn % 100, turn)
+
+    calls = {"silo.plan": (plan, 1), "silo.plan, nothing changed": (plan, 0), "one by one": (step, 1)}
+    rows: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    for round_ in range(rounds):
+        for name, (call, change) in calls.items():
+            given = [arguments(round_ * TURNS + change * turn) for turn in range(TURNS)]
+            found = [_timed(lambda call=call, one=one: call(*one), wait) for one in given]
+            rows[name] += found[2:]  # as from C
     floor = [whole for _, whole in rows["one by one"]]
     return {
         "report": str(plan.report()),

@@ -5,21 +5,14 @@
 
 #define MOST_RING_BYTES (1u << 20)
 #define MOST_SLOTS 64u
-#define MOST_UPDATER_BLOCKS 1024u
 
 /* ---- nodes ---- */
-
-static uint32_t updater_blocks(uint32_t count) {
-    const uint32_t warps = SILO_PLAN_THREADS / 32, blocks = (count + warps - 1) / warps;
-    return blocks < MOST_UPDATER_BLOCKS ? blocks : MOST_UPDATER_BLOCKS;
-}
 
 static int add_updater(struct silo_graph_state *state, const struct silo_function *updater,
                        void **node, silo_error *error) {
     struct silo_function *function = (struct silo_function *)updater; /* which is only read */
     void *params[] = {&state->ring.address};
-    const struct silo_launch launch = {
-        .function = function, .grid = {updater_blocks(state->count), 1, 1}, .params = params};
+    const struct silo_launch launch = {.function = function, .grid = {1, 1, 1}, .params = params};
     const int code = silo_graphs_of(state)->add(state->graph, &launch, NULL, 0, node);
     return code == 0 ? 0
                      : silo_graph_fail_plan(error, state, "cannot make the first node of", code);
@@ -129,7 +122,8 @@ static int try_updates(struct silo_graph_state *state, silo_error *error) {
         memset(block + at, 0, node->parameter_bytes);
         at += node->parameter_bytes;
     }
-    *(struct silo_plan_head *)(void *)block = (struct silo_plan_head){0, count, 1};
+    *(struct silo_plan_head *)(void *)block =
+        (struct silo_plan_head){.replay = 0, .count = count, .trial = 1, .bytes = at};
     int code = gpu->stream_create(&stream, SILO_GPU_NON_BLOCKING);
     if (code == 0)
         code = upload(state, stream);

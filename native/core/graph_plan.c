@@ -99,6 +99,7 @@ static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_er
     struct silo_plan_head *head = (void *)block;
     head->count = count;
     head->trial = 0;
+    head->bytes = (uint32_t)at;
     __atomic_store_n(&head->replay, state->ring.replays, __ATOMIC_RELEASE); /* after the rest */
     state->updates += count;
     return 0;

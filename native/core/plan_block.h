@@ -11,12 +11,14 @@
 #include <stdint.h>
 
 #define SILO_PLAN_KERNEL "silo_plan_update" /* its only parameter: struct silo_plan_device * */
-#define SILO_PLAN_THREADS 128 /* of its blocks; each warp updates one node at a time */
+#define SILO_PLAN_THREADS 512               /* of its only block; each updates one node at a time */
 
 struct silo_plan_head {
     uint64_t replay; /* its number: a block that holds another one is not this replay's */
     uint32_t count;  /* updates */
     uint32_t trial;  /* 1: a failed update is only reported, because no other node runs */
+    uint32_t bytes;  /* of the block that this replay uses, with this head */
+    uint32_t padding[3];
 };
 
 /* The fields that an update sets. */
@@ -45,10 +47,12 @@ struct silo_plan_device_node {
 
 /* In device memory; the kernel's own and never changed from the host after it was written. */
 struct silo_plan_device {
-    uint64_t replay;       /* the number of the next replay */
-    uint32_t slots;        /* blocks of the ring: a power of two */
-    uint32_t arrived;      /* blocks of this launch that have finished; 0 between launches */
-    uint64_t ring, stride; /* address of the first block; bytes from one to the next */
+    uint64_t replay;     /* the number of the next replay */
+    uint32_t slots;      /* blocks of the ring: a power of two */
+    uint32_t node_count; /* of `nodes` */
+    uint32_t run_count;  /* of `runs` */
+    uint32_t padding;
+    uint64_t ring, stride; /* address of the first block; bytes from one to the next: of 16 */
     uint64_t report;       /* address of a struct silo_plan_report */
     uint64_t nodes, runs;  /* addresses of the arrays of the two structs above */
 };

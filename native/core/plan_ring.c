@@ -100,6 +100,8 @@ int silo_plan_ring_write(const struct silo_plan_ring *ring,
     const struct silo_plan_device head = {
         .replay = ring->replays,
         .slots = ring->slots,
+        .node_count = count,
+        .run_count = run_count,
         .ring = (uint64_t)(uintptr_t)ring->blocks,
         .stride = ring->stride,
         .report = (uint64_t)(uintptr_t)ring->report,
@@ -129,9 +131,11 @@ int silo_plan_ring_write(const struct silo_plan_ring *ring,
 int silo_plan_ring_make(struct silo_plan_ring *ring, struct silo_gpu_device *device, size_t stride,
                         uint32_t slots, uint32_t count, uint32_t run_count, silo_error *error) {
     const struct silo_gpu *gpu = device->gpu;
-    const size_t device_bytes = sizeof(struct silo_plan_device) +
-                                count * sizeof(struct silo_plan_device_node) +
-                                run_count * sizeof(struct silo_plan_run);
+    /* The kernel reads whole 16 bytes. */
+    const size_t device_bytes =
+        (sizeof(struct silo_plan_device) + count * sizeof(struct silo_plan_device_node) +
+         run_count * sizeof(struct silo_plan_run) + 15) /
+        16 * 16;
     const size_t report_bytes = 128; /* cache lines that the device alone writes */
     *ring = (struct silo_plan_ring){
         .device = device, .stride = stride, .slots = 1, .wait_ns = LONGEST_WAIT_NS};

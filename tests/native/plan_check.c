@@ -224,7 +224,8 @@ static void failing(bool by_effects) {
     for (uint32_t i = 0; i < NODES; i++) {
         made.effects[i] =
             (struct silo_plan_effects){.writes = UINT64_C(1) << i % 2, .reads = 0, .alone = false};
-        /* The launch's arrays are those of its effects: other arrays would be a race of the test. */
+        /* The launch's arrays are those of its effects: other arrays would be a race of the test.
+         */
         made.out[i] = made.from[i] = (int)i % 2;
         made.form.moves[2 * i].value = made.form.moves[2 * i + 1].value = i % 2;
     }

@@ -315,12 +315,13 @@ static bool refused(uint32_t field) {
     return true;
 }
 
-/* One update, as a warp makes it: whether the node runs, the grid, parameters, up to what fails. */
-static uint32_t update_node(struct executable *executable, const uint64_t word[7],
+/* One update, as a thread makes it: whether the node runs, the grid, parameters, up to what fails.
+ */
+static uint32_t update_node(struct executable *executable, const uint64_t word[8],
                             const uint8_t *block, const uint32_t update[8]) {
     uint32_t first_run, run_count;
     uint64_t handle;
-    const uint8_t *entry = (const uint8_t *)(uintptr_t)(word[5] + 16 * update[0]);
+    const uint8_t *entry = (const uint8_t *)(uintptr_t)(word[6] + 16 * update[0]);
     memcpy(&handle, entry, 8);
     memcpy(&first_run, entry + 8, 4);
     memcpy(&run_count, entry + 12, 4);
@@ -348,7 +349,7 @@ static uint32_t update_node(struct executable *executable, const uint64_t word[7
         __atomic_add_fetch(&field_updates[2], 1, __ATOMIC_RELAXED);
         for (uint32_t k = 0; k < run_count; k++) {
             uint32_t run[2];
-            memcpy(run, (const void *)(uintptr_t)(word[6] + 8 * (first_run + k)), 8);
+            memcpy(run, (const void *)(uintptr_t)(word[7] + 8 * (first_run + k)), 8);
             memcpy(content->data + run[0], block + update[6] + run[0], run[1]);
         }
     }
@@ -357,14 +358,13 @@ static uint32_t update_node(struct executable *executable, const uint64_t word[7
 
 /* What plan_block.h says of memory, read here by numbers: a second reader of the layout. */
 static int update_nodes(struct executable *executable, const uint8_t *plan) {
-    uint64_t word[7];
+    uint64_t word[8]; /* replay, slots, counts, ring, stride, report, nodes, runs */
     uint32_t slots;
-    memcpy(word, plan,
-           sizeof word); /* replay, slots and arrived, ring, stride, report, nodes, runs */
+    memcpy(word, plan, sizeof word);
     memcpy(&slots, plan + 8, 4);
     const uint64_t replay = word[0];
-    const uint8_t *block = (const uint8_t *)(uintptr_t)(word[2] + replay % slots * word[3]);
-    uint8_t *report = (uint8_t *)(uintptr_t)word[4];
+    const uint8_t *block = (const uint8_t *)(uintptr_t)(word[3] + replay % slots * word[4]);
+    uint8_t *report = (uint8_t *)(uintptr_t)word[5];
     uint64_t held_replay;
     uint32_t count, trial, failed = 0, number = 0;
     memcpy(&held_replay, block, 8);
@@ -375,7 +375,7 @@ static int update_nodes(struct executable *executable, const uint8_t *plan) {
         failed = 0x10000;
     for (uint32_t i = 0; i < count && failed != 0x10000; i++) {
         uint32_t update[8];
-        memcpy(update, block + 16 + 32 * i, sizeof update);
+        memcpy(update, block + 32 + 32 * i, sizeof update);
         const uint32_t code = update_node(executable, word, block, update);
         if (code != 0) {
             failed = code;
@@ -465,7 +465,7 @@ static int count_replay(const struct executable *executable) {
         return 0;
     memcpy(&plan, first->content.data, 8);
     uint64_t *replay = (uint64_t *)(uintptr_t)plan;
-    memcpy(&report, (const uint8_t *)replay + 32, 8);
+    memcpy(&report, (const uint8_t *)replay + 40, 8); /* struct silo_plan_device */
     ++*replay;
     __atomic_store_n((uint64_t *)(uintptr_t)report, *replay, __ATOMIC_RELEASE);
     return 0;

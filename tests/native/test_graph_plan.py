@@ -102,7 +102,7 @@ def test_a_graph_is_an_updater_and_the_plans_edges():
     ]
     plan = device.plan(parts, after=[[], [], [0, 1], [1]], slots=4)
     assert stub.graph() == [
-        "0 silo_plan_update block=128,1,1 shared=0 after=",
+        "0 silo_plan_update block=512,1,1 shared=0 after=",
         "1 a block=64,2,1 shared=1024 updatable after=0",
         "2 b block=128,1,1 shared=0 updatable after=0 attribute4=2 attribute5=1",
         "3 c block=128,1,1 shared=0 updatable after=1,2",
