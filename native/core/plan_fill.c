@@ -83,14 +83,29 @@ static void read_described(const struct silo_plan_made *made, const uint64_t *va
     }
 }
 
+SILO_INLINE uint64_t slot_of(const struct silo_plan_grid *grid, const uint64_t *values, int32_t i) {
+    return grid->slot_value[i] >= 0 ? values[grid->slot_value[i]] : grid->slots[i];
+}
+
+/* A grid of usual axes, from the slots that these read alone; false: silo_grid_evaluate finds out.
+ */
+SILO_INLINE bool usual(const struct silo_plan_grid *grid, const uint64_t *values, int64_t dims[3]) {
+    uint64_t slots[SILO_MAX_PARAMETERS];
+    for (int32_t i = 0; i < grid->declared->axes; i++) {
+        const int16_t slot = grid->declared->usual_axis[i].slot;
+        if (slot >= 0 && slot < grid->count)
+            slots[slot] = slot_of(grid, values, slot);
+    }
+    return silo_grid_usual(grid->declared, grid->count, slots, grid->codes, dims);
+}
+
 static int declared(const struct silo_plan_grid *grid, const struct silo_plan_arguments *arguments,
                     const uint64_t *values, int64_t dims[3], struct silo_grid_fault *fault) {
+    if (SILO_LIKELY(grid->declared->usual) && SILO_LIKELY(usual(grid, values, dims)))
+        return 0;
     uint64_t slots[SILO_MAX_PARAMETERS];
     for (int32_t i = 0; i < grid->count; i++)
-        slots[i] = grid->slot_value[i] >= 0 ? values[grid->slot_value[i]] : grid->slots[i];
-    if (grid->declared->usual &&
-        silo_grid_usual(grid->declared, grid->count, slots, grid->codes, dims))
-        return 0;
+        slots[i] = slot_of(grid, values, i);
     silo_bindings bindings = {.slot_count = grid->count, .values = (const int64_t *)slots};
     struct arrays arrays;
     int64_t shapes[SILO_MAX_DESCRIPTORS][SILO_MAX_RANK];
@@ -256,7 +271,11 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
     }
     for (uint32_t i = 0; i < form->move_count; i++) {
         const struct silo_plan_move *move = &form->moves[i];
-        silo_plan_write(block + move->at, values[move->value], move->pack, move->bytes);
+        const uint64_t word = values[move->value];
+        if (SILO_LIKELY(move->pack == SILO_PACK_SLOT && move->bytes == sizeof word))
+            memcpy(block + move->at, &word, sizeof word);
+        else
+            silo_plan_write(block + move->at, word, move->pack, move->bytes);
     }
     for (uint32_t i = 0; i < form->made_count; i++)
         if (silo_plan_made_varies(&form->made[i]) &&
