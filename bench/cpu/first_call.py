@@ -110,17 +110,7 @@ def sample(mode: str, options: argparse.Namespace) -> dict[str, float]:
         variables = {"SILO_HOME": f"{folder}/silo", "TRITON_CACHE_DIR": f"{folder}/triton", "SILO_TUNE": mode}
         words = ["--child", mode, "--sizes", *map(str, options.sizes), "--dtype", options.dtype]
         done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "bench.cpu.first_call",
-                "--child",
-                mode,
-                "--sizes",
-                *words,
-                "--dtype",
-                options.dtype,
-            ],
+            [sys.executable, "-m", "bench.cpu.first_call", *words],
             env=os.environ | variables,
             cwd=ROOT,
             capture_output=True,
