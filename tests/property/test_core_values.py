@@ -12,9 +12,8 @@ from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, Make, record
 from silo.core.compiled import Compiled
 from silo.core.config import Config
-from silo.core.decision_list import Bound, DecisionList, Step
 from silo.core.device import DeviceModel
-from silo.core.dispatch import Bucket, DispatchRules, bucket_of, distance
+from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step, bucket_of, distance
 from silo.core.dtypes import DTYPES
 from silo.core.dynamic_layout import DynamicLayout
 from silo.core.expressions import INT64_MAX, INT64_MIN
