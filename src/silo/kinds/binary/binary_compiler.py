@@ -15,9 +15,8 @@ from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, NoVariantError, SourceError
-from silo.kinds.binary.binary_code import choose_code
 from silo.kinds.binary.binary_declaration import BINARY
-from silo.kinds.binary.binary_source import BinarySource
+from silo.kinds.binary.binary_source import BinarySource, choose_code
 
 __all__ = ["BinaryCompiler"]
 

@@ -16,8 +16,8 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.target import Target
 from silo.core.values import Value, value_sort_key
 from silo.errors import SourceError, TargetError
-from silo.kinds.binary.binary_code import BinaryCode
 from silo.kinds.binary.binary_parameters import parse_assumptions
+from silo.kinds.binary.binary_source import BinaryCode
 from silo.plain_files import read_plain
 
 __all__ = ["Binary", "Code", "binary_code", "completed", "guarded"]
