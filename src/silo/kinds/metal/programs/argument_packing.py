@@ -9,7 +9,7 @@ from typing import Any
 from silo.core.argument_descriptions import describe
 from silo.core.dtypes import DType
 from silo.errors import ArgumentError
-from silo.kinds.metal.front.metal_element_types import scalar_of
+from silo.kinds.metal.front.metal_source import scalar_of
 from silo.kinds.metal.front.parser import MslParameter
 
 __all__ = ["CASTS", "cast_of", "number_read", "packed"]
