@@ -16,7 +16,7 @@ from silo.core.signature import Effect
 from silo.kinds.triton.cpu.operations_page import operations_table
 from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt
 from silo.kinds.triton.front.operations.attribute_rules import AttributeRules
-from silo.kinds.triton.front.operations.cpu.c_math import MathFunction
+from silo.kinds.triton.front.operations.cpu.c_arith import MathFunction
 from silo.kinds.triton.front.operations.nvidia.libdevice import FUNCTIONS
 from silo.kinds.triton.front.operations.operation_record import (
     Family,
