@@ -25,9 +25,8 @@ from silo.kinds.triton.front.operations.attribute_rules import (
 )
 from silo.kinds.triton.front.operations.cpu.atomics import cas_refusal, rmw_refusal
 from silo.kinds.triton.front.operations.cpu.c_arith import addptr, clampf, float_binary, integer_call
-from silo.kinds.triton.front.operations.cpu.c_call import ScalarCall
+from silo.kinds.triton.front.operations.cpu.c_call import ScalarCall, access_refusal, dot_refusal, dot_scaled_refusal
 from silo.kinds.triton.front.operations.cpu.c_casts import bitcast, int_to_ptr, ptr_to_int, triton_float_cast
-from silo.kinds.triton.front.operations.cpu.refusals import access_refusal, dot_refusal, dot_scaled_refusal
 from silo.kinds.triton.front.operations.maths import SQRT
 from silo.kinds.triton.front.operations.operation_record import (
     JUMPS_OUT,
