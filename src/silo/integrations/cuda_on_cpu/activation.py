@@ -89,13 +89,13 @@ def _install(torch: Any) -> None:  # noqa: ANN401
     from silo.integrations.cuda_on_cpu.placement import Placement  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.refusals import refuse_what_needs_cuda  # noqa: PLC0415
-    from silo.integrations.cuda_on_cpu.streams import replace_streams  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.torch_cuda import (  # noqa: PLC0415
         replace_autocast,
         replace_devices,
         replace_generator,
         replace_loading,
         replace_parallel,
+        replace_streams,  # noqa: PLC0415
     )
     from silo.settings import settings  # noqa: PLC0415
 
