@@ -50,8 +50,6 @@ __all__ = [
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
     """The launcher of a kernel of this process, with the guard that its declaration requires."""
-    from silo.building.loaded_kernels import FollowsSource  # noqa: PLC0415  # kernels of a bundle have no source
-
     follows = FollowsSource(kernel.source, on_miss)
     launcher = make_launcher(
         kernel.name,

@@ -17,12 +17,12 @@ from silo.core.variant import Variant
 from silo.errors import SpaceError, TargetError
 
 __all__ = [
+    "DEFAULT_CODE_BYTES",
+    "DEFAULT_CONFIGS",
     "BuildCase",
     "BuildKernel",
     "BuildVariant",
     "Chosen",
-    "DEFAULT_CODE_BYTES",
-    "DEFAULT_CONFIGS",
     "LeftOut",
     "Packing",
     "Pairs",
@@ -199,7 +199,7 @@ def plan_variants(
     winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
     has_device: Callable[[Target], bool],
     canonical: Callable[[Target], Target] = _itself,
-    packing: Packing = Packing(),  # noqa: B008  # frozen
+    packing: Packing = Packing(),  # frozen
 ) -> tuple[BuildVariant, ...]:
     """Every variant that a build needs, without repetition, in a fixed order.
 

@@ -37,11 +37,11 @@ from silo.frozen import field, frozen
 
 __all__ = [
     "BUCKET",
+    "EXACT_LIMIT",
     "Bound",
     "Bucket",
     "DecisionList",
     "DispatchRules",
-    "EXACT_LIMIT",
     "Match",
     "Step",
     "bucket_from_json",
@@ -144,9 +144,8 @@ def _write_rule(rule: tuple[Bucket, Config]) -> JSON:
 
 
 def _read_unseen(data: JSON, what: str) -> DecisionList:  # noqa: ARG001  # see Form
-    from silo.core.dispatch import DecisionList as List  # noqa: PLC0415  # few rules have one
 
-    return List.from_json(data)
+    return DecisionList.from_json(data)
 
 
 @frozen

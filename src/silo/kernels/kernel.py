@@ -396,8 +396,6 @@ def _make(
     if given_grid is not None:
         known.grid = traced_grid(known, cast("GridLike", given_grid))
     if isinstance(kind, HasLaunchHooks):
-        from silo.kernels.kernel import show_launches  # noqa: PLC0415  # few kinds have such hooks
-
         show_launches(kind)
     return kind.wrap(
         source,

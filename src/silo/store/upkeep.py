@@ -24,10 +24,10 @@ from silo.tuner.winner import choose_winner
 
 __all__ = [
     "COUNTS_FILE",
-    "Counted",
-    "Counts",
     "KEPT_RIVALS",
     "UPKEEP_FILE",
+    "Counted",
+    "Counts",
     "Upkeep",
     "counted",
     "kept_artifacts",
@@ -83,7 +83,6 @@ class Upkeep:
             self._in_turn(lambda: self._prune(limit // 4 * 3), at_most_every_s=0)
 
     def _prune(self, max_bytes: int) -> None:
-        from silo.store.upkeep import losing_artifacts  # noqa: PLC0415
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
         found = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records)))
@@ -98,7 +97,6 @@ class Upkeep:
             _log_info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
 
     def _drop_losers(self) -> None:
-        from silo.store.upkeep import losing_artifacts  # noqa: PLC0415
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
         losers = losing_artifacts(self._records)

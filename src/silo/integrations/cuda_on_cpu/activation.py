@@ -110,7 +110,6 @@ def _install(torch: Any) -> None:  # noqa: ANN401
 
     from silo.core.decisions import Rejected  # noqa: PLC0415
     from silo.errors import DeviceError  # noqa: PLC0415
-    from silo.integrations.cuda_on_cpu.activation import load_guard  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.placement import Placement  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.refusals import refuse_what_needs_cuda  # noqa: PLC0415
@@ -120,7 +119,7 @@ def _install(torch: Any) -> None:  # noqa: ANN401
         replace_generator,
         replace_loading,
         replace_parallel,
-        replace_streams,  # noqa: PLC0415
+        replace_streams,
     )
     from silo.settings import settings  # noqa: PLC0415
 

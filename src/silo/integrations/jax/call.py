@@ -100,7 +100,6 @@ def jax_call(
         mutates=None if mutates is None else tuple(mutates),
     )
     _check_effects(jax, form)
-    from silo.integrations.jax.call import bind  # noqa: PLC0415  # imports jax
 
     found = bind(form, tuple(arrays.values()))
     return found[0] if len(found) == 1 else tuple(found)

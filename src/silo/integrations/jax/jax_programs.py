@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from silo.launch.runtime import VouchedCode
 
 __all__ = [
-    "CallRecord",
     "TARGET",
+    "CallRecord",
     "connect",
     "connected",
     "device_of",

@@ -18,10 +18,10 @@ from silo.kinds.cute.launch_call import ArgumentLeaf, Computed, HostValue, Launc
 from silo.kinds.cute.layouts import CLayout, layout_of
 
 __all__ = [
-    "Address",
     "COMPARISONS",
-    "HostMemory",
     "INTEGER_OPERATIONS",
+    "Address",
+    "HostMemory",
     "MemoryBlock",
     "Part",
     "Symbol",

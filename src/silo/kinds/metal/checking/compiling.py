@@ -43,12 +43,12 @@ from silo.launch.cpu_objects import load
 
 __all__ = [
     "CHECKED_FLAGS",
-    "CheckedVariable",
     "HOOKS",
+    "SCHEDULES",
+    "CheckedVariable",
     "MetalCheckedRuns",
     "MetalLaunch",
     "Ready",
-    "SCHEDULES",
     "compile_checked",
 ]
 

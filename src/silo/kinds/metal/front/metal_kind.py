@@ -40,8 +40,6 @@ class MetalKind:
 
     def findings(self) -> Sequence[Finding]:
         """Returns further findings for ``silo doctor``."""
-        from silo.kinds.metal.front.metal_kind import findings  # noqa: PLC0415  # for ``silo doctor`` alone
-
         return findings()
 
     @property

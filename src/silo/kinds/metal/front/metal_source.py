@@ -22,7 +22,7 @@ from silo.kinds.metal.front.parser import MslKernel, MslText
 from silo.kinds.metal.front.variant_text import metal_text
 from silo.sources.launch_options import evaluated
 
-__all__ = ["MOST_GROUP_BYTES", "MOST_THREADS", "MetalSource", "SCALARS", "element_of", "scalar_of"]
+__all__ = ["MOST_GROUP_BYTES", "MOST_THREADS", "SCALARS", "MetalSource", "element_of", "scalar_of"]
 
 
 # ---- Metal's types by Silo's dtypes ----

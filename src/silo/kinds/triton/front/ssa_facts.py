@@ -392,8 +392,6 @@ class TtirFacts(CodeFacts):
     @property
     def effects(self) -> Mapping[str, Effect]:
         """By parameter; none of a text that cannot be read, so that every pointer counts as read and written."""
-        from silo.kinds.triton.front.ssa_facts import effects_of  # noqa: PLC0415  # code that is stored has them beside it
-
         try:
             return effects_of(self._module, self._signature, self._specialization)
         except SourceError:
@@ -407,16 +405,12 @@ class TtirFacts(CodeFacts):
     @property
     def traits(self) -> Traits:
         """See :func:`silo.kinds.triton.front.ssa_facts.traits_of`."""
-        from silo.kinds.triton.front.ssa_facts import traits_of  # noqa: PLC0415  # few kernels leave their space to a guess
-
         arguments = module_arguments(self._signature, self._specialization, self._module)
         return traits_of(self._module, [argument.parameter for argument in arguments])
 
     @property
     def numerics(self) -> Numerics:
         """See :func:`silo.kinds.triton.front.ssa_facts.numerics_of`."""
-        from silo.kinds.triton.front.ssa_facts import numerics_of  # noqa: PLC0415  # asked for in deterministic mode alone
-
         return numerics_of(self._module)
 
 

@@ -19,7 +19,7 @@ from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import (  # noqa: E402
     BLOCK,
     REST,
-    emit_c,  # noqa: E402
+    emit_c,
     part,
 )
 from silo.kinds.triton.cpu.object_build import build_kernel, compile_flags, forget_shared  # noqa: E402

@@ -44,10 +44,10 @@ from silo.kinds.triton.front.ssa import Module
 
 __all__ = [
     "BLOCK",
-    "EmittedKernel",
     "PRELUDE",
-    "Parts",
     "REST",
+    "EmittedKernel",
+    "Parts",
     "emit_c",
     "emit_supported",
     "kernel_text",

@@ -63,7 +63,7 @@ from silo.kinds.triton.front.operations.operation_table import ATOMICS, CHECKS, 
 from silo.kinds.triton.front.operations.own import CLOCK, FENCE, PART_FIRST, PART_ROWS, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
-__all__ = ["FunctionLowering", "NEXT_PROGRAM", "lower_turning"]
+__all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_turning"]
 
 
 # ---- A nest that takes tiles which lie along another axis from memory in parts, a ----

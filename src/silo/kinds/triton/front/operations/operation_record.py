@@ -13,13 +13,13 @@ from silo.kinds.triton.front.operations.type_rules import TypeRule
 from silo.kinds.triton.front.ssa import Module, Operation, Value
 
 __all__ = [
-    "Family",
-    "Flow",
     "JUMPS_OUT",
     "NOT_SUPPORTED",
+    "RECORDS",
+    "Family",
+    "Flow",
     "OperationRecord",
     "OperationRole",
-    "RECORDS",
     "Refusal",
     "SideEffect",
     "branch_flow",

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from silo.checking.kernel import NativeKernel
 
 __all__ = [
+    "DEVICE",
     "CpuEvent",
     "CpuInterface",
     "CpuLauncher",
     "CpuUtils",
-    "DEVICE",
     "c_type",
     "current_target",
     "device_properties",
