@@ -8,7 +8,6 @@ from typing import Any, cast
 
 __all__ = ["Places", "places_hold"]
 
-_MISSING = object()
 _CONTAINERS = (list, dict, set)
 
 
