@@ -17,7 +17,7 @@ from silo.frozen import replace
 from silo.kinds.cute.front.cute_element_types import dtype_of
 from silo.sources import constant_values, reached_objects
 from silo.sources.constant_values import NOT_SPECIAL, NotSpecial, remember
-from silo.sources.reached_objects import ReachedObjects, reached_by
+from silo.sources.reached_code import ReachedObjects, reached_by
 
 __all__ = ["ALIGNMENT", "constant_value", "plain_function", "reached_from", "specialize"]
 

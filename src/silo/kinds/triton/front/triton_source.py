@@ -21,8 +21,7 @@ from silo.frozen import replace as replace_frozen
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.triton_fingerprint import ReadSource, function_value, read_source, texts_of
 from silo.kinds.triton.front.triton_specialize import specialize, to_value
-from silo.sources.places import places_hold
-from silo.sources.reached_code import Names
+from silo.sources.reached_code import Names, places_hold
 
 __all__ = ["CallDecidesError", "HookEffects", "Hooks", "TritonSource", "effects_of_hook", "signature_of"]
 
