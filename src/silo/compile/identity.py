@@ -148,7 +148,7 @@ def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
 
 def _others(files: Sequence[CodeFile]) -> list[str]:
     """A line for each file that is not a module: its name, with its folders if another file has the same name."""
-    from silo.compile.canonical_text import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
+    from silo.compile.canonical_code import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
 
     def text(file: CodeFile) -> bytes:
         if not is_c_text(file.path.rpartition("/")[2], file.data):
