@@ -12,9 +12,8 @@ from importlib import import_module
 from types import SimpleNamespace, TracebackType
 from typing import Any, Self, cast
 
-from silo.integrations.cuda_on_cpu.placement import index_of, names_cuda
+from silo.integrations.cuda_on_cpu.placement import index_of, names_cuda, put
 from silo.integrations.cuda_on_cpu.pretended_devices import PretendedDevice
-from silo.integrations.cuda_on_cpu.replaced_names import put
 from silo.settings import available_cpus, available_memory
 
 __all__ = [
