@@ -16,8 +16,7 @@ from silo.errors import CompilerMissingError
 from silo.kinds.binary.binary_parameters import parse_signature
 from silo.kinds.metal.clang import digest_of_headers, find_clang, includes_headers
 from silo.kinds.metal.compile_job import compile_job
-from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument
-from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
+from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument, may_wait, rewritten
 from silo.launch.native import CpuModule, LoadedKernel
 from silo.launch.runtime import bind, make_launcher
 

@@ -24,7 +24,7 @@ from silo.kinds.metal.checking.address_spaces import mixed_spaces
 from silo.kinds.metal.clang import find_clang
 from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.metal_declaration import METAL
-from silo.kinds.metal.metal_to_cpp import rewritten
+from silo.kinds.metal.metal_job import rewritten
 
 __all__ = ["MOST_BUFFERS", "ShaderBuffer", "ShaderCompiler", "ShaderLayout"]
 
