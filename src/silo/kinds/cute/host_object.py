@@ -19,7 +19,7 @@ from silo.kinds.cute.compiled_module import device_codes
 from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument
 from silo.kinds.cute.cute_toolchain import DslBindings, diagnosis
 from silo.kinds.cute.front.cute_installation import runtime_library, tvm_ffi_library
-from silo.kinds.cute.host_loader import CUTEOBJ, HostObject, HostValue, Passing
+from silo.kinds.cute.host_blob import CUTEOBJ, HostObject, HostValue, Passing
 from silo.settings import child_environment, settings
 from silo.temporary import own_folder
 

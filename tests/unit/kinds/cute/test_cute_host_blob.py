@@ -15,7 +15,7 @@ from silo.frozen import replace
 from silo.kinds.cute import host_loader
 from silo.kinds.cute.cute_declaration import CUTEOBJ
 from silo.kinds.cute.front import cute_installation
-from silo.kinds.cute.host_loader import MAGIC, HostObject, HostValue, Passing
+from silo.kinds.cute.host_blob import MAGIC, HostObject, HostValue, Passing
 from silo.launch.runtime import load_library_code
 
 SAMPLE = HostObject(

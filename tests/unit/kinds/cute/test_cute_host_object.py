@@ -28,7 +28,7 @@ from silo.errors import (
 )
 from silo.kinds.cute import host_loader, host_object
 from silo.kinds.cute.cute_compiler import CuteCompiler
-from silo.kinds.cute.host_loader import HostObject, Passing
+from silo.kinds.cute.host_blob import HostObject, Passing
 from silo.launch import native
 from silo.settings import override
 
