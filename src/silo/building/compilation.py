@@ -20,8 +20,8 @@ from silo.core.variant import Compiled, CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo.forks import Mutex
 from silo.launch.array_extents import extent_of
+from silo.machine.array_copies import array_behind
 from silo.machine.process_session import Session
-from silo.machine.shared_arguments import array_behind
 from silo.store.artifacts import Outcome
 
 if TYPE_CHECKING:

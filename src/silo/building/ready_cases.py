@@ -23,7 +23,7 @@ from silo.core.values import Value
 from silo.errors import CaseError, ExpressionError, PackageError, SiloError
 from silo.launch.buffers import Buffer
 from silo.launch.case_arrays import refuse_large
-from silo.machine.shared_arguments import array_behind, to_host
+from silo.machine.array_copies import array_behind, to_host
 from silo.tuner.result_check import ResultComparison
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]

@@ -20,8 +20,8 @@ from silo.errors import ArgumentError, SiloError, TuneError
 from silo.launch.arguments import CallArgument, ValueKind
 from silo.launch.array_extents import extent_of
 from silo.launch.descriptor_arguments import with_base
+from silo.machine.array_copies import array_behind, duplicate
 from silo.machine.process_session import session
-from silo.machine.shared_arguments import array_behind, duplicate
 from silo.measuring.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
 from silo.measuring.case_session_options import refiner_of, spill_limit_of, study_seeds
 from silo.measuring.earlier_studies import contenders_of

@@ -19,98 +19,20 @@ from silo.frozen import field, frozen
 from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import with_base
 from silo.launch.native import available_memory
+from silo.machine.array_copies import array_behind, host_bits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from silo.launch.array_libraries.array_library import ArrayLibrary
 
 __all__ = [
     "ArraySlot",
     "SharedArguments",
     "SharedResults",
-    "array_behind",
     "describable",
-    "duplicate",
-    "host_bits",
-    "is_array",
     "read_arguments",
     "read_descriptors",
-    "restorer",
-    "restorers",
     "shared_limit",
-    "to_host",
 ]
-
-
-# ---- The arrays among a call's arguments, of any library and in any memory, for c ----
-
-
-def is_array(value: object) -> bool:
-    """Whether a value is an array of some library: it has a shape and elements."""
-    return hasattr(value, "shape") and any(
-        hasattr(value, name) for name in ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
-    )
-
-
-def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
-    """The array that a kernel reads or writes through an argument: itself, a tensor descriptor's base, or None."""
-    if is_array(value):
-        return value
-    from silo.launch.descriptor_arguments import is_descriptor  # noqa: PLC0415  # a bundle's listing needs no native module
-
-    return value.base if is_descriptor(value) and is_array(value.base) else None
-
-
-def _library_of(array: object) -> ArrayLibrary:
-    from silo.launch.array_libraries.library_table import library_of  # noqa: PLC0415  # launches copy no arrays
-
-    return library_of(array)
-
-
-def to_host(array: Any) -> NDArray[Any]:  # noqa: ANN401
-    """A numpy array of the same elements; see :meth:`ArrayLibrary.read`."""
-    return _library_of(array).read(array)
-
-
-def host_bits(array: Any) -> NDArray[Any]:  # noqa: ANN401
-    """A numpy array of its elements' bits; see :meth:`ArrayLibrary.bits`."""
-    return _library_of(array).bits(array)
-
-
-def duplicate(array: Any) -> Any:  # noqa: ANN401
-    """A copy of the same library, device, dtype, shape, strides and alignment (address modulo 16).
-
-    Elements in the gaps of a slice are not copied.
-
-    Raises:
-        ArgumentError: elements overlap (a broadcast), or the library's arrays cannot be copied this way.
-    """
-    extent = extent_of(array)
-    if any(stride == 0 and size > 1 for size, stride in zip(extent.shape, extent.strides, strict=True)):
-        raise ArgumentError("an array with repeats in memory cannot be copied with its layout")
-    return _library_of(array).duplicate(array)
-
-
-def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
-    """A function that restores the present content of ``array``, on a device in its library's current stream.
-
-    It owns the copy. The copy is on the device if :func:`silo.tuner.measure.copy_fits` accepts that, else in
-    page-locked host memory, or in pageable memory if the driver cannot lock it; the last two are logged.
-    """
-    return _library_of(array).keep(array)
-
-
-def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None]]:
-    """By argument, a function that restores the present content of its array; shared arrays share the function."""
-    behind = {name: array_behind(value) for name, value in arguments.items()}
-    arrays = {id(array): array for array in behind.values() if array is not None}
-    made = {key: restorer(array) for key, array in arrays.items()}
-    return {name: made[id(array)] for name, array in behind.items() if array is not None}
-
-
-# ---- Passing a call's arguments to another process ----
-
 
 _PAGE = 4096
 _MOST = 8 << 30  # bytes

@@ -22,8 +22,9 @@ from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import is_descriptor
 from silo.launch.hooks import without_hooks
 from silo.launch.runtime import VouchedCode
+from silo.machine.array_copies import array_behind, is_array, restorers, to_host
 from silo.machine.process_session import session
-from silo.machine.shared_arguments import array_behind, describable, is_array, restorers, shared_limit, to_host
+from silo.machine.shared_arguments import describable, shared_limit
 from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
 from silo.tuner.statistics import ReferenceConfig

@@ -20,7 +20,8 @@ from silo.core.variant import Variant
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
 from silo.launch.runtime import VouchedCode
-from silo.machine.shared_arguments import SharedArguments, SharedResults, array_behind
+from silo.machine.array_copies import array_behind
+from silo.machine.shared_arguments import SharedArguments, SharedResults
 from silo.settings import settings
 from silo.store.trust_ledger import consent_to_confirmed
 from silo.tuner.measure import Timing

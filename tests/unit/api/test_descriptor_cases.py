@@ -10,7 +10,8 @@ from silo.core.cases import Case, CaseRecipe, DescriptorRecipe, Make, record
 from silo.core.values import canonical_json, parse_json
 from silo.errors import CaseError
 from silo.launch.descriptor_arguments import with_base
-from silo.machine.shared_arguments import SharedArguments, array_behind, describable, read_descriptors
+from silo.machine.array_copies import array_behind
+from silo.machine.shared_arguments import SharedArguments, describable, read_descriptors
 
 NAMES = ("source", "target", "n")
 
