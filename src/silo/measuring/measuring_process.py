@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,60 +11,21 @@ from typing import TYPE_CHECKING, Any, Self
 from silo.artifacts.artifact import Artifact
 from silo.compile.wire import Message, encode
 from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
-from silo.core.consent import Consent, HostCode
-from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import drivers
 from silo.core.protocols import Device
-from silo.core.variant import Variant
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
 from silo.launch.runtime import VouchedCode
 from silo.machine.array_copies import array_behind
 from silo.machine.shared_arguments import SharedArguments, SharedResults
+from silo.measuring.sent_code import consent_to_json
 from silo.settings import settings
-from silo.store.trust_ledger import consent_to_confirmed
 from silo.tuner.measure import Timing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from silo.launch.runtime import VouchedCode
-
-__all__ = ["ArgumentCopy", "MeasuredCandidate", "MeasuringProcess", "consent_to_json", "rebuilt", "received_consent"]
-
-
-# ---- Code on its way to the measuring process ----
-
-
-def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
-    """Describes the consent to some code for another process: the digest, and the facts that process lacks."""
-    consent = code.consent
-    if consent is None:
-        return None
-    vouched = consent.host_code
-    return {"digest": vouched.digest, "text": vouched.text, "calls": vouched.calls}
-
-
-def received_consent(
-    given: Mapping[str, Any] | None, kind: str, variant: Variant, launch: LaunchInfo, blob: bytes, who: str
-) -> Consent | None:
-    """The consent of ``who``, the requesting process. Raises TrustError if it is for other code than arrived."""
-    if given is None:
-        return None
-    code = HostCode(
-        blob=hashlib.sha256(blob).hexdigest(),
-        kind=kind,
-        launch=launch,
-        signature=variant.signature,
-        specialization=variant.specialization,
-        text=given["text"],
-        calls=given["calls"],
-    )
-    return consent_to_confirmed(code, given["digest"], who)
-
-
-# ---- The measuring process ----
-
+__all__ = ["ArgumentCopy", "MeasuredCandidate", "MeasuringProcess", "rebuilt"]
 
 _log = logging.getLogger("silo")
 

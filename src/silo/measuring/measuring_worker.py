@@ -31,7 +31,7 @@ from silo.launch.buffers import Buffer
 from silo.launch.runtime import bind, make_launcher
 from silo.machine.device_plugins import device_named
 from silo.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
-from silo.measuring.measuring_process import received_consent
+from silo.measuring.sent_code import received_consent
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, copy_fits, interleave, measure
 
 __all__ = ["main"]

@@ -26,7 +26,7 @@ from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable
 from silo.measuring.benches import benches_on, grid_at
 from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate, Findings, Measured
-from silo.measuring.measuring_process import received_consent
+from silo.measuring.sent_code import received_consent
 from silo.measuring.study_key import measure_policy
 from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples

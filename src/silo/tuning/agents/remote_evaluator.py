@@ -12,7 +12,8 @@ from silo.core.config import Config
 from silo.errors import BlobLostError, SiloError, TuneError, error_named
 from silo.launch.runtime import VouchedCode
 from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate, Findings, Measured
-from silo.measuring.measuring_process import consent_to_json, rebuilt
+from silo.measuring.measuring_process import rebuilt
+from silo.measuring.sent_code import consent_to_json
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.statistics import ReferenceConfig, counted_samples, median
 from silo.tuner.trial import Status, Trial, resources_of
