@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Any
 
 from bench.pallas.memory_kernels import Launch, launches
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.core.dtypes import dtype
 from silo.core.extents import Extents
-from silo.core.specialization import ArgumentFacts
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError, ResourceError

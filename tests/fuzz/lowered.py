@@ -10,9 +10,9 @@ import numpy as np
 import triton
 import triton.language as tl
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.launch_info import LayoutSlot
-from silo.core.specialization import ArgumentFacts
 from silo.drivers.cpu.levels import host_target
 from silo.kinds.triton.cpu.cpu_jobs import job_layout
 from silo.kinds.triton.front.adapter import lower_to_ttir

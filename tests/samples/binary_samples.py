@@ -42,9 +42,10 @@ def saxpy_ptx(target="sm_80", directives=".maxntid 256", parameters=None, name="
 def add_by_triton(target):
     """What Triton makes of ``add`` with blocks of 256: the compiled kernel and its launch info."""
     pytest.importorskip("triton", reason="Triton makes the binaries of these tests")
+    from silo.core.argument_facts import ArgumentFacts
     from silo.core.config import Config
     from silo.core.signature import Signature
-    from silo.core.specialization import ArgumentFacts, Specialization
+    from silo.core.specialization import Specialization
     from silo.core.target import Target
     from silo.core.variant import Variant
     from silo.kinds.triton.front.triton_source import TritonSource

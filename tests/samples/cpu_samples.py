@@ -8,8 +8,8 @@ from functools import cache
 import numpy as np
 import pytest
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.specialization import ArgumentFacts
 from silo.core.variant import Variant
 from silo.drivers.cpu.levels import gather_facts, highest_level, host_target
 from silo.kinds.triton.cpu.cpu_compiler import CpuCompiler

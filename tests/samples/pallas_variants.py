@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.extents import Extents
-from silo.core.specialization import ArgumentFacts
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant

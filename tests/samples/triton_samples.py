@@ -4,8 +4,8 @@
 import triton
 import triton.language as tl
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.dtypes import dtype
-from silo.core.specialization import ArgumentFacts
 from silo.core.values import FunctionValue
 from silo.kinds.triton.front.triton_fingerprint import function_value
 

@@ -6,19 +6,14 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from silo.core.dtypes import DType, dtype
 from silo.core.json_reader import VALUE, Form, Persisted, enumerated, paired
 from silo.core.values import JSON, Value, identity_of, value_sort_key
 from silo.frozen import field, frozen, remembered, replace
 
 if TYPE_CHECKING:
-    from silo.core.dynamic_layout import DynamicLayout
     from silo.core.extents import ArrayExtents, HeldExtents
 
-__all__ = ["ArgumentFacts", "EXTENTS", "Fact", "Specialization"]
-
-
-# ---- Specializations ----
+__all__ = ["EXTENTS", "Fact", "Specialization"]
 
 
 class Fact(Enum):
@@ -145,33 +140,3 @@ class Specialization(Persisted):
         shaped = {name for name, fact in self.facts if fact is Fact.CONFIG_BLOCK}
         kept = tuple(pair for pair in self.constants if pair[0] not in shaped)
         return replace(self, constants=kept, grid=None)
-
-
-# ---- Facts about one argument of one call, from which sources derive a specializa ----
-
-
-@frozen
-class ArgumentFacts:
-    """The facts about one argument.
-
-    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
-    2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code,
-    ``layout`` where it says that it is passed them (a dynamic layout). A tensor descriptor: the same of its base, and
-    ``block_shape``.
-    Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
-    """
-
-    value: Value = None
-    dtype: DType | None = None
-    is_pointer: bool = False
-    address: int = 0
-    block_shape: tuple[int, ...] = ()
-    range32: bool = False
-    shape: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-    layout: DynamicLayout | None = None
-
-    @classmethod
-    def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:
-        """An array of ``element`` at ``address``; address 0 counts as aligned."""
-        return cls(dtype=dtype(element) if isinstance(element, str) else element, is_pointer=True, address=address)

@@ -22,10 +22,10 @@ from silo.launch import native
 if TYPE_CHECKING:
     from silo.bundle.contents import VariantCode
     from silo.bundle.reader import OpenKernel
+    from silo.core.argument_facts import ArgumentFacts
     from silo.core.dynamic_layout import DynamicLayout
     from silo.core.extents import ArrayExtents, ExtentKind, HeldExtents
     from silo.core.protocols import Device
-    from silo.core.specialization import ArgumentFacts
     from silo.core.variant import Variant
     from silo.launch.native import RawChoiceArgument, RawChoiceCall, RawPlace
 
@@ -118,7 +118,7 @@ class CallArgument:
 
     def facts(self, constant: Callable[[object], Value]) -> ArgumentFacts:
         """The facts that the source layer specialises on. ``constant`` turns a constexpr object into a value."""
-        from silo.core.specialization import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
+        from silo.core.argument_facts import ArgumentFacts  # noqa: PLC0415  # a bundle's kernels are compiled
 
         match self.kind:
             case ValueKind.POINTER | ValueKind.ADDRESS | ValueKind.DESCRIPTOR:

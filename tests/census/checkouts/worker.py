@@ -160,8 +160,8 @@ class _RefusedError(Exception):
 def _lower(compiler: Any, function: Any, guess: Guess, *, wide: bool) -> Any:
     import triton.language as tl
 
+    from silo.core.argument_facts import ArgumentFacts
     from silo.core.config import Config
-    from silo.core.specialization import ArgumentFacts
     from silo.core.variant import Variant
     from silo.drivers.cpu.levels import host_target
     from silo.errors import CompileError

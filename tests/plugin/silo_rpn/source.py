@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.space import Space
-from silo.core.specialization import ArgumentFacts, Specialization
+from silo.core.specialization import Specialization
 from silo.core.values import Value, digest
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace

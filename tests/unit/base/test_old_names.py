@@ -18,7 +18,7 @@ NAMES = [
     "silo.backends.cpu.triton_plugin.driver",
     "silo.compile.identity",
     "silo.core",
-    "silo.core.specialization",
+    "silo.core.argument_facts",
     "silo.core.checks",
     "silo.core.code_facts",
     "silo.core.variant",

@@ -10,12 +10,13 @@ from functools import cached_property
 
 from silo.artifacts.runs_on import runs_on
 from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
 from silo.core.dtypes import DType
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import NoDefault, ParameterKind, Signature
-from silo.core.specialization import ArgumentFacts, Fact, Specialization
+from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, FunctionValue, Value, digest
 from silo.core.variant import Variant

@@ -20,9 +20,9 @@ from repetitions import repetitions
 from silo.artifacts.binary_inspection import inspect_binary
 from silo.bundle.reader import Bundle
 from silo.compile.pool import WorkerPool
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.extents import Extents
-from silo.core.specialization import ArgumentFacts
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileTimeoutError

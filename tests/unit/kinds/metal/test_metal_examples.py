@@ -11,9 +11,9 @@ from click.testing import CliRunner
 import silo
 from emulator_jobs import require_clang
 from silo.cli.main import app
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.signature import ParameterKind
-from silo.core.specialization import ArgumentFacts
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.kinds.metal.clang import code_flags, find_clang

@@ -9,9 +9,9 @@ import torch
 
 import silo
 from emulator_jobs import require_clang
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import dtype
-from silo.core.specialization import ArgumentFacts
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.drivers.metal.target_versions import runs_version

@@ -7,8 +7,8 @@ import pytest
 
 import silo
 from emulator_jobs import require_clang
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.specialization import ArgumentFacts
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, DeviceError

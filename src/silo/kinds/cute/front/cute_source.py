@@ -8,10 +8,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.extents import ExtentKind, HeldExtents, shape_text
 from silo.core.signature import ParameterKind, Signature
-from silo.core.specialization import ArgumentFacts, Specialization
+from silo.core.specialization import Specialization
 from silo.core.values import Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError

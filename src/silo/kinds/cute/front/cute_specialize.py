@@ -7,9 +7,10 @@ from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
 from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
-from silo.core.specialization import ArgumentFacts, Fact, Specialization
+from silo.core.specialization import Fact, Specialization
 from silo.core.values import JSON, FunctionValue, Value, digest
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.nodes import Node, to_json
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
-from silo.core.specialization import ArgumentFacts, Specialization
+from silo.core.specialization import Specialization
 from silo.core.values import Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError

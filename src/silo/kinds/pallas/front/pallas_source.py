@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.extents import ExtentKind, HeldExtents, shape_text
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
-from silo.core.specialization import ArgumentFacts, Specialization
+from silo.core.specialization import Specialization
 from silo.core.values import JSON, Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError

@@ -3,8 +3,9 @@
 import cute_functions as functions
 import pytest
 
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.signature import ParameterKind
-from silo.core.specialization import ArgumentFacts, Fact
+from silo.core.specialization import Fact
 from silo.errors import ArgumentError
 from silo.frozen import replace
 from silo.kinds.cute.front.cute_definition import cute

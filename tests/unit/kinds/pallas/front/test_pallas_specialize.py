@@ -5,7 +5,7 @@ import pytest
 
 from pallas_variants import source_of, variant_of
 from silo import ArgSpec
-from silo.core.specialization import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts
 from silo.errors import ArgumentError, SourceError
 
 ROWS = ArgSpec(block=(8, None), dims=(0,))

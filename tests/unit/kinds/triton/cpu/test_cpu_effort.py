@@ -13,8 +13,8 @@ import triton.language as tl
 
 from cpu_samples import needs_compiler
 from silo.compile.c_compiler import find_compiler
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.specialization import ArgumentFacts
 from silo.core.variant import Variant
 from silo.drivers.cpu.levels import host_target, level_of
 from silo.errors import CompileError

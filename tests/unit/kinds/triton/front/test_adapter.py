@@ -17,9 +17,9 @@ import pytest
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 import triton.language as tl
 
+from silo.core.argument_facts import ArgumentFacts as Facts
 from silo.core.config import Config
 from silo.core.signature import Effect
-from silo.core.specialization import ArgumentFacts as Facts
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError, ToolchainError

@@ -10,11 +10,11 @@ import pytest
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 import triton.language as tl
 
+from silo.core.argument_facts import ArgumentFacts as Facts
 from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.protocols import Source
 from silo.core.signature import NO_DEFAULT, ParameterKind
-from silo.core.specialization import ArgumentFacts as Facts
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue
 from silo.errors import ArgumentError, SourceError

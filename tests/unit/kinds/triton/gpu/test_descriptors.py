@@ -9,12 +9,13 @@ from importlib.util import find_spec
 import pytest
 
 from silo.artifacts.binary_inspection import BinaryKernel
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
-from silo.core.specialization import ArgumentFacts, Fact, Specialization
+from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError, UnsupportedError
