@@ -13,8 +13,9 @@ from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.nodes import Node
 from silo.core.plugins import why_unmeasured
+from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import ParameterKind
-from silo.core.space import Constraint, Rule, SearchSpace, Space
+from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value, same_values
 from silo.errors import SpaceError

@@ -27,8 +27,8 @@ from silo.core.decision_source import Origin
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.device import HOST_MEMORY
 from silo.core.protocols import Device
+from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, ParameterKind, Signature
-from silo.core.space import SearchSpace
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value

@@ -12,7 +12,7 @@ from silo.core.json_reader import read_list, read_natural, read_object, read_tex
 from silo.core.keys import spills_key
 from silo.core.plugins import driver_of
 from silo.core.protocols import RecordStore
-from silo.core.space import SearchSpace
+from silo.core.search_space import SearchSpace
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import StoreError
