@@ -22,7 +22,7 @@ __all__ = ["CodeFile", "code_digest", "covered_files", "digest_of", "digest_tabl
 
 _COMPILED = (".pyc", ".so")
 _SCHEMA = "code/2"
-_OWN_FILES = ("identity.py", "canonical_code.py", "canonical_text.py")  # they decide the digest of equal files
+_OWN_FILES = ("identity.py", "canonical_code.py")  # they decide the digest of equal files
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
 
 __all__ = [
+    "RECORD",
     "Differences",
     "FolderRecord",
-    "RECORD",
     "compare_folder",
     "framework_files",
     "licence",
