@@ -25,7 +25,7 @@ from silo.building.ready_cases import prepare_recipe
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.errors import SiloError
 from silo.kernels.bundle_kernels import BundledKernel, load
-from silo.kernels.checking_launchers import check
+from silo.kernels.check_kernels import check
 from silo.machine.device_plugins import device_named
 from silo.tuning.case_tuning import materializer
 

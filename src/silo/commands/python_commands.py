@@ -257,7 +257,7 @@ def check(
         )
     if kernels is not None or arrays is not None:
         raise ArgumentError("silo.check takes kernels= and arrays= with a file or module, and a kernel without them")
-    from silo.kernels.checking_launchers import check as checking  # noqa: PLC0415  # most programs check no kernels
+    from silo.kernels.check_kernels import check as checking  # noqa: PLC0415  # most programs check no kernels
 
     return checking(what, nan=nan, uninitialized=uninitialized, memory=memory, steps=steps, bounds=bounds)
 

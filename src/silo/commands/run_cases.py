@@ -23,7 +23,7 @@ from silo.errors import (
     TrustError,
 )
 from silo.kernels.bundle_kernels import BundledKernel, load
-from silo.kernels.checking_launchers import check as checking_mode
+from silo.kernels.check_kernels import check as checking_mode
 from silo.kernels.collection import Place, collect_kernels
 from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named

@@ -5,19 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import decoded
 from silo.building.loaded_kernels import HeuristicLauncher, guarded_launcher
 from silo.building.tuple_arguments import tuple_call
 from silo.building.zeroing import ZeroingLauncher, set_to_zero
 from silo.compile.toolchain import select_compiler
-from silo.core.check_limits import MOST_STEPS, CheckLimits
+from silo.core.check_limits import CheckLimits
 from silo.core.plugins import declarations, is_checked_text
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
-from silo.kernels.kernel import kernel as wrap
-from silo.kernels.kernel import kernel_of
 from silo.launch.arguments import SeenCall, describe_call
 from silo.launch.runtime import Binding, bind, inspect_call
 from silo.machine.device_plugins import device_named
@@ -34,10 +32,7 @@ if TYPE_CHECKING:
     from silo.core.variant import Variant
     from silo.kernels.bundle_kernels import BundledKernel
 
-__all__ = ["CheckingBundle", "CheckingKernel", "CheckingLauncher", "check"]
-
-
-# ---- Launchers that run a kernel of this process, or of a bundle, in checking mod ----
+__all__ = ["CheckingBundle", "CheckingKernel", "CheckingLauncher"]
 
 
 class CheckingLauncher(ABC):
@@ -211,30 +206,3 @@ def _require_host(call: SeenCall) -> None:
         raise ArgumentError(
             f"{describe_call(call)}: a check runs on the CPU and takes arrays in host memory; copy them there (.cpu())"
         )
-
-
-# ---- Kernels that check themselves while they run, on the CPU ----
-
-
-def check(
-    kernel: object,
-    *,
-    nan: bool = False,
-    uninitialized: Sequence[str] = (),
-    memory: Sequence[object] = (),
-    steps: int = MOST_STEPS,
-    bounds: Literal["storage", "view"] = "storage",
-) -> CheckingLauncher:
-    """Returns a launcher that runs ``kernel`` in checking mode; ``silo.check`` documents the checks."""
-    if bounds not in ("storage", "view"):
-        raise ArgumentError(f"bounds is 'storage' or 'view', not {bounds!r}")
-    limits = CheckLimits(nan, tuple(uninitialized), tuple(memory), steps, views=bounds == "view")
-    known = kernel_of(kernel)
-    if known is None:
-        from silo.kernels.bundle_kernels import BundledKernel  # noqa: PLC0415  # most programs check no bundles
-
-        if isinstance(kernel, BundledKernel):
-            return CheckingBundle(kernel, limits)
-        known = kernel_of(wrap(kernel))
-    assert known is not None
-    return CheckingKernel(known, known.resolver, limits)
