@@ -481,6 +481,6 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
 
 
 def _signed_file(bundle: Bundle, place: str) -> SignedFile:
-    from silo.bundle.signing import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
+    from silo.bundle.signature_file import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
 
     return signed_file(bundle, place)
