@@ -25,9 +25,9 @@ from silo.kinds.triton.cpu.cpu_declaration import CPU
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c
 from silo.kinds.triton.cpu.object_build import build_kernel, compile_flags
 from silo.kinds.triton.front.adapter import Ttir, lower_to_ttir, triton_identity, triton_version
+from silo.kinds.triton.front.facts import TtirFacts
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.ssa import Module, Operation
-from silo.kinds.triton.front.ssa_facts import TtirFacts
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.front.triton_specialize import ModuleArgument, module_arguments
 from silo.kinds.triton.front.ttir import parse_ttir

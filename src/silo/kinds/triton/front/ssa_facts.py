@@ -7,33 +7,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from silo.core.code_facts import BlockTraits, CodeFacts, Numerics, Traits
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.code_facts import BlockTraits, Numerics, Traits
 from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import digest
-from silo.errors import SourceError
 from silo.kinds.triton.front.operations import arith, flow, tt
-from silo.kinds.triton.front.operations.operation_record import Family, OperationRecord, derived, no_flow
+from silo.kinds.triton.front.operations.operation_record import Family, OperationRecord
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS, family_of, is_arithmetic
+from silo.kinds.triton.front.operations.pointer_flows import derived, no_flow
 from silo.kinds.triton.front.ssa import Attribute, Dense, Module, Operation, Value
 from silo.kinds.triton.front.triton_specialize import module_arguments
-from silo.kinds.triton.front.ttir import parse_ttir
 
-__all__ = [
-    "TtirFacts",
-    "argument_effects",
-    "control_flows",
-    "effects_of",
-    "numerics_of",
-    "pointer_roots",
-    "shows_its_memory",
-    "traits_of",
-]
-
-
-# ---- Facts of code, read from a kernel's SSA form ----
-
+__all__ = ["argument_effects", "control_flows", "effects_of", "numerics_of", "pointer_roots", "traits_of"]
 
 # ---- Effects: whether a kernel reads or writes through each of its pointers, found in its SSA form ----
 
@@ -367,63 +352,3 @@ def _plain(attribute: Attribute) -> str:
     if isinstance(attribute, Dense):
         return repr(attribute.splat if attribute.splat is not None else attribute.values)
     return repr(attribute)
-
-
-# ---- Facts of code, read from a kernel's TTIR ----
-
-
-class TtirFacts(CodeFacts):
-    """The facts of one lowered variant. ``module`` is its text, where somebody has parsed it already."""
-
-    def __init__(
-        self, text: str, signature: Signature, specialization: Specialization, module: Module | None = None
-    ) -> None:
-        self._text = text
-        self._signature = signature
-        self._specialization = specialization
-        self._parsed = module
-
-    @property
-    def _module(self) -> Module:
-        if self._parsed is None:
-            self._parsed = parse_ttir(self._text)
-        return self._parsed
-
-    @property
-    def effects(self) -> Mapping[str, Effect]:
-        """By parameter; none of a text that cannot be read, so that every pointer counts as read and written."""
-        try:
-            return effects_of(self._module, self._signature, self._specialization)
-        except SourceError:
-            return {}
-
-    @property
-    def shows_its_memory(self) -> Decision:
-        """See :func:`shows_its_memory`."""
-        return shows_its_memory(self._module)
-
-    @property
-    def traits(self) -> Traits:
-        """See :func:`silo.kinds.triton.front.ssa_facts.traits_of`."""
-        arguments = module_arguments(self._signature, self._specialization, self._module)
-        return traits_of(self._module, [argument.parameter for argument in arguments])
-
-    @property
-    def numerics(self) -> Numerics:
-        """See :func:`silo.kinds.triton.front.ssa_facts.numerics_of`."""
-        return numerics_of(self._module)
-
-
-def shows_its_memory(module: Module) -> Decision:
-    """Whether all memory that a kernel reaches lies behind its arguments; its functions count as part of it.
-
-    Grouped products do not: they read addresses of matrices from an array of integers or of pointers.
-    """
-    from silo.kinds.triton.front.operations import tt  # noqa: PLC0415  # asked of code that was just lowered
-
-    for one in module.walk():
-        if one.name == tt.INT_TO_PTR:
-            return Rejected("it makes addresses of integers")
-        if one.name == tt.LOAD and one.result.type.pointer:
-            return Rejected("it loads addresses from memory")
-    return Accepted()

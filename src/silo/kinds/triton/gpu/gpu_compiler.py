@@ -29,8 +29,8 @@ from silo.kinds.triton.front.adapter import (
     require_triton,
     triton_identity,
 )
+from silo.kinds.triton.front.facts import TtirFacts
 from silo.kinds.triton.front.gpu_layout import argument_slots, complete_layout, launch_info, tensor_maps
-from silo.kinds.triton.front.ssa_facts import TtirFacts
 from silo.kinds.triton.gpu.gpu_declaration import TRITON
 from silo.settings import settings
 

@@ -10,7 +10,7 @@ from silo.core.code_facts import CodeFacts
 from silo.core.decisions import Rejected
 from silo.core.signature import Effect
 from silo.kinds.triton.cpu import cpu_jobs
-from silo.kinds.triton.front import ssa_facts as ttir_facts
+from silo.kinds.triton.front import facts as ttir_facts
 from silo.settings import override
 
 triton = pytest.importorskip("triton")

@@ -37,7 +37,7 @@ from silo.kinds.triton.front.adapter import (
     ttir_of,
 )
 from silo.kinds.triton.front.compiled_for import config_of, generic, relaxed, target_of, types_of
-from silo.kinds.triton.front.ssa_facts import TtirFacts
+from silo.kinds.triton.front.facts import TtirFacts
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.compiled_code import read_launch
 from silo.kinds.triton.programs.records.archive import Archive

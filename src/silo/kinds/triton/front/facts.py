@@ -1,0 +1,79 @@
+"""Facts of code, read from a kernel's TTIR: its text is parsed once, for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from silo.core.code_facts import CodeFacts, Numerics, Traits
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.signature import Effect, Signature
+from silo.core.specialization import Specialization
+from silo.errors import SourceError
+from silo.kinds.triton.front.ssa import Module
+from silo.kinds.triton.front.triton_specialize import module_arguments
+from silo.kinds.triton.front.ttir import parse_ttir
+
+__all__ = ["TtirFacts", "shows_its_memory"]
+
+
+class TtirFacts(CodeFacts):
+    """The facts of one lowered variant. ``module`` is its text, where somebody has parsed it already."""
+
+    def __init__(
+        self, text: str, signature: Signature, specialization: Specialization, module: Module | None = None
+    ) -> None:
+        self._text = text
+        self._signature = signature
+        self._specialization = specialization
+        self._parsed = module
+
+    @property
+    def _module(self) -> Module:
+        if self._parsed is None:
+            self._parsed = parse_ttir(self._text)
+        return self._parsed
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """By parameter; none of a text that cannot be read, so that every pointer counts as read and written."""
+        from silo.kinds.triton.front.ssa_facts import effects_of  # noqa: PLC0415  # code that is stored has them beside it
+
+        try:
+            return effects_of(self._module, self._signature, self._specialization)
+        except SourceError:
+            return {}
+
+    @property
+    def shows_its_memory(self) -> Decision:
+        """See :func:`shows_its_memory`."""
+        return shows_its_memory(self._module)
+
+    @property
+    def traits(self) -> Traits:
+        """See :func:`silo.kinds.triton.front.ssa_facts.traits_of`."""
+        from silo.kinds.triton.front.ssa_facts import traits_of  # noqa: PLC0415  # few kernels leave their space to a guess
+
+        arguments = module_arguments(self._signature, self._specialization, self._module)
+        return traits_of(self._module, [argument.parameter for argument in arguments])
+
+    @property
+    def numerics(self) -> Numerics:
+        """See :func:`silo.kinds.triton.front.ssa_facts.numerics_of`."""
+        from silo.kinds.triton.front.ssa_facts import numerics_of  # noqa: PLC0415  # asked for in deterministic mode alone
+
+        return numerics_of(self._module)
+
+
+def shows_its_memory(module: Module) -> Decision:
+    """Whether all memory that a kernel reaches lies behind its arguments; its functions count as part of it.
+
+    Grouped products do not: they read addresses of matrices from an array of integers or of pointers.
+    """
+    from silo.kinds.triton.front.operations import tt  # noqa: PLC0415  # asked of code that was just lowered
+
+    for one in module.walk():
+        if one.name == tt.INT_TO_PTR:
+            return Rejected("it makes addresses of integers")
+        if one.name == tt.LOAD and one.result.type.pointer:
+            return Rejected("it loads addresses from memory")
+    return Accepted()
