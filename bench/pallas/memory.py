@@ -22,9 +22,9 @@ from silo.frozen import replace
 from silo.kinds.pallas.chips import CHIPS, Chip
 from silo.kinds.pallas.front.pallas_definition import pallas
 from silo.kinds.pallas.front.pallas_source import PallasSource
-from silo.kinds.pallas.libtpu import accept
 from silo.kinds.pallas.memory_estimate import body_memory, estimate
 from silo.kinds.pallas.pallas_blocks import blocked_launch
+from silo.kinds.pallas.pallas_compiler import accept
 from silo.kinds.pallas.pallas_job import export_program
 from silo.kinds.pallas.pallas_program import make_program
 

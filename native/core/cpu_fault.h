@@ -1,6 +1,6 @@
 /* The memory that a CPU launch lends its kernel: room for an error message, and callbacks while it
  * runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
- * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/c_printer.py, runtime/wait.h, runtime/turns.h,
+ * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/kernel_text.py, runtime/wait.h, runtime/turns.h,
  * lower/atomic.py). */
 #ifndef SILO_CPU_FAULT_H
 #define SILO_CPU_FAULT_H

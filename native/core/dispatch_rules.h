@@ -1,5 +1,5 @@
 /* From the values of a key to a config: buckets, rules and decision lists (silo.core.dispatch,
- * silo.core.decision_list). */
+ * silo.core.dispatch). */
 #ifndef SILO_DISPATCH_RULES_H
 #define SILO_DISPATCH_RULES_H
 

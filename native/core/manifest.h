@@ -222,7 +222,7 @@ struct silo_group {
     const uint32_t *numbers; /* of its variants, ascending */
 };
 
-/* ---- how a config is chosen (silo.core.dispatch, silo.core.decision_list) ---- */
+/* ---- how a config is chosen (silo.core.dispatch, silo.core.dispatch) ---- */
 
 struct silo_rule {
     const struct silo_value *bucket; /* one value a name of the key */

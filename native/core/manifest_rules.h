@@ -1,4 +1,4 @@
-/* Dispatch rules of a manifest's kernels, decoded (silo.core.dispatch, silo.core.decision_list). */
+/* Dispatch rules of a manifest's kernels, decoded (silo.core.dispatch, silo.core.dispatch). */
 #ifndef SILO_MANIFEST_RULES_H
 #define SILO_MANIFEST_RULES_H
 

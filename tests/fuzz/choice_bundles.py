@@ -11,8 +11,7 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.decision_list import Bound, DecisionList, Step
-from silo.core.dispatch import DispatchRules, bucket_of
+from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.dtypes import DType, dtype
 from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
 from silo.core.extents import ArrayExtents, Extents

@@ -14,8 +14,7 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, Bund
 from silo.bundle.writer import write_bundle
 from silo.core import expressions
 from silo.core.config import Config
-from silo.core.decision_list import Bound, DecisionList, Step
-from silo.core.dispatch import DispatchRules
+from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step
 from silo.core.dtypes import DTYPES, dtype
 from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
 from silo.core.expressions import Argument, ConfigValue, Const, OpKind

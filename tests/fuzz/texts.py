@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from silo.kinds.triton.front.operations.attribute_rules import FAST
-from silo.kinds.triton.front.operations.cpu.c_math import MathFunction
+from silo.kinds.triton.front.operations.cpu.c_arith import MathFunction
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS
 
 __all__ = ["operation_texts", "recorded_texts"]

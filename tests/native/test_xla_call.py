@@ -279,7 +279,7 @@ def test_the_declarations_are_those_that_jaxlib_ships(tmp_path):
         "SILO_XLA_INTERNAL": "XLA_FFI_Error_Code_INTERNAL",
     }.items():
         lines.append(f'_Static_assert((int){name} == (int){theirs}, "{name}");')
-    from silo.integrations.jax.call_records import _XLA_TYPES
+    from silo.integrations.jax.jax_programs import _XLA_TYPES
 
     short = {"bool": "PRED", "bfloat16": "BF16"}
     for name, number in _XLA_TYPES.items():

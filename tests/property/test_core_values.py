@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, Make, record
-from silo.core.compiled import Compiled
 from silo.core.config import Config
-from silo.core.decision_list import Bound, DecisionList, Step
 from silo.core.device import DeviceModel
-from silo.core.dispatch import Bucket, DispatchRules, bucket_of, distance
+from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step, bucket_of, distance
 from silo.core.dtypes import DTYPES
 from silo.core.dynamic_layout import DynamicLayout
 from silo.core.expressions import INT64_MAX, INT64_MIN
@@ -34,7 +32,7 @@ from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, canonical_json, parse_json, value_from_json, value_to_json
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompileJob, Variant
 from silo.errors import SpaceError
 
 scalars = (

@@ -16,7 +16,7 @@ from core_choice import Maker, library
 from fake_backend.compiler import FakeCompiler
 from silo.building import compilation
 from silo.bundle.contents import BundleKernel, BundleVariant
-from silo.bundle.look_alikes import shared_by_look_alikes
+from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config, ConfigSet
 from silo.core.dispatch import DispatchRules, bucket_from_json, bucket_of, bucket_to_json
 from silo.core.recipes import ScalarRecipe

@@ -14,8 +14,7 @@ from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRule
 from silo.bundle.update import document_blob
 from silo.core import expressions
 from silo.core.config import Config
-from silo.core.decision_list import Bound, DecisionList, Step
-from silo.core.dispatch import DispatchRules
+from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step
 from silo.core.dtypes import dtype
 from silo.core.expressions import Argument, ConfigValue, OpKind
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot

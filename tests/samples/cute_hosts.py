@@ -7,8 +7,8 @@ from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream, mak
 
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType
+from silo.kinds.cute.cute_compiler import trace
 from silo.kinds.cute.cute_job import CuteJob, host_arguments
-from silo.kinds.cute.cute_lowering import trace
 from silo.kinds.cute.cute_toolchain import require_dsl, toolkit_version
 from silo.kinds.cute.front.cute_installation import FRONT_END
 from silo.kinds.cute.front.wrapping import Form, Wrapper, WrapperParameter

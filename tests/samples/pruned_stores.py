@@ -9,10 +9,10 @@ from pathlib import Path
 from bundle_samples import variant
 from fake_backend.measure import fake_study
 from silo.artifacts.artifact import Artifact
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.store.losers import losing_artifacts
+from silo.core.variant import Compiled, CompiledBlob
 from silo.store.store import Store
+from silo.store.upkeep import losing_artifacts
 from silo.store.usage import PruneRule, prune
 from silo.tuner.ledger import Ledger
 from silo.tuner.trial import Status

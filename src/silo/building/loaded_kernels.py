@@ -12,6 +12,7 @@ from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, DeviceError
+from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.arguments import OneVariant, describe_call
 from silo.launch.runtime import (
@@ -24,13 +25,18 @@ from silo.launch.runtime import (
     make_launcher,
 )
 from silo.settings import settings
+from silo.sources.kernel_source import ReadsPlaces
 
 if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
+    from silo.core.protocols import Source
+    from silo.launch.arguments import SeenCall
+    from silo.launch.runtime import Binding, Launcher, OnMiss
     from silo.store.store import MemoryStore, Store
 
 __all__ = [
     "CheckedLauncher",
+    "FollowsSource",
     "HeuristicLauncher",
     "bound_launcher",
     "guarded_launcher",
@@ -39,10 +45,11 @@ __all__ = [
 ]
 
 
+# ---- Loading of artifacts with consent, and launchers for kernels whose heuristic ----
+
+
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
     """The launcher of a kernel of this process, with the guard that its declaration requires."""
-    from silo.building.source_changes import FollowsSource  # noqa: PLC0415  # kernels of a bundle have no source
-
     follows = FollowsSource(kernel.source, on_miss)
     launcher = make_launcher(
         kernel.name,
@@ -222,3 +229,50 @@ def bound_launcher(
     if not settings().debug:
         return bound
     return CheckedLauncher(bound, guarded, signature, variant, constant)
+
+
+# ---- Launchers that notice when the source of their kernel changes while the proc ----
+
+
+class FollowsSource:
+    """Handles the misses of one launcher, and empties the launcher when the source of its kernel has changed.
+
+    The source is read at the first miss. From then on, each call compares the values of all places that the source was
+    read from (globals, cells of closures, attributes) with the values at that time; a launcher whose source reads no
+    such place compares nothing. Code for the old source stays in the store, under its own fingerprint.
+    """
+
+    def __init__(self, source: Source, on_miss: OnMiss) -> None:
+        self._source = source
+        self._on_miss = on_miss
+        self._launcher: Launcher | None = None
+        self._fingerprint = ""  # of the source of the launcher's bindings; "" before the first miss
+        self._lock = Mutex()
+
+    def follow(self, launcher: Launcher) -> Launcher:
+        """Registers the launcher whose misses this object handles; returns it."""
+        self._launcher = launcher
+        return launcher
+
+    def __call__(self, call: SeenCall) -> Binding:
+        """The binding of a call that the launcher cannot serve yet."""
+        if not self._fingerprint and isinstance(self._source, ReadsPlaces):
+            self._read(self._source)
+        return self._on_miss(call)
+
+    def _read(self, source: ReadsPlaces) -> None:
+        with self._lock:
+            source.read_again()
+            launcher, before = self._launcher, self._fingerprint
+            self._fingerprint = source.fingerprint
+            if launcher is None:
+                return
+            launcher.watch(source.places, self._changed)
+            source.when_replaced(self._changed)
+            if before not in ("", self._fingerprint):
+                launcher.forget()
+
+    def _changed(self) -> None:
+        """A place has another value, or a function another text. Raises SourceError if the source cannot be read."""
+        if isinstance(self._source, ReadsPlaces):
+            self._read(self._source)

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from silo.artifacts.artifact import Artifact
 from silo.building.compilation import Compilation, Pending
-from silo.compile.build_list import BuildVariant
-from silo.compile.packed_configs import Packing, within_bytes
+from silo.compile.build_list import BuildVariant, Packing, within_bytes
 from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.variant import Variant

@@ -32,9 +32,16 @@ from silo.bundle.writer import write_bundle
 from silo.calls.decision import lock_advice
 from silo.calls.pruning import allowed_configs
 from silo.commands.results import BuildRow, BuildSummary
-from silo.compile.build_list import BuildCase, BuildKernel, BuildVariant, Chosen, plan_variants
-from silo.compile.kernel_targets import Pairs, pair_kernels
-from silo.compile.packed_configs import Packing
+from silo.compile.build_list import (
+    BuildCase,
+    BuildKernel,
+    BuildVariant,
+    Chosen,
+    Packing,
+    Pairs,
+    pair_kernels,
+    plan_variants,
+)
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config, ConfigSet
 from silo.core.decision_source import Origin
@@ -117,7 +124,7 @@ def build_bundle(
     inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists already
     (``silo.binary``) is included if it runs on one of the targets. ``configs``, a number or ``all``, is the number of
     configs of each case that are packed. By default a target without measurements gets its whole space, within the
-    limits of :class:`silo.compile.packed_configs.Packing`, and a measured target its winners. Without ``targets``
+    limits of :class:`silo.compile.build_list.Packing`, and a measured target its winners. Without ``targets``
     kernels are compiled for this machine's CPU (kernels of a kind that cannot run on it, for the first device here that
     they can run on), and all code that exists already is included. The functions that ``silo.step`` marked run with
     their examples on this machine, and the bundle keeps their plans. The bundle is signed with ``key``.

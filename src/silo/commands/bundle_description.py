@@ -10,8 +10,8 @@ from typing import cast
 from silo.bundle import verify as verification
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.documents import case_recipes, measured_trials
-from silo.bundle.look_alikes import shared_by_look_alikes
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config
 from silo.core.launch_info import format_block
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedPlan

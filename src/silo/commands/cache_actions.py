@@ -14,9 +14,8 @@ from silo.errors import StoreError
 from silo.machine.process_session import session
 from silo.settings import settings
 from silo.store import usage as store
-from silo.store.losers import losing_artifacts
 from silo.store.store import privacy_of, remote_link
-from silo.store.upkeep import Counted, counted
+from silo.store.upkeep import Counted, counted, losing_artifacts
 
 if TYPE_CHECKING:
     from silo.store.remote.client import RemoteClient

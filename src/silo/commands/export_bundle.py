@@ -23,10 +23,9 @@ from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import BundleError
 from silo.export.c_names import joined
-from silo.export.export_folder import Differences, FolderRecord, compare_folder, read_record, write_folder
+from silo.export.export_folder import Differences, FolderRecord, compare_folder, licence, read_record, write_folder
 from silo.export.exported_library import ExportedLibrary
 from silo.export.function_signatures import functions_of
-from silo.export.native_sources import licence
 from silo.export.operations import operations_of
 from silo.export.plan_classes import plans_of
 from silo.export.project import CpuSource, export_files, namespace_of

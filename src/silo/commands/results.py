@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, overload
 
-from silo.compile.kernel_targets import LeftOut
+from silo.compile.build_list import LeftOut
 from silo.sanitized_text import printable
 from silo.text_tables import Table, format_bytes, format_time
 

@@ -2,20 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from silo.compile.packed_configs import Packing, first_of
 from silo.core.config import Config
 from silo.core.decision_source import Origin, default_origin
+from silo.core.decisions import Decision, Rejected
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.errors import SpaceError
+from silo.errors import SpaceError, TargetError
 
-__all__ = ["BuildCase", "BuildKernel", "BuildVariant", "Chosen", "plan_variants"]
+__all__ = [
+    "DEFAULT_CODE_BYTES",
+    "DEFAULT_CONFIGS",
+    "BuildCase",
+    "BuildKernel",
+    "BuildVariant",
+    "Chosen",
+    "LeftOut",
+    "Packing",
+    "Pairs",
+    "first_of",
+    "pair_kernels",
+    "plan_variants",
+    "within_bytes",
+]
+
+
+# ---- The configs that a build packs for a target that was not measured here ----
+
+
+DEFAULT_CONFIGS = 128  # of each case: more than most spaces have, and some minutes of compiling on few cores
+DEFAULT_CODE_BYTES = 64 << 20  # of each kernel and target, before compression
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The most configs of each case to pack, and the most bytes of code of each kernel and target; None: no limit.
+
+    ``everywhere``: also where a device is here and a winner was measured; else that winner alone is packed.
+    """
+
+    configs: int | None = DEFAULT_CONFIGS
+    code_bytes: int | None = DEFAULT_CODE_BYTES
+    everywhere: bool = False
+
+    @classmethod
+    def parse(cls, text: str | None) -> Packing:
+        """What ``--configs`` says; None is the default.
+
+        Raises ``SpaceError`` for a text that is neither a number nor ``all``.
+
+        >>> Packing.parse("all").configs, Packing.parse("12").configs, Packing.parse(None).configs
+        (None, 12, 128)
+        """
+        if text is None:
+            return cls()
+        if text != "all" and (not text.isdecimal() or int(text) < 1):
+            raise SpaceError(f"--configs {text}: it is a number of configs from 1 on, or all")
+        return cls(None if text == "all" else int(text), None, everywhere=True)
+
+
+def first_of(
+    ordered: Sequence[Config], neighbours: Callable[[Config], Iterable[Config]], limit: int | None
+) -> tuple[Config, ...]:
+    """At most ``limit`` of the configs, beginning with the first of ``ordered``.
+
+    If not all fit, its neighbours follow, because it may be nearly right. Then come configs from all over the space, in
+    an order unrelated to the space's own, whose first configs are alike.
+    """
+    if limit is None or len(ordered) <= limit:
+        return tuple(ordered)
+    choice = ordered[0]
+    places = {config.order_key: place for place, config in enumerate(ordered)}
+    near = {config.order_key for config in neighbours(choice)}
+
+    def preference(config: Config) -> tuple[bool, bool, int, bytes]:
+        key = config.order_key
+        return key != choice.order_key, key not in near, places[key] if key in near else 0, hashlib.sha256(key).digest()
+
+    return tuple(sorted(ordered, key=preference)[:limit])
+
+
+def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limit: int | None) -> frozenset[T]:
+    """Which items stay where each brings blobs (sha256 and size), equal ones once, and all together have a limit.
+
+    Each item comes with its rank; items of rank 0 stay whatever they take, others by rank, then in the order given.
+    """
+    kept: set[T] = set()
+    counted: set[str] = set()
+    taken = 0
+    for item, rank, blobs in sorted(sizes, key=lambda one: one[1]):
+        new = {sha256: size for sha256, size in blobs if sha256 not in counted}
+        if rank and limit is not None and taken + sum(new.values()) > limit:
+            continue
+        kept.add(item)
+        counted |= set(new)
+        taken += sum(new.values())
+    return frozenset(kept)
+
+
+# ---- The plan of a build ----
 
 
 def _itself(target: Target) -> Target:
@@ -106,7 +199,7 @@ def plan_variants(
     winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
     has_device: Callable[[Target], bool],
     canonical: Callable[[Target], Target] = _itself,
-    packing: Packing = Packing(),  # noqa: B008  # frozen
+    packing: Packing = Packing(),  # frozen
 ) -> tuple[BuildVariant, ...]:
     """Every variant that a build needs, without repetition, in a fixed order.
 
@@ -256,3 +349,54 @@ def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[BuildVarian
             tuple(dict.fromkeys((*before.leads, *entry.leads))),
         )
     return tuple(merged.values())
+
+
+# ---- The pairs of a kernel and a target that a bundle is built of, and the pairs  ----
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A kernel that is not built for a target, and why."""
+
+    kernel: str
+    target: str
+    reason: str
+
+    def __str__(self) -> str:
+        """The first line of the reason; the reason of each plug-in follows it."""
+        return f"{self.kernel} is left out for {self.target}: {self.reason.partition(chr(10))[0].rstrip(':')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The targets that each kernel is built for, by the kernel's name, and the pairs that are left out."""
+
+    targets: Mapping[str, tuple[Target, ...]]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def pair_kernels(kernels: Mapping[str, Callable[[Target], Decision]], targets: Sequence[Target]) -> Pairs:
+    """Pair each kernel with the targets that its decision accepts. Pure.
+
+    Raises:
+        TargetError: a kernel that no target accepts, or a target that no kernel does; each with the reasons.
+    """
+    decisions = {name: {target: decide(target) for target in targets} for name, decide in kernels.items()}
+    found: dict[str, tuple[Target, ...]] = {}
+    left_out: list[LeftOut] = []
+    for name, by_target in decisions.items():
+        found[name] = tuple(target for target, decision in by_target.items() if decision)
+        refused = {target: one.reason for target, one in by_target.items() if isinstance(one, Rejected)}
+        if not found[name] and refused:
+            raise TargetError(_nothing(f"{name} is for none of the targets", refused.values()))
+        left_out += [LeftOut(name, str(target), reason) for target, reason in refused.items()]
+    for target in targets:
+        if kernels and not any(target in paired for paired in found.values()):
+            reasons = [one.reason for one in left_out if one.target == str(target)]
+            raise TargetError(_nothing(f"no kernel is for {target}", reasons))
+    return Pairs(found, tuple(left_out))
+
+
+def _nothing(what: str, reasons: Iterable[str]) -> str:
+    said = dict.fromkeys(reasons)
+    return f"{what}; name other targets, or other kernels:" + "".join(f"\n{reason}" for reason in said)

@@ -22,7 +22,7 @@ __all__ = ["CodeFile", "code_digest", "covered_files", "digest_of", "digest_tabl
 
 _COMPILED = (".pyc", ".so")
 _SCHEMA = "code/2"
-_OWN_FILES = ("identity.py", "canonical_code.py", "canonical_text.py")  # they decide the digest of equal files
+_OWN_FILES = ("identity.py", "canonical_code.py")  # they decide the digest of equal files
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
 
 def _others(files: Sequence[CodeFile]) -> list[str]:
     """A line for each file that is not a module: its name, with its folders if another file has the same name."""
-    from silo.compile.canonical_text import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
+    from silo.compile.canonical_code import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
 
     def text(file: CodeFile) -> bytes:
         if not is_c_text(file.path.rpartition("/")[2], file.data):

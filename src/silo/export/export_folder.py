@@ -11,12 +11,29 @@ from pathlib import Path, PurePosixPath
 
 from silo.core.json_reader import read_object
 from silo.core.values import JSON, parse_json
-from silo.errors import StoreError
+from silo.errors import PackageError, StoreError
+from silo.export.c_names import comment_text
+from silo.export.exported_library import ExportedLibrary, filled
+from silo.export.operations import frameworks_source, operations_of, torch_source
 from silo.plain_files import open_plain, read_plain
 from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
 
-__all__ = ["RECORD", "Differences", "FolderRecord", "compare_folder", "read_record", "write_folder"]
+__all__ = [
+    "RECORD",
+    "Differences",
+    "FolderRecord",
+    "compare_folder",
+    "framework_files",
+    "licence",
+    "native_sources",
+    "read_record",
+    "write_folder",
+]
+
+
+# ---- The folder of an export ----
+
 
 RECORD = "silo-export.json"
 _SCHEMA = "export/1"
@@ -191,3 +208,64 @@ def _prune(folder: Path, path: Path) -> None:
     while path != folder and not any(path.iterdir()):
         path.rmdir()
         path = path.parent
+
+
+# ---- The C sources that exports copy ----
+
+
+# ---- The C sources that exports copy: from the package, or from the source tree ----
+
+
+def native_sources(part: str, marker: str) -> dict[str, bytes]:
+    """The files of a part of ``native/`` by name: ``core`` or ``frameworks``; ``marker`` is a file that it always has.
+
+    Raises:
+        PackageError: the files are missing.
+    """
+    here = Path(__file__).parent
+    for folder in (here / part, here.parents[2] / "native" / part):
+        if (folder / marker).is_file():
+            return {path.name: path.read_bytes() for path in sorted(folder.glob("*.[ch]"))}
+    raise PackageError(
+        f"libsilo's sources are neither in {here / part} nor in a source tree: install kernel-silo from its wheel"
+    )
+
+
+def licence() -> bytes:
+    """The licence of these sources, which is copied with them.
+
+    Raises:
+        PackageError: the file is missing.
+    """
+    here = Path(__file__).parent
+    for path in (here / "LICENSE", here.parents[2] / "LICENSE"):
+        if path.is_file():
+            return path.read_bytes()
+    raise PackageError(f"the licence of libsilo's sources is not in {here}: install kernel-silo from its wheel")
+
+
+# ---- The part of an export that frameworks call: the shared library, and beside it torch's operators ----
+
+_SHARED = ("framework.h", "tvm_ffi.c", "tvm_ffi.h")
+_TORCH = ("torch_op.h",)
+
+
+def framework_files(library: ExportedLibrary, *, torch: bool) -> dict[str, bytes]:
+    """The files of the folder ``frameworks``, which the export's CMakeLists.txt adds; ``torch``: with its operators.
+
+    Raises:
+        BundleError: a kernel cannot be an operator of torch.
+        PackageError: the sources are missing.
+    """
+    operations = operations_of(library.functions)
+    name, origin = library.name, comment_text(library.origin)
+    cmake = filled("frameworks.cmake.in", ORIGIN=origin, NAME=name)
+    texts = {f"{name}_frameworks.c": frameworks_source(name, operations)}
+    if torch:
+        texts[f"{name}_torch.cpp"] = torch_source(name, operations)
+        cmake += filled("torch.cmake.in", NAME=name)
+    texts["CMakeLists.txt"] = cmake
+    held = native_sources("frameworks", "framework.h")
+    sources = {file: held[file] for file in (*_SHARED, *(_TORCH if torch else ()))}
+    made = {file: text.encode() for file, text in texts.items()}
+    return {f"frameworks/{file}": data for file, data in {**sources, **made}.items()}

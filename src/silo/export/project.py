@@ -11,9 +11,9 @@ from silo.core.signature import NoDefault
 from silo.errors import BundleError
 from silo.export.c_names import comment_text, identifier, joined, string_literal
 from silo.export.c_text import c_header, c_source, cpp_header
+from silo.export.export_folder import framework_files, licence, native_sources
 from silo.export.exported_library import ExportedLibrary, element_type, filled, number
 from silo.export.function_signatures import ExportedFunction, ParameterRole
-from silo.export.native_sources import framework_files, licence, native_sources
 from silo.export.selftest_text import selftest_source
 from silo.version import __version__
 

@@ -22,6 +22,7 @@ from silo.core.space import Constraint
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
+from silo.forks import Mutex
 from silo.heuristics.inferred import open_blocks, open_sizes
 from silo.settings import settings
 from silo.sources.kernel_source import KernelSource
@@ -32,9 +33,14 @@ from silo.variables import TUNE_MODES
 if TYPE_CHECKING:
     from silo.building.compiled_calls import CompiledKernel
     from silo.building.tuple_arguments import TupleCall
-    from silo.calls.resolver import Resolver
+    from silo.calls.resolver import Resolved, Resolver
+    from silo.launch.hooks import LaunchEvent
 
-__all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "maker", "traced_grid"]
+__all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "maker", "show_launches", "traced_grid"]
+
+
+# ---- silo.kernel, and the objects that it makes ----
+
 
 GridFunction = Callable[[Any], object]
 GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
@@ -390,8 +396,6 @@ def _make(
     if given_grid is not None:
         known.grid = traced_grid(known, cast("GridLike", given_grid))
     if isinstance(kind, HasLaunchHooks):
-        from silo.kernels.library_hooks import show_launches  # noqa: PLC0415  # few kinds have such hooks
-
         show_launches(kind)
     return kind.wrap(
         source,
@@ -524,3 +528,55 @@ def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> t
                 have = ", ".join(known.source.signature.names)
                 raise TraceError(f"the grid of {known.name} ({known.location}) reads {name}; the kernel has {have}")
     return grid.axes
+
+
+# ---- Hooks that a library calls around launches of its own see launches of silo.k ----
+
+
+_shown: dict[int, _Shown] = {}  # by the kind's id: kinds are objects of the process
+
+
+def show_launches(kind: HasLaunchHooks) -> None:
+    """Let the hooks of the kind's library see launches of its kernels, from now on, while the library has any."""
+    shown = _shown.setdefault(id(kind), _Shown(kind))
+    kind.follow_launch_hooks(shown.switch)
+
+
+class _Shown:
+    """Whether the launches of one kind's kernels are shown to its library, and the hook that shows them."""
+
+    def __init__(self, kind: HasLaunchHooks) -> None:
+        self._kind = kind
+        self._lock = Mutex()
+        self._remove: Callable[[], None] | None = None
+
+    def switch(self, on: bool) -> None:  # noqa: FBT001  # the protocol's
+        """Add the hook when the library gets its first hook, remove it after its last."""
+        if on is (self._remove is not None):
+            return
+        from silo.launch.hooks import on_launch  # noqa: PLC0415  # few programs have hooks
+
+        with self._lock:
+            if on and self._remove is None:
+                self._remove = on_launch(self._enter)
+            elif not on and self._remove is not None:
+                self._remove()
+                self._remove = None
+
+    def _enter(self, event: LaunchEvent) -> Callable[[], object] | None:
+        from silo.calls.resolver import Resolved  # noqa: PLC0415  # loaded by the first call
+        from silo.sources.kinds import kind_named  # noqa: PLC0415  # as above
+        from silo.sources.seen_launch import SeenLaunch  # noqa: PLC0415  # few programs have hooks
+
+        found = event.tag
+        if not isinstance(found, Resolved) or id(kind_named(found.kernel.source.kind)) != id(self._kind):
+            return None
+        arguments = {**event.config, **event.arguments}
+        launch = SeenLaunch(found.kernel.source, arguments, event.grid, event.stream, lambda: _metadata(found))
+        return self._kind.enter_launch(launch)
+
+
+def _metadata(found: Resolved) -> object:
+    from silo.building.compiled_calls import code_metadata  # noqa: PLC0415  # few hooks look at it
+
+    return cast("object", code_metadata(found.artifact))

@@ -6,9 +6,10 @@ refer to the bundle's manifest. Native code from a registry needs consent before
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from silo.bundle.bundle_slices import targets_of
@@ -22,12 +23,62 @@ from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleFormatError, RegistryError, TargetError
 from silo.shipping.oci_client import EMPTY, INDEX, MANIFEST, Descriptor, Registry, read_login
-from silo.shipping.oci_reference import OciReference
 from silo.shipping.slice_bundle import merge_bundles, slice_by_target
 from silo.store.atomic_files import AtomicFile
 from silo.store.signatures import SecretKey
 
-__all__ = ["PullSummary", "PushSummary", "pull_bundle", "push_bundle"]
+__all__ = ["OciReference", "PullSummary", "PushSummary", "pull_bundle", "push_bundle"]
+
+
+# ---- References ----
+
+
+# From the OCI distribution specification.
+_REPOSITORY = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
+_FORM = re.compile(
+    r"oci://(?P<host>(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)"
+    rf"/(?P<repository>{_REPOSITORY})"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OciReference:
+    """The place of a bundle: the registry's host with its port, the repository, and a tag or a digest, or both.
+
+    A digest is the SHA-256 of a manifest, so it always names the same bundle; a tag names the bundle last pushed to it.
+    """
+
+    host: str
+    repository: str
+    tag: str = ""
+    digest: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> OciReference:
+        """Reads a reference. Raises RegistryError for anything else.
+
+        >>> OciReference.parse("oci://example.org/team/kernels:1.0").tag
+        '1.0'
+        """
+        found = _FORM.fullmatch(text)
+        if found is None or len(found["repository"]) > 255 or not (found["tag"] or found["digest"]):
+            raise RegistryError(
+                f"{text!r} names no bundle in a registry; write oci://HOST/REPOSITORY:TAG, or @sha256:... for :TAG"
+            )
+        return cls(found["host"], found["repository"], found["tag"] or "", found["digest"] or "")
+
+    def at(self, digest: str) -> OciReference:
+        """The same place by digest."""
+        return replace(self, digest=digest)
+
+    def __str__(self) -> str:
+        tag = f":{self.tag}" if self.tag else ""
+        return f"oci://{self.host}/{self.repository}{tag}" + (f"@{self.digest}" if self.digest else "")
+
+
+# ---- silo push and silo pull ----
+
 
 _BUNDLE = "application/vnd.silo.bundle.v1"
 _SIGNATURE = "application/vnd.silo.bundle.signature.v1"

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.bundle.format import HEADER_BYTES
-from silo.bundle.look_alikes import shared_by_look_alikes
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signing import sign_header, signature_of
-from silo.bundle.verify import verify_open
+from silo.bundle.verify import shared_by_look_alikes, verify_open
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import BundleFormatError, PackageError, SignatureError
@@ -68,7 +67,7 @@ class VerifySummary:
     ``signed`` is True if the named key, or else a trusted key, signed it; ``reason`` is the reason for that. ``id`` is
     the number of the key that the signature names, "" without a signature. ``comment`` is the comment that the key
     signed too, "" unless ``signed``. ``problems`` are faults of the file, ``doubts`` are variants whose code may belong
-    to another (:mod:`silo.bundle.look_alikes`).
+    to another (:mod:`silo.bundle.verify`).
     """
 
     path: str

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, Final, cast
 
 from silo.core.argument_descriptions import describe
 from silo.core.dtypes import DType, dtype
 from silo.core.values import FunctionValue, Value
+from silo.errors import SourceError
 
-__all__ = ["NOT_SPECIAL", "NotSpecial", "dtype_value", "to_value"]
+__all__ = ["NOT_SPECIAL", "NotSpecial", "dtype_value", "recall", "remember", "to_value"]
+
+
+# ---- Constants as users write them, as values that can be part of a key ----
 
 
 class NotSpecial:
@@ -61,3 +66,26 @@ def dtype_value(name: str) -> DType:
         return dtype(name)
     except KeyError as error:
         raise TypeError(f"{name} cannot be a constexpr value: {error.args[0]}") from None
+
+
+# ---- Functions passed as constexpr values ----
+
+
+_functions: weakref.WeakValueDictionary[FunctionValue, object] = weakref.WeakValueDictionary()
+
+
+def remember(value: FunctionValue, function: object) -> FunctionValue:
+    """Keeps ``function`` findable under ``value`` for as long as it lives."""
+    _functions[value] = function
+    return value
+
+
+def recall(value: FunctionValue) -> object:
+    """The function of a value. Raises SourceError if this process never saw it."""
+    function = _functions.get(value)
+    if function is None:
+        raise SourceError(
+            f"the function {value.name} was passed as a constexpr but is not known in this process: "
+            "import the module that defines it and call the kernel with it once"
+        )
+    return function

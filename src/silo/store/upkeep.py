@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from silo.core.notices import Notices
@@ -17,8 +17,27 @@ from silo.frozen import frozen
 from silo.settings import settings
 from silo.store.atomic_files import write_all
 from silo.store.privacy import open_private
+from silo.tuner.catalog import every_study
+from silo.tuner.ledger import read_trials
+from silo.tuner.trial import Study, Trial
+from silo.tuner.winner import choose_winner
 
-__all__ = ["COUNTS_FILE", "UPKEEP_FILE", "Counted", "Counts", "Upkeep", "counted"]
+__all__ = [
+    "COUNTS_FILE",
+    "KEPT_RIVALS",
+    "UPKEEP_FILE",
+    "Counted",
+    "Counts",
+    "Upkeep",
+    "counted",
+    "kept_artifacts",
+    "losing_artifacts",
+    "losing_of",
+]
+
+
+# ---- Upkeep of a store ----
+
 
 UPKEEP_FILE = "upkeep"
 COUNTS_FILE = "counts.log"
@@ -64,7 +83,6 @@ class Upkeep:
             self._in_turn(lambda: self._prune(limit // 4 * 3), at_most_every_s=0)
 
     def _prune(self, max_bytes: int) -> None:
-        from silo.store.losers import losing_artifacts  # noqa: PLC0415
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
         found = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records)))
@@ -79,7 +97,6 @@ class Upkeep:
             _log_info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
 
     def _drop_losers(self) -> None:
-        from silo.store.losers import losing_artifacts  # noqa: PLC0415
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
         losers = losing_artifacts(self._records)
@@ -171,3 +188,35 @@ def counted(root: Path) -> Counted:
     if not rows:
         return found
     return Counted(sum(row[1] for row in rows), sum(row[2] for row in rows), len(rows), min(row[0] for row in rows))
+
+
+# ---- Losing configs ----
+
+
+# A new compiler's code is compared with that of the winner and so many others (`silo.measuring.earlier_studies`).
+KEPT_RIVALS = 3
+
+
+def losing_artifacts(records: ListedRecords) -> frozenset[str]:
+    """The artifact keys of the configs that were tried, and that no study of the store needs."""
+    return losing_of((study, read_trials(study, records)) for study in every_study(records))
+
+
+def losing_of(studies: Iterable[tuple[Study, Sequence[Trial]]]) -> frozenset[str]:
+    """The same for studies with their trials. A config that loses one study and leads another is not among them."""
+    tried, kept = set[str](), set[str]()
+    for _, trials in studies:
+        tried.update(trial.artifact for trial in trials)
+        kept.update(kept_artifacts(trials))
+    return frozenset(tried - kept - {""})
+
+
+def kept_artifacts(trials: Sequence[Trial]) -> frozenset[str]:
+    """The artifact keys that a study needs: of its winner, the next three, and the configs it measures others by."""
+    winner = choose_winner(trials)
+    if winner is None:
+        return frozenset()
+    kept = {winner.artifact, *(one.artifact for one in winner.runners_up[:KEPT_RIVALS])}
+    references = {trial.reference.config.order_key for trial in trials if trial.reference is not None}
+    kept.update(trial.artifact for trial in trials if trial.config.order_key in references)
+    return frozenset(kept)

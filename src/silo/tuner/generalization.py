@@ -14,8 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from silo.core.config import Config
-from silo.core.decision_list import Bound, DecisionList, Step
-from silo.core.dispatch import Bucket, DispatchRules, bucket_of, bucket_to_json, distance
+from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step, bucket_of, bucket_to_json, distance
 from silo.core.values import canonical_json
 from silo.tuner.trial import Trial
 from silo.tuner.winner import choose_winner, standings

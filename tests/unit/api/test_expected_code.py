@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from fake_backend.compiler import FakeCompiler
 from silo.building import compilation, packed_code
 from silo.building.compilation import Compilation
-from silo.compile.build_list import BuildVariant
-from silo.compile.packed_configs import Packing
+from silo.compile.build_list import BuildVariant, Packing
 from silo.core.config import Config
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization

@@ -21,7 +21,7 @@ from silo.cli.main import app
 from silo.commands.build_bundle import build_bundle
 from silo.commands.bundle_description import describe_bundle, verify_bundle
 from silo.commands.tune_cases import tune_path
-from silo.compile.packed_configs import DEFAULT_CODE_BYTES, DEFAULT_CONFIGS, Packing, within_bytes
+from silo.compile.build_list import DEFAULT_CODE_BYTES, DEFAULT_CONFIGS, Packing, within_bytes
 from silo.core.config import Config
 from silo.errors import CompileError, SpaceError
 from silo.settings import override

@@ -20,9 +20,8 @@ from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.errors import BundleError, BundleFormatError, RegistryError
 from silo.shipping import oci_client
-from silo.shipping.distribution import pull_bundle, push_bundle
+from silo.shipping.distribution import OciReference, pull_bundle, push_bundle
 from silo.shipping.oci_client import is_loopback, read_login
-from silo.shipping.oci_reference import OciReference
 
 NO_LOGIN = Path("/nonexistent/config.json")
 

@@ -224,7 +224,7 @@ def test_what_is_remembered_is_computed_once_for_each_value():
 
 
 def test_what_is_remembered_is_no_state_of_an_object_that_a_kernel_reaches():
-    from silo.sources.reached_objects import _state_of
+    from silo.sources.reached_code import _state_of
 
     value = Remembering("a", 3)
     before = _state_of(value)

@@ -21,7 +21,7 @@ NAMES = [
     "silo.core.argument_facts",
     "silo.core.checks",
     "silo.core.code_facts",
-    "silo.core.compiled",
+    "silo.core.variant",
     "silo.core.config",
     "silo.core.consent",
     "silo.core.decisions",

@@ -68,7 +68,7 @@ def test_what_is_no_plain_file_is_refused_at_once_wherever_a_file_is_named(tmp_p
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("make", NOT_PLAIN)
 def test_kernels_read_from_files_need_plain_files(tmp_path, make):
-    from silo.kinds.binary.description import _read as read_binary
+    from silo.kinds.binary.binary_definition import _read as read_binary
     from silo.kinds.metal.front.metal_definition import _read as read_metal
 
     make(tmp_path / "k.metal")

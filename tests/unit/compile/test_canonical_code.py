@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from silo.compile.canonical_code import Project, module_code
-from silo.compile.canonical_text import canonical_c, is_c_text
+from silo.compile.canonical_code import Project, canonical_c, is_c_text, module_code
 
 MODULES = {"silo", "silo.a", "silo.b", "silo.a.inner"}
 PROJECT = Project(frozenset({"silo"}), MODULES, lambda name: name == "silo.other")

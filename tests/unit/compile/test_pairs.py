@@ -1,6 +1,6 @@
 import pytest
 
-from silo.compile.kernel_targets import LeftOut, pair_kernels
+from silo.compile.build_list import LeftOut, pair_kernels
 from silo.core.decisions import Accepted, Rejected
 from silo.core.target import Target
 from silo.errors import TargetError

@@ -1,7 +1,6 @@
 import pytest
 
-from silo.compile.build_list import BuildCase, BuildKernel, Chosen, plan_variants
-from silo.compile.packed_configs import Packing
+from silo.compile.build_list import BuildCase, BuildKernel, Chosen, Packing, plan_variants
 from silo.core.config import Config
 from silo.core.decision_source import Origin
 from silo.core.dtypes import dtype

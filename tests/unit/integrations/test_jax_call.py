@@ -208,7 +208,7 @@ def test_a_record_that_was_changed_is_not_followed(tmp_path):
         import jax, numpy as np, sys
         from silo.machine.process_session import session
         from silo.integrations import jax as seam
-        from silo.integrations.jax.call_records import CallRecord
+        from silo.integrations.jax.jax_programs import CallRecord
         seam.connect()
         store = session().store
         (key,) = [key for key in store.records.keys() if key.startswith("jax-")]

@@ -6,13 +6,13 @@ import pytest
 
 from pruned_stores import keep_kernel, key_of, ledger_study
 from silo.errors import RemoteError, StoreError
-from silo.store.losers import KEPT_RIVALS
 from silo.store.remote import leases
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.leases import LeaseHolder, holding_lease, leases_of
 from silo.store.remote.remote_pruning import prune_remote, remote_records
 from silo.store.store import Store
+from silo.store.upkeep import KEPT_RIVALS
 from silo.tuner.ledger import read_trials
 
 

@@ -11,9 +11,8 @@ import pruned_stores
 from pruned_stores import age, keep_kernel, key_of, ledger_study
 from silo.settings import override
 from silo.store import upkeep, usage
-from silo.store.losers import KEPT_RIVALS, kept_artifacts, losing_artifacts
 from silo.store.store import Store
-from silo.store.upkeep import COUNTS_FILE, Counts, counted
+from silo.store.upkeep import COUNTS_FILE, KEPT_RIVALS, Counts, counted, kept_artifacts, losing_artifacts
 from silo.store.usage import PruneRule, code_bytes, kernel_usage, prune
 from silo.tuner.ledger import read_trials
 from silo.tuner.trial import Status

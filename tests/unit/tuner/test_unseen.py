@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silo.core.config import Config
-from silo.core.decision_list import Bound, DecisionList, Step
-from silo.core.dispatch import DispatchRules, bucket_of
+from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.expressions import Bindings, evaluate
 from silo.core.values import canonical_json, parse_json
 from silo.tuner.generalization import Sample, fit_unseen, fitted_rules, regret_ppm

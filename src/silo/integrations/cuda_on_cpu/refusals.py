@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from silo.errors import DeviceError
-from silo.integrations.cuda_on_cpu.replaced_names import named_as, put
+from silo.integrations.cuda_on_cpu.placement import named_as, put
 from silo.integrations.torch.import_hook import watch_extensions
 
 __all__ = ["connect", "refuse_what_needs_cuda"]

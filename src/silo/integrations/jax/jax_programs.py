@@ -1,23 +1,347 @@
-"""Connects Silo to jax: the handlers that XLA calls, and the calls that programs name by digest."""
+"""Connects Silo to jax: the handlers that XLA calls, and the calls that programs name by digest.
+
+A record has all data of a launch except the addresses of its arrays: the artifact, the values of the other
+arguments, the grid, and the shape and type of each array. Its digest covers all of it. Consent to native code in the
+trust ledger covers the record by which the code is called.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-from silo.errors import DeviceError, UnsupportedError
+from silo.artifacts.artifact import Artifact
+from silo.building.loaded_kernels import stored_code
+from silo.core.dtypes import dtype
+from silo.core.json_reader import (
+    BOOL,
+    INTEGER,
+    NATURALS,
+    TEXT,
+    Form,
+    PersistedRow,
+    read_list,
+    read_natural,
+    read_object,
+    read_text,
+)
+from silo.core.signature import ParameterKind
+from silo.core.specialization import Fact
+from silo.core.values import JSON, digest, malformed
+from silo.errors import ArgumentError, BlobLostError, DeviceError, SourceError, StoreError, TrustError, UnsupportedError
 from silo.forks import Mutex
-from silo.integrations.jax.call_records import CallRecord, load_record, make_ready, make_record, save_record
+from silo.frozen import field, frozen
 from silo.launch import native
+from silo.launch.arguments import CallArgument, ValueKind
+from silo.launch.call_grid import call_grid
 from silo.launch.jax_versions import load_jax
+from silo.launch.runtime import VouchedCode, bind, load_code
 from silo.machine.device_plugins import device_named, devices_of_kind
+from silo.machine.process_session import session
 
 if TYPE_CHECKING:
     from silo.core.protocols import Device
-    from silo.integrations.jax.form import JaxCallForm
+    from silo.core.variant import Variant
+    from silo.integrations.jax.callees import CalledCode
+    from silo.integrations.jax.form import ArrayForm, JaxCallForm
     from silo.launch.runtime import VouchedCode
 
-__all__ = ["TARGET", "connect", "connected", "device_of", "record_of"]
+__all__ = [
+    "TARGET",
+    "CallRecord",
+    "connect",
+    "connected",
+    "device_of",
+    "load_record",
+    "make_ready",
+    "make_record",
+    "record_of",
+    "save_record",
+]
+
+
+# ---- Records of calls, which a jax program names by digest, and loading the code  ----
+
+
+_SCHEMA = "jax-call/1"
+
+# XLA's number of each element type: XLA_FFI_DataType of xla/ffi/api/c_api.h (OpenXLA, API 0.3).
+_XLA_TYPES = {
+    "bool": 1,
+    "int8": 2,
+    "int16": 3,
+    "int32": 4,
+    "int64": 5,
+    "uint8": 6,
+    "uint16": 7,
+    "uint32": 8,
+    "uint64": 9,
+    "float16": 10,
+    "float32": 11,
+    "float64": 12,
+    "bfloat16": 16,
+    "float8_e5m2": 19,
+    "float8_e4m3fn": 20,
+    "float8_e4m3b11fnuz": 23,
+    "float8_e5m2fnuz": 24,
+    "float8_e4m3fnuz": 25,
+}
+_MOST_ARRAYS = 256
+
+
+def _read_element(data: JSON, what: str) -> str:
+    name = read_text(data, what)
+    if name not in _XLA_TYPES:
+        raise malformed(what, data)
+    return name
+
+
+@frozen
+class RecordedArray(PersistedRow):
+    """An array of a call: its parameter, dtype and shape, and whether its address must be a multiple of 16 bytes."""
+
+    title = "an array of a call"
+
+    name: str = field(form=TEXT)
+    dtype: str = field(form=Form(_read_element, str))
+    shape: tuple[int, ...] = field(form=NATURALS)
+    aligned: bool = field(form=BOOL)
+    alias: int = field(form=INTEGER)
+
+    def native(self, names: tuple[str, ...]) -> tuple[str, int, int, int, tuple[int, ...], bool, int]:
+        """Returns the array as the native function ``xla_keep`` takes it."""
+        size = dtype(self.dtype).itemsize
+        return self.name, names.index(self.name), _XLA_TYPES[self.dtype], size, self.shape, self.aligned, self.alias
+
+
+@frozen
+class CallRecord:
+    """One call, by value. ``parameters`` are kind, DLPack code, bits and value of each parameter of the kernel.
+
+    ``packed`` is the bundle's description of the calls of its code; None: the code was compiled here. Native code of a
+    bundle also needs consent for this description.
+    """
+
+    artifact: Artifact
+    parameters: tuple[tuple[int, int, int, int | float | bool | None], ...]
+    operands: tuple[RecordedArray, ...]
+    results: tuple[RecordedArray, ...]
+    grid: tuple[int, int, int]
+    packed: JSON = None
+
+    @property
+    def calls(self) -> JSON:
+        """The description of the call besides the artifact; consent to native code covers it, too."""
+        return {
+            "schema": _SCHEMA,
+            "parameters": [
+                [kind, code, bits, value.hex() if isinstance(value, float) else value]
+                for kind, code, bits, value in self.parameters
+            ],
+            "operands": [one.to_json() for one in self.operands],
+            "results": [one.to_json() for one in self.results],
+            "grid": list(self.grid),
+            **({} if self.packed is None else {"packed": self.packed}),
+        }
+
+    def to_json(self) -> JSON:
+        """Returns the canonical form."""
+        return {"artifact": self.artifact.to_json(), "calls": self.calls}
+
+    @property
+    def digest(self) -> str:
+        """The hex digest by which a program names the call."""
+        return digest("jax-call/1", self.to_json())
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CallRecord:
+        """Returns the record of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        members = read_object(data, ("artifact", "calls"), "a record of a call")
+        names = ("schema", "parameters", "operands", "results", "grid")
+        packed = isinstance(members["calls"], dict) and "packed" in members["calls"]
+        calls = read_object(members["calls"], (*names, "packed") if packed else names, "a record of a call")
+        if calls["schema"] != _SCHEMA:
+            raise ValueError(f"a record of schema {calls['schema']!r}, and this Silo knows {_SCHEMA}")
+        grid = [read_natural(axis, "the grid of a call") for axis in read_list(calls["grid"], "a grid", 3)]
+        if len(grid) != 3:
+            raise ValueError(f"not a grid: {grid}")
+        return cls(
+            artifact=Artifact.from_json(members["artifact"]),
+            parameters=tuple(_parameter(one) for one in read_list(calls["parameters"], "parameters", _MOST_ARRAYS)),
+            operands=tuple(map(RecordedArray.from_json, read_list(calls["operands"], "operands", _MOST_ARRAYS))),
+            results=tuple(map(RecordedArray.from_json, read_list(calls["results"], "results", _MOST_ARRAYS))),
+            grid=(grid[0], grid[1], grid[2]),
+            packed=calls.get("packed"),
+        )
+
+
+def _parameter(data: JSON) -> tuple[int, int, int, int | float | bool | None]:
+    match data:
+        case [int(kind), int(code), int(bits), str(value)]:
+            return kind, code, bits, float.fromhex(value)
+        case [int(kind), int(code), int(bits), (None | bool() | int()) as value]:
+            return kind, code, bits, value
+        case _:
+            raise ValueError(f"not a parameter of a call: {data!r}")
+
+
+def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCode]:
+    """Returns the record of a call of this form on a device, and its code, compiled if needed.
+
+    Raises:
+        SiloError: the kernel does not compile, or the grid is empty although the call has new arrays.
+    """
+    kernel = form.kernel
+    call = form.call(device)
+    found = kernel.code(call, device)
+    artifact = found.artifact
+    variant = artifact.variant
+    config = {**variant.config.as_dict(), **variant.specialization.constant_values}
+    if callable(form.grid):
+        given = form.grid({**call.values, **config})
+        call = type(call)(call.kernel, call.arguments, call.options, call.device, _whole(kernel.name, given))
+    grid = call_grid(call, kernel.grid, config, device.facts())
+    if 0 in grid and any(one.bytes and one.alias < 0 for one in form.results):
+        empty = next(one for one in form.results if one.bytes and one.alias < 0)
+        raise ArgumentError(
+            f"{kernel.name}: the grid is {grid}, so that nothing runs, and {empty.name} has elements "
+            f"({list(empty.shape)}) that nobody would write: give a grid that covers them"
+        )
+    record = CallRecord(
+        artifact=artifact,
+        parameters=tuple(_value(variant, argument) for argument in call.arguments),
+        operands=tuple(_recorded(variant, one) for one in form.operands),
+        results=tuple(_recorded(variant, one) for one in form.results),
+        grid=grid,
+        packed=found.packed,
+    )
+    return record, found
+
+
+def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # from a user's function
+    axes: Any = grid if type(grid) in (tuple, list) else (grid,)
+    try:
+        whole = tuple(int(axis.__index__()) for axis in axes)
+    except (AttributeError, TypeError) as error:
+        raise ArgumentError(f"{kernel}: its grid function gave {grid!r}, and a grid is of integers") from error
+    if not 1 <= len(whole) <= 3 or any(axis < 0 for axis in whole):
+        raise ArgumentError(f"{kernel}: its grid function gave {grid!r}; a grid has 1 to 3 axes, none negative")
+    first, second, third = (*whole, 1, 1)[:3]
+    return first, second, third
+
+
+def _value(variant: Variant, argument: CallArgument) -> tuple[int, int, int, int | float | bool | None]:
+    """Returns a parameter as the launcher's native form: value kind, DLPack code, bits, value; typed as in the code."""
+    kind = argument.kind
+    if kind is ValueKind.POINTER:
+        assert argument.dtype is not None
+        return int(kind), argument.dtype.code, argument.dtype.bits, None
+    if kind not in (ValueKind.INT, ValueKind.FLOAT, ValueKind.BOOL):
+        return int(kind), 0, 0, None
+    typed = variant.signature[argument.name]
+    if typed.kind is ParameterKind.CONSTEXPR or typed.dtype is None:
+        return int(ValueKind.CONSTANT), 0, 0, None
+    if kind is ValueKind.BOOL and typed.kind is ParameterKind.INTEGER:
+        return int(ValueKind.INT), typed.dtype.code, typed.dtype.bits, int(argument.number)
+    return int(kind), typed.dtype.code, typed.dtype.bits, argument.number
+
+
+def _recorded(variant: Variant, array: ArrayForm) -> RecordedArray:
+    aligned = Fact.ALIGNED_16 in variant.specialization.facts_of(array.name)
+    return RecordedArray(array.name, array.dtype, array.shape, aligned, array.alias)
+
+
+def save_record(record: CallRecord, found: CalledCode) -> str:
+    """Store a record that was made here, with a bundle's code, and note consent to the call; returns its digest."""
+    name, store = record.digest, session().store
+    if found.code is not None:
+        store.blobs.put(found.code.blob)
+    if record.artifact.runs_on_host:
+        store.trust.note_built(record.artifact.host_code(record.calls))
+    key = f"jax-{name}"
+    if not any(True for _ in store.records.read(key)):
+        store.records.append(key, record.to_json())
+    return name
+
+
+def load_record(name: str) -> CallRecord:
+    """Returns the record of a digest, from the store.
+
+    Raises:
+        StoreError: the record is missing or damaged, or has another digest.
+    """
+    store = session().store
+    for data in store.records.read(f"jax-{name}"):
+        try:
+            found = CallRecord.from_json(data)
+        except ValueError as error:
+            raise StoreError(f"the record of the call {name[:16]} in the store is damaged: {error}") from error
+        if found.digest == name:
+            return found
+    raise StoreError(
+        f"a program of jax names the call {name[:16]}, and the store {store.root or '(in memory)'} has none of that "
+        "digest: run the program that exported it once with this store (SILO_HOME), or copy its store here"
+    )
+
+
+def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode | None = None) -> None:
+    """Load the code of a record on a device, with consent, and let programs launch it.
+
+    ``code`` is the code from a bundle that this process opened; None: it is read from the store.
+
+    Raises:
+        DeviceError: the device does not run such code.
+        TrustError: consent is missing for this native code with this call.
+        StoreError: the code is missing from the store.
+    """
+    artifact = record.artifact
+    variant, kernel = artifact.variant, artifact.variant.kernel
+    runs = device.runs(variant.target, artifact.blob.kind)
+    if not runs:
+        raise DeviceError(
+            f"{kernel}: the program was made for {variant.target}, and this is {device.target}: {runs.reason}; trace "
+            "and export it here"
+        )
+    store = session().store
+    if artifact.runs_on_host:
+        store.trust.vouch(artifact.host_code(record.calls), origin=f"the call {name[:16]} of a program of jax")
+    if code is None:
+        try:
+            code = stored_code(store, artifact, record.packed)
+        except BlobLostError as error:
+            raise StoreError(f"{error}; run the program that exported it once with this store") from error
+        except TrustError as error:
+            if record.packed is None:
+                raise
+            raise TrustError(
+                f"a program of jax calls {kernel} of a bundle, and nobody here vouches for the bundle's native code "
+                f"({artifact.blob.sha256[:16]}): run 'silo trust' on the bundle (trust=True of silo.load, and a "
+                "signature, hold in the process that opens it)"
+            ) from error
+    binding = bind(
+        load_code(device, code),
+        artifact.launch,
+        variant.signature,
+        variant.specialization,
+        {**variant.specialization.constant_values, **variant.config.as_dict()},
+    )
+    names = variant.signature.names
+    try:
+        native.xla_keep(
+            name,
+            0 if device.memory.is_host else device.index,
+            binding,
+            record.parameters,
+            tuple(one.native(names) for one in record.operands),
+            tuple(one.native(names) for one in record.results),
+            record.grid,
+        )
+    except ValueError as error:
+        raise SourceError(f"{kernel}: the record of the call {name[:16]} makes no sense: {error}") from error
+
+
+# ---- Connects Silo to jax ----
+
 
 TARGET: Final = "silo_launch"
 # Handlers are registered under XLA's own name of a platform, which for NVIDIA GPUs is in capitals. For any other name

@@ -2,19 +2,228 @@
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
+from silo.artifacts.binary_inspection import BinaryKernel as Inspected
+from silo.artifacts.device_code import DeviceCode, check_layout, read_device_code
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, format_block
+from silo.core.plugins import driver_of
+from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.target import Target
-from silo.core.values import Value
-from silo.errors import SourceError
-from silo.kinds.binary.binary_parameters import parse_signature
-from silo.kinds.binary.binary_source import BinarySource
-from silo.kinds.binary.description import Binary, Code, binary_code, completed, guarded
+from silo.core.values import Value, value_sort_key
+from silo.errors import SourceError, TargetError
+from silo.kinds.binary.binary_parameters import parse_assumptions, parse_signature
+from silo.kinds.binary.binary_source import BinaryCode, BinarySource
+from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 
-__all__ = ["Binary", "binary"]
+__all__ = ["Binary", "Code", "binary", "binary_code", "completed", "guarded"]
+
+
+# ---- Launch info of a compiled kernel, from its metadata and the arguments of sil ----
+
+
+Code = bytes | bytearray | memoryview | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One of several binaries of a kernel, with the fields that differ from the call of :func:`binary`.
+
+    ``code`` is a file's path, its bytes, or PTX text. A field that is None is taken from the call of :func:`binary`;
+    ``facts`` are added to those given there.
+    """
+
+    code: Code
+    target: str | Target | None = None
+    facts: Mapping[str, Value] = field(default_factory=dict[str, Value])
+    entry: str | None = None
+    threads: int | Sequence[int] | None = None
+    shared_bytes: int | None = None
+    cluster: Sequence[int] | None = None
+    cooperative: bool | None = None
+    pdl: bool | None = None
+    scratch_bytes: int | None = None
+    scratch_align: int | None = None
+
+
+def completed(one: Code | Binary, everything: Binary) -> Binary:
+    """Returns ``one`` with its missing fields taken from ``everything``."""
+    own = one if isinstance(one, Binary) else Binary(one)
+    return replace(
+        everything,
+        code=own.code,
+        facts={**everything.facts, **own.facts},
+        **{name: value for name in _INHERITED if (value := getattr(own, name)) is not None},
+    )
+
+
+_INHERITED = (
+    "target",
+    "entry",
+    "threads",
+    "shared_bytes",
+    "cluster",
+    "cooperative",
+    "pdl",
+    "scratch_bytes",
+    "scratch_align",
+)
+
+
+def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
+    """Returns the signature specialised on the parameters about which a binary assumes a fact, and on no others.
+
+    Callers may omit a constexpr that is the same in every binary.
+    """
+    assumed = {name for code in codes for name, _ in code.assumes.facts}
+    parameters: list[Parameter] = []
+    for one in signature.parameters:
+        made = replace(one, specialize=one.name in assumed, align=one.name in assumed)
+        if one.kind is ParameterKind.CONSTEXPR:
+            values = {
+                value_sort_key(value): value for value in (code.assumes.constant_values[one.name] for code in codes)
+            }
+            made = replace(one, default=next(iter(values.values())) if len(values) == 1 else one.default)
+        parameters.append(made)
+    return Signature(tuple(parameters))
+
+
+def binary_code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...]) -> BinaryCode:
+    """Reads one binary and checks it against its declaration. Raises SourceError, TargetError."""
+    data, label = _read(one.code)
+    found = read_device_code(data, label)
+    kernel = found.kernel(one.entry, label)
+    check_layout(kernel, layout)
+    return BinaryCode(
+        label=label,
+        kind=found.kind,
+        data=data,
+        target=_target(found, one.target, label),
+        assumes=parse_assumptions(kernel.entry, one.facts, signature),
+        launch=_launch_info(one, found, kernel, layout, label),
+    )
+
+
+def _read(code: Code) -> tuple[bytes, str]:
+    if isinstance(code, bytes | bytearray | memoryview):
+        return bytes(code), f"a binary of {len(code)} bytes"
+    if not isinstance(code, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]  # from users
+        raise SourceError(f"silo.binary takes paths, bytes and PTX text, not {code!r}")
+    if isinstance(code, str) and "\n" in code:
+        return code.encode(), "PTX text"
+    path = Path(code)
+    try:
+        return read_plain(path), path.name
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _target(found: DeviceCode, given: str | Target | None, label: str) -> Target:
+    if given is None:
+        if found.target is None:
+            raise SourceError(f"{label} names no .target; say what it is for with target=, such as target='cuda:sm_80'")
+        return found.target
+    target = Target.parse(given) if isinstance(given, str) else given
+    if not target.is_concrete:
+        raise TargetError(f"{label}: the target {target} names no arch; write for example cuda:sm_90")
+    own = found.target
+    if own is not None and (own.kind, own.device_arch) != (target.kind, target.device_arch):
+        raise TargetError(f"{label} was built for {own}, and target= says {target}")
+    return target
+
+
+def _launch_info(
+    one: Binary, found: DeviceCode, kernel: Inspected, layout: tuple[LayoutSlot, ...], label: str
+) -> LaunchInfo:
+    machine_code = found.kind != "ptx"
+    target = found.target
+    if one.pdl and found.kind == "hsaco":
+        raise SourceError(f"{label}: pdl=True, and programmatic dependent launch is NVIDIA's alone")
+    block = _block(one.threads, found.kind, kernel, label)
+    threads = math.prod(block)
+    warp = 32 if target is None else driver_of(target.kind).warp_size(target.arch)
+    scratch = (one.scratch_bytes or 0) if any(slot.type is AbiType.SCRATCH for slot in layout) else 0
+    if one.scratch_bytes and not scratch:
+        raise SourceError(f"{label}: scratch_bytes={one.scratch_bytes}, and no parameter of the signature is scratch")
+    return LaunchInfo(
+        entry=kernel.entry,
+        layout=layout,
+        num_warps=-(-threads // warp),
+        threads=threads,
+        block=block,
+        cluster=_cluster(one.cluster, kernel, label),
+        shared_bytes=_natural(one.shared_bytes or 0, "shared_bytes", label),
+        scratch_bytes=_natural(scratch, "scratch_bytes", label),
+        scratch_align=_power_of_two(one.scratch_align or 1, "scratch_align", label) if scratch else 1,
+        cooperative=bool(one.cooperative),
+        pdl=bool(one.pdl),
+        registers=kernel.registers if machine_code else None,
+        spills=kernel.spills if machine_code else None,
+    )
+
+
+def _natural(value: int, what: str, label: str) -> int:
+    if value < 0:
+        raise SourceError(f"{label}: {what}={value} is negative")
+    return value
+
+
+def _power_of_two(value: int, what: str, label: str) -> int:
+    if value < 1 or value & (value - 1):
+        raise SourceError(f"{label}: {what}={value} is not a power of two")
+    return value
+
+
+def _block(given: int | Sequence[int] | None, kind: str, kernel: Inspected, label: str) -> tuple[int, int, int]:
+    """Returns threads of a block along x, y and z, as given and as the binary requires."""
+    required = kernel.required_block
+    if given is None:
+        if required is None:
+            most = "" if kernel.most_threads is None else f" (at most {kernel.most_threads})"
+            raise SourceError(
+                f"{label} does not say how many threads a block of {kernel.entry} has; say threads={most}"
+            )
+        return required
+    block = _three(given, "threads", label)
+    if required not in (None, block):
+        raise SourceError(
+            f"{label}: threads={given}, and {kernel.entry} was compiled for exactly {format_block(required)}"
+        )
+    for axis, size, largest in zip("xyz", block, (1024, 1024, 1024 if kind == "hsaco" else 64), strict=True):
+        if size > largest:
+            raise SourceError(f"{label}: threads={given}; a block has 1 to {largest} threads along {axis}")
+    most = kernel.most_threads or 1024
+    if math.prod(block) > most:
+        count = "" if isinstance(given, int) else f", {math.prod(block)} in all"
+        raise SourceError(f"{label}: threads={given}{count}; a block of {kernel.entry} has 1 to {most}")
+    return block
+
+
+def _cluster(given: Sequence[int] | None, kernel: Inspected, label: str) -> tuple[int, int, int]:
+    if given is None:
+        return kernel.cluster or (1, 1, 1)
+    sizes = _three(given, "cluster", label)
+    if kernel.cluster not in (None, sizes):
+        raise SourceError(f"{label}: cluster={sizes}, and {kernel.entry} was compiled for clusters of {kernel.cluster}")
+    return sizes
+
+
+def _three(given: int | Sequence[int], what: str, label: str) -> tuple[int, int, int]:
+    sizes = tuple(given) if isinstance(given, Sequence) else (given,)
+    if not 1 <= len(sizes) <= 3 or any(type(size) is not int or size < 1 for size in sizes):
+        raise SourceError(f"{label}: {what}={given}; it takes one to three positive sizes")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return (x, y, z)
+
+
+# ---- silo.binary ----
 
 
 def binary(

@@ -2,33 +2,208 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+import io
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, Protocol, cast
 
 from silo.artifacts.binary_inspection import inspect_binary
 from silo.artifacts.runs_on import capability, specific_form
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.values import digest
-from silo.core.variant import CompileJob, Variant
-from silo.errors import CompileError, SourceError, ToolchainError
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
+from silo.errors import CompileError, SiloError, SourceError, ToolchainError
 from silo.frozen import replace
+from silo.gc_pause import seldom_collected
 from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
 from silo.kinds.cute.cute_declaration import CUTE
 from silo.kinds.cute.cute_job import CuteJob, host_arguments
 from silo.kinds.cute.cute_launch import launch_info
-from silo.kinds.cute.cute_lowering import trace
-from silo.kinds.cute.cute_toolchain import bindings, dsl_identity, require_dsl, toolkit_version, usable
-from silo.kinds.cute.front.cute_installation import FRONT_END
+from silo.kinds.cute.cute_toolchain import (
+    DslBindings,
+    bindings,
+    diagnosis,
+    dsl_identity,
+    require_dsl,
+    toolkit_version,
+    usable,
+)
+from silo.kinds.cute.front.cute_installation import FRONT_END, dsl_module, dsl_version
 from silo.kinds.cute.front.wrapping import Wrapper
 from silo.kinds.cute.host_object import host_object, linker
-from silo.kinds.cute.tensor_maps import maps_of_kernel
+from silo.kinds.cute.tensor_maps import HostMaps, maps_of_kernel, read_maps
 from silo.sources.kernel_source import RunsInLibrary
 
-__all__ = ["CuteCompiler"]
+__all__ = ["CuteCompiler", "TracedFunction", "trace"]
+
+
+# ---- The DSL's front end ----
+
+
+# These functions of the DSL always read the arch, whatever the kernel does.
+_ASKS_ANYWAY = frozenset({"generate_launch_op", "_is_supported_arch"})
+
+
+@dataclass(frozen=True, slots=True)
+class TracedFunction:
+    """The result of the front end: the artifact's bytes, and the tensor maps that its host function makes.
+
+    ``asked_for_arch``: the kernel's code read the arch.
+    """
+
+    artifact: bytes
+    maps: HostMaps
+    asked_for_arch: bool
+
+
+def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
+    """Runs the front end; ``name`` is the kernel's, for messages. The caller holds the front end's lock.
+
+    Raises:
+        CompileError: the front end refused the kernel; has the DSL's diagnosis.
+        ToolchainError: the DSL is missing or too old.
+    """
+    modules = bindings()
+    cute = dsl_module("cutlass.cute")
+    clean = _Cleaner(modules)
+    hooks = {"trace_finalize_hooks": clean} if _calls_hooks() else {}
+    with _questions() as asked, seldom_collected():  # most objects live until the trace ends
+        try:
+            artifact = cute.compile.to_precompiled_mlir(
+                wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}", **hooks
+            )
+        except SiloError:
+            raise
+        except Exception as error:  # the kernel's own Python runs here, and may raise anything
+            if isinstance(error, KeyError) and error.args == (arch,):  # the DSL's own enumeration
+                raise CompileError(
+                    f"{name}: CuTe DSL {dsl_version()} knows no {arch}; name an arch such as sm_80, sm_90a, sm_100a or "
+                    "sm_120a"
+                ) from error
+            raise CompileError(f"{name} for {arch}: {diagnosis(error)}{_place(error)}") from error
+    if clean.module is None:
+        artifact = _cleaned(artifact, clean, modules)
+    return TracedFunction(
+        modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(asked)
+    )
+
+
+def _place(error: BaseException) -> str:
+    """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in it."""
+    folder = str(Path(dsl_module("cutlass").__file__).parent)
+    frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+    own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
+    if not own or own[0][0] in str(error):
+        return ""
+    file = own[0][0]  # the kernel's file; later frames may be of a library that the DSL calls
+    return f" ({file}:{[line for name, line in own if name == file][-1]})"
+
+
+def _dsl() -> Any:  # noqa: ANN401
+    """Returns the DSL's own object, as kernels get it."""
+    return dsl_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()  # noqa: SLF001
+
+
+def _calls_hooks() -> bool:
+    """Whether the DSL calls a hook between tracing and writing (from 4.8 on), which saves reading the module again."""
+    return hasattr(_dsl(), "trace_finalize_hooks")
+
+
+@contextmanager
+def _questions() -> Generator[list[str]]:
+    """Collects the names of functions that read the arch from the DSL within the block, besides its front end's."""
+    dsl = _dsl()
+    answer = dsl.get_arch_enum
+    asked: list[str] = []
+
+    def get_arch_enum() -> Any:  # noqa: ANN401
+        caller = sys._getframe(1).f_code.co_name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        if caller not in _ASKS_ANYWAY:
+            asked.append(caller)
+        return answer()
+
+    dsl.get_arch_enum = get_arch_enum
+    try:
+        yield asked
+    finally:
+        del dsl.get_arch_enum
+
+
+class _Cleaner:
+    """Removes everything that is not part of the kernel from a traced module: source locations, and prints of the host.
+
+    Before each launch the front end adds a print for shared memory beyond the arch's limit; its number and text would
+    make the bytes differ by the arch. Silo checks the limit itself.
+    """
+
+    def __init__(self, modules: DslBindings) -> None:
+        self._modules = modules
+        self.module: Any = None
+
+    def __call__(self, _owner: object, module: Any, _function: str) -> None:  # noqa: ANN401
+        """Called by the DSL as a hook after it has traced a module and before it writes it."""
+        for operation in module.body.operations:
+            if operation.operation.name == "func.func":
+                for block in operation.regions[0].blocks:
+                    _drop_prints(block)
+        self._modules.passes.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        self.module = module
+
+
+def _cleaned(artifact: Any, clean: _Cleaner, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
+    """Returns the cleaned artifact of a DSL without hooks: its module is read and written again."""
+    with modules.context():
+        module = modules.ir.Module.parse(artifact.get_bitcode())
+        clean(None, module, "")
+        buffer = io.BytesIO()
+        module.operation.write_bytecode(buffer)
+    made = modules.compiler.PreCompiledMlirArtifact.from_bitcode(buffer.getvalue())
+    for one in artifact.metadata:
+        made.metadata.append(one)
+    return made
+
+
+def _maps_of(module: Any, modules: DslBindings) -> HostMaps:  # noqa: ANN401
+    with module.context, modules.ir.Location.unknown():
+        return read_maps(module, modules.ir)
+
+
+def _drop_prints(block: Any) -> None:  # noqa: ANN401
+    for view in list(block.operations):
+        operation = view.operation
+        if operation.name == "scf.if" and not len(operation.results) and _only_prints(operation):
+            conditions = [operand.owner for operand in operation.operands]
+            operation.erase()
+            _drop_unused(conditions)
+
+
+def _only_prints(operation: Any) -> bool:  # noqa: ANN401
+    inside = [one.operation.name for region in operation.regions for block in region.blocks for one in block.operations]
+    return "cute.print" in inside and set(inside) <= {"cute.print", "scf.yield"}
+
+
+def _drop_unused(owners: list[Any]) -> None:
+    """Erases comparisons and constants without uses."""
+    while owners:
+        owner = owners.pop()
+        if getattr(owner, "name", "") not in ("arith.cmpi", "arith.constant"):
+            continue
+        if any(list(result.uses) for result in owner.results):
+            continue
+        owners += [operand.owner for operand in owner.operands]
+        owner.erase()
+
+
+# ---- CuTe DSL kernels for NVIDIA GPUs ----
+
 
 _OLDEST = 80
 _ANY_ARCH = Target("cuda")

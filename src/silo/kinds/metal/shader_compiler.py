@@ -8,7 +8,6 @@ from typing import cast
 
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DType
 from silo.core.json_reader import read_dtype, read_integers, read_list, read_natural, read_object, read_text
@@ -17,7 +16,7 @@ from silo.core.protocols import Source
 from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.target import CPU_LEVELS, Target
 from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.drivers.metal.target_versions import TARGETS
 from silo.errors import CompileError, CompilerMissingError, SourceError
 from silo.frozen import frozen, names_of
@@ -25,7 +24,7 @@ from silo.kinds.metal.checking.address_spaces import mixed_spaces
 from silo.kinds.metal.clang import find_clang
 from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.metal_declaration import METAL
-from silo.kinds.metal.metal_to_cpp import rewritten
+from silo.kinds.metal.metal_job import rewritten
 
 __all__ = ["MOST_BUFFERS", "ShaderBuffer", "ShaderCompiler", "ShaderLayout"]
 

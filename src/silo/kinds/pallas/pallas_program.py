@@ -16,7 +16,7 @@ from silo.kinds.pallas.front.launch_spec import ArgumentRole, Dim, MemorySpace, 
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, PassedScalar
-from silo.sources.functions import recall
+from silo.sources.constant_values import recall
 
 __all__ = [
     "PallasProgram",

@@ -13,13 +13,13 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.errors import RemoteError, SiloError, StoreError
 from silo.frozen import frozen
 from silo.store.artifacts import Outcome
-from silo.store.losers import losing_artifacts
 from silo.store.records import MemoryRecords, decode_line
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.copying import pull_records
 from silo.store.remote.leases import LEASE_S, LeaseHolder, ended_leases, refuse_while_used
 from silo.store.remote.object_protocol import MOST_LINE_BYTES, blob_name, entry_name
 from silo.store.remote.shared_records import SharedRecords
+from silo.store.upkeep import losing_artifacts
 from silo.store.usage import Pruned
 from silo.tuner.catalog import every_study
 from silo.tuner.ledger import dated_trials

@@ -16,8 +16,8 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, NoVariantError, SourceError, TargetError
-from silo.kinds.binary.binary_code import choose_code
 from silo.kinds.binary.binary_compiler import BinaryCompiler
+from silo.kinds.binary.binary_source import choose_code
 from silo.machine.process_session import session
 from silo.settings import override
 

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from binary_samples import add_by_triton, saxpy_ptx
-from silo.artifacts.device_code import read_device_code
-from silo.artifacts.ptx import inspect_ptx
+from silo.artifacts.device_code import inspect_ptx, read_device_code
 from silo.errors import CompileError, SourceError
 from silo.launch.native import MAX_PARAMETERS
 

@@ -21,9 +21,9 @@ from silo.bundle.reader import Bundle
 from silo.core.launch_info import AbiType
 from silo.core.values import parse_json
 from silo.errors import UnsupportedError
-from silo.kinds.cute import cute_lowering as lowering
+from silo.kinds.cute import cute_compiler as lowering
 from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
-from silo.kinds.cute.cute_lowering import trace
+from silo.kinds.cute.cute_compiler import trace
 from silo.kinds.cute.cute_toolchain import bindings
 from silo.kinds.cute.front.cute_installation import FRONT_END
 from silo.kinds.cute.front.wrapping import Wrapper

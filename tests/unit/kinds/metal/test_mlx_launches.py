@@ -12,8 +12,7 @@ from silo.core.config import Config
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, DeviceError
-from silo.kinds.metal.metal_loader import load_msl
-from silo.kinds.metal.mlx_call import mlx_body
+from silo.kinds.metal.metal_loader import load_msl, mlx_body
 from silo.kinds.metal.shader_compiler import ShaderCompiler, ShaderLayout
 
 TEXT = """

@@ -13,10 +13,9 @@ import pallas_kernels_for_tests as bodies  # noqa: E402  # needs jax
 from silo import ArgSpec  # noqa: E402
 from silo.errors import ResourceError  # noqa: E402
 from silo.kinds.pallas.chips import CHIPS  # noqa: E402
-from silo.kinds.pallas.libtpu import libtpu_version  # noqa: E402
 from silo.kinds.pallas.memory_estimate import body_memory  # noqa: E402
 from silo.kinds.pallas.pallas_blocks import blocked_launch  # noqa: E402
-from silo.kinds.pallas.pallas_compiler import PallasCompiler  # noqa: E402
+from silo.kinds.pallas.pallas_compiler import PallasCompiler, libtpu_version  # noqa: E402
 from silo.kinds.pallas.pallas_job import held_settings, on_chip  # noqa: E402
 from silo.kinds.pallas.pallas_program import make_program  # noqa: E402
 

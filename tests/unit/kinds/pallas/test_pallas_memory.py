@@ -6,9 +6,9 @@ from pallas_variants import source_of, variant_of
 from silo import ArgSpec, Scratch
 from silo.errors import CompileError, ResourceError, TargetError
 from silo.kinds.pallas.chips import CHIPS, chip_named
-from silo.kinds.pallas.libtpu import refusal
 from silo.kinds.pallas.memory_estimate import MemoryReport, estimate, require_memory
 from silo.kinds.pallas.pallas_blocks import blocked_launch
+from silo.kinds.pallas.pallas_compiler import refusal
 
 MIB = 1 << 20
 

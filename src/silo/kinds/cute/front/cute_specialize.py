@@ -15,10 +15,9 @@ from silo.core.values import JSON, FunctionValue, Value, digest
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
 from silo.kinds.cute.front.cute_element_types import dtype_of
-from silo.sources import constant_values, reached_objects
-from silo.sources.constant_values import NOT_SPECIAL, NotSpecial
-from silo.sources.functions import remember
-from silo.sources.reached_objects import ReachedObjects, reached_by
+from silo.sources import constant_values, reached_code
+from silo.sources.constant_values import NOT_SPECIAL, NotSpecial, remember
+from silo.sources.reached_code import ReachedObjects, reached_by
 
 __all__ = ["ALIGNMENT", "constant_value", "plain_function", "reached_from", "specialize"]
 
@@ -162,7 +161,7 @@ def _function_value(function: Any) -> FunctionValue:  # noqa: ANN401
 
 def plain_function(function: Any) -> Any:  # noqa: ANN401
     """Returns the author's function inside wrappers of the DSL or ``functools``; any other object unchanged."""
-    return reached_objects.plain_function(function, _Reached.libraries)
+    return reached_code.plain_function(function, _Reached.libraries)
 
 
 class _Reached(ReachedObjects):

@@ -24,7 +24,7 @@ from silo.kinds.cute.front.cute_element_types import dsl_type
 from silo.kinds.cute.front.cute_installation import dsl_module
 from silo.kinds.cute.front.cute_parameters import Passed
 from silo.kinds.cute.front.cute_specialize import ALIGNMENT
-from silo.sources.functions import recall
+from silo.sources.constant_values import recall
 from silo.sources.launch_options import LaunchOptions, LaunchValues
 
 __all__ = ["Form", "Wrapped", "Wrapper", "WrapperParameter", "function_of_text", "make_wrapper"]

@@ -16,8 +16,7 @@ from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Si
 from silo.core.space import Space as SearchSpace
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
-from silo.kinds.metal.front.metal_element_types import scalar_of
-from silo.kinds.metal.front.metal_source import MetalSource
+from silo.kinds.metal.front.metal_source import MetalSource, scalar_of
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, MslText, parse_metal, written_by_cast
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration

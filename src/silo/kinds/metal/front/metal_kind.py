@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.findings import Finding
 from silo.sources.callables import plain_callable
 from silo.sources.declaration import Declaration
 from silo.sources.kernel_source import KernelSource
@@ -13,7 +15,10 @@ from silo.sources.kernel_source import KernelSource
 if TYPE_CHECKING:
     from silo.core.findings import Finding
 
-__all__ = ["MetalKind"]
+__all__ = ["MetalKind", "findings"]
+
+
+# ---- The source plug-in metal ----
 
 
 class MetalKind:
@@ -35,8 +40,6 @@ class MetalKind:
 
     def findings(self) -> Sequence[Finding]:
         """Returns further findings for ``silo doctor``."""
-        from silo.kinds.metal.front.metal_findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
-
         return findings()
 
     @property
@@ -58,3 +61,14 @@ class MetalKind:
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
         """Returns a plain callable: only Python code calls a Metal kernel."""
         return plain_callable(source, launcher, members)
+
+
+# ---- The findings of silo doctor on Metal kernels ----
+
+
+def findings() -> Sequence[Finding]:
+    """Returns a finding on MLX, whose arrays launches on a Mac accept beside torch's."""
+    try:
+        return (Finding("mlx", "ok", importlib.metadata.version("mlx")),)
+    except importlib.metadata.PackageNotFoundError:
+        return (Finding("mlx", "optional", "not installed", "only to pass MLX's arrays to Metal kernels"),)

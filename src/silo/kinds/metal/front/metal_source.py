@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.dtypes import DTypeKind, dtype
+from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.nodes import Node, to_json
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
@@ -17,12 +18,64 @@ from silo.core.values import Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError
 from silo.frozen import replace
-from silo.kinds.metal.front.metal_element_types import element_of
 from silo.kinds.metal.front.parser import MslKernel, MslText
 from silo.kinds.metal.front.variant_text import metal_text
 from silo.sources.launch_options import evaluated
 
-__all__ = ["MOST_GROUP_BYTES", "MOST_THREADS", "MetalSource"]
+__all__ = ["MOST_GROUP_BYTES", "MOST_THREADS", "SCALARS", "MetalSource", "element_of", "scalar_of"]
+
+
+# ---- Metal's types by Silo's dtypes ----
+
+
+_NAMES = {
+    "bool": ("bool",),
+    "int8": ("char", "int8_t"),
+    "uint8": ("uchar", "uint8_t"),
+    "int16": ("short", "int16_t"),
+    "uint16": ("ushort", "uint16_t"),
+    "int32": ("int", "int32_t"),
+    "uint32": ("uint", "uint32_t", "unsigned", "unsigned int"),
+    "int64": ("long", "int64_t", "ptrdiff_t"),
+    "uint64": ("ulong", "uint64_t", "size_t"),
+    "float16": ("half",),
+    "bfloat16": ("bfloat",),
+    "float32": ("float",),
+}
+
+SCALARS = MappingProxyType({name: dtype(own) for own, names in _NAMES.items() for name in names})
+"""Dtypes by Metal's names for them."""
+
+_WRAPPED = ("atomic", "_atomic", "vec", "packed_vec")
+
+
+def scalar_of(text: str) -> DType | None:
+    """Returns the dtype of a scalar type, None for any other type.
+
+    >>> scalar_of("uint").short, scalar_of("float4")
+    ('u32', None)
+    """
+    return SCALARS.get(text.removeprefix("metal::"))
+
+
+def element_of(text: str) -> DType | None:
+    """Returns the element dtype of an array with elements of that type; None for a struct.
+
+    >>> element_of("packed_half3").short, element_of("atomic_uint").short, element_of("vec<float, 4>").short
+    ('fp16', 'u32', 'fp32')
+    """
+    plain = text.removeprefix("metal::").removeprefix("packed_").removeprefix("atomic_")
+    found = SCALARS.get(plain)
+    if found is None and plain[-1:] in "234":
+        found = SCALARS.get(plain[:-1])
+    name, bracket, rest = plain.partition("<")
+    if found is None and bracket and name.strip() in _WRAPPED:
+        found = element_of(rest.rpartition(">")[0].partition(",")[0].strip())
+    return found
+
+
+# ---- Kernels in Metal Shading Language as sources ----
+
 
 MOST_THREADS = 1024
 MOST_GROUP_BYTES = 32768

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,10 +10,162 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from silo.errors import ToolchainError
-from silo.kinds.metal.programs.mlx_kernels import EmulatedMlxKernel, MlxTexts
+from silo.frozen import frozen
+from silo.kinds.metal.front.variant_text import MLX_POSITIONS, SMALL
 from silo.kinds.metal.programs.shader_library import EmulatedLibrary
 
-__all__ = ["EmulatedMetal", "emulated_metal"]
+__all__ = ["EmulatedMetal", "EmulatedMlxKernel", "MlxTexts", "emulated_metal"]
+
+
+# ---- A replacement of mlx.core.fast.metal_kernel's kernels ----
+
+
+_AXES = 3
+# MLX's names of Metal's types in the signatures that it writes, and its declarations before every text.
+_TYPES = {"bool_": "bool", "bool": "bool", "float32": "float", "float16": "float16_t", "bfloat16": "bfloat16_t"}
+_BEFORE = "#include <metal_stdlib>\nusing namespace metal;\ntypedef half float16_t;\ntypedef bfloat bfloat16_t;\n"
+_LAYOUT = ("_shape", "_strides", "_ndim")
+
+
+@frozen
+class MlxTexts:
+    """The arguments of ``metal_kernel``: name, inputs, outputs, body and header."""
+
+    name: str
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    source: str
+    header: str
+    atomic_outputs: bool
+
+
+class EmulatedMlxKernel:
+    """A kernel like MLX's own ``metal_kernel``, with the same call: all arguments by keyword; returns new arrays.
+
+    Arrays are MLX's, on the CPU. Floats that the kernel does not write are NaN, other numbers have bytes 0x55; with MLX
+    itself they are undefined. ``texts`` has the full text of each call, as MLX would have compiled it.
+    """
+
+    def __init__(self, mx: Any, texts: MlxTexts, *, ensure_row_contiguous: bool) -> None:  # noqa: ANN401  # mlx.core
+        if not texts.output_names:
+            raise ValueError("[metal_kernel] Must specify at least one output.")
+        self._mx, self._given, self._contiguous = mx, texts, ensure_row_contiguous
+        self._libraries: dict[str, EmulatedLibrary] = {}
+        self.texts: list[str] = []
+
+    def __call__(
+        self,
+        *,
+        inputs: Sequence[Any],
+        output_shapes: Sequence[Sequence[int]],
+        output_dtypes: Sequence[Any],
+        grid: tuple[int, int, int],
+        threadgroup: tuple[int, int, int],
+        template: Sequence[tuple[str, Any]] | None = None,
+        init_value: float | None = None,
+        verbose: bool = False,
+        stream: object = None,
+    ) -> list[Any]:
+        """Runs the kernel.
+
+        Raises:
+            ValueError: counts, a grid or a threadgroup that MLX refuses.
+            ArgumentError: an input whose layout differs from the kernel's.
+            CompileError: clang refuses the text.
+        """
+        del verbose, stream
+        mx, given = self._mx, self._given
+        for what, values, names in (
+            ("inputs", inputs, given.input_names),
+            ("output_shapes", output_shapes, given.output_names),
+            ("output_dtypes", output_dtypes, given.output_names),
+        ):
+            if len(values) != len(names):
+                raise ValueError(
+                    f"[metal_kernel] Expected `{what}` to have size {len(names)} but got size {len(values)}."
+                )
+        if len(grid) != _AXES or len(threadgroup) != _AXES or min(*grid, *threadgroup) < 1:
+            raise ValueError(f"[metal_kernel] a grid {grid} of threads in groups of {threadgroup} has no threads")
+        if template:
+            raise ValueError("[metal_kernel] the emulator takes no template=: write the types out")
+        arrays = [one if isinstance(one, mx.array) else mx.array(one) for one in inputs]
+        if self._contiguous:
+            arrays = [mx.contiguous(one) for one in arrays]
+        made = [self._fresh(shape, kind, init_value) for shape, kind in zip(output_shapes, output_dtypes, strict=True)]
+        mx.async_eval(arrays, made)
+        mx.synchronize()
+        passed: list[Any] = []
+        text = self._text(arrays, [_type(one) for one in output_dtypes], passed)
+        self.texts.append(text)
+        library = self._libraries.get(text)
+        if library is None:
+            library = self._libraries[text] = EmulatedLibrary(text)
+        group = tuple(min(most, count) for most, count in zip(threadgroup, grid, strict=True))
+        getattr(library, self._name)(*passed, *made, threads=grid, group_size=group)
+        return made
+
+    @property
+    def _name(self) -> str:
+        return f"custom_kernel_{self._given.name}"
+
+    def _fresh(self, shape: Sequence[int], kind: Any, init_value: float | None) -> Any:  # noqa: ANN401
+        mx = self._mx
+        if init_value is not None:
+            return mx.full(shape, init_value, kind)
+        if _type(kind) == "bool":
+            return mx.zeros(shape, kind)
+        if mx.issubdtype(kind, mx.floating):
+            return mx.full(shape, math.nan, kind)
+        return mx.full((*shape[:-1], (shape[-1] if shape else 1) * kind.size), 0x55, mx.uint8).view(kind).reshape(shape)
+
+    def _text(self, arrays: Sequence[Any], results: Sequence[str], passed: list[Any]) -> str:
+        """Returns the whole text, with MLX's signature; ``passed`` gets the inputs and their shapes and strides."""
+        given = self._given
+        parameters: list[str] = []
+
+        def add(kind: str, name: str, value: object = None) -> None:
+            parameters.append(f"  {kind} {name} [[buffer({len(parameters)})]]")
+            passed.append(value)
+
+        for name, array in zip(given.input_names, arrays, strict=True):
+            space = "constant" if array.size < SMALL else "device"
+            add(f"const {space} {_type(array.dtype)}{'*' if array.ndim else '&'}", name, array)
+            if not array.ndim:
+                continue
+            facts = ((tuple(array.shape), "int*"), (_strides(array), "int64_t*"), (array.ndim, "int&"))
+            for suffix, (value, kind) in zip(_LAYOUT, facts, strict=True):
+                if f"{name}{suffix}" in given.source:
+                    add(f"const constant {kind}", f"{name}{suffix}", self._numbers(value, kind))
+        inputs = len(passed)
+        for name, kind in zip(given.output_names, results, strict=True):
+            add(f"device {f'atomic<{kind}>' if given.atomic_outputs else kind}*", name)
+        del passed[inputs:]
+        words = [word for word in MLX_POSITIONS if word in given.source]
+        parameters += [f"  {MLX_POSITIONS[word]} {word} [[{word}]]" for word in words]
+        listed = ",\n".join(parameters)
+        return f"{_BEFORE}{given.header}[[kernel]] void {self._name}(\n{listed}) {{\n{given.source}\n}}\n"
+
+    def _numbers(self, value: object, kind: str) -> Any:  # noqa: ANN401
+        return self._mx.array(value, self._mx.int64 if kind.startswith("int64") else self._mx.int32)
+
+
+def _type(kind: Any) -> str:  # noqa: ANN401  # a dtype of MLX
+    word = str(kind).rpartition(".")[2]
+    return _TYPES.get(word, f"{word}_t")
+
+
+def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401
+    """Returns the strides of a row-major array: MLX does not expose an array's own."""
+    found: list[int] = []
+    step = 1
+    for extent in reversed(array.shape):
+        found.insert(0, step)
+        step *= extent
+    return tuple(found)
+
+
+# ---- silo.emulated_metal ----
+
 
 _Place: TypeAlias = tuple[ModuleType, str, object]
 

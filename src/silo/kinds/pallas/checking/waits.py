@@ -15,7 +15,7 @@ from typing import Any
 __all__ = ["endless_waits_raise", "stuck_in"]
 
 _MODULE = "jax._src.pallas.mosaic.interpret.shared_memory"
-_MARK = "SILO: a wait that does not end at "
+_WAIT = "SILO: a wait that does not end at "
 _NONE_LEFT = "no copy or signal is left to add to it"
 
 
@@ -40,7 +40,7 @@ def endless_waits_raise(notes: list[str]) -> Generator[None]:
 
             def stuck(timeout: float) -> None:
                 del timeout
-                count, mark = int(self.count_by_core[int(global_core_id)]), f"{_MARK}{place}"
+                count, mark = int(self.count_by_core[int(global_core_id)]), f"{_WAIT}{place}"
                 raise RuntimeError(f"{mark}: It needs {int(value)}, the semaphore has {count}, and {_NONE_LEFT}")
 
             condition.wait = stuck
@@ -72,7 +72,7 @@ def stuck_in(text: str) -> tuple[str, str] | None:
     ('k.py:8', 'It needs 8, the semaphore has 0')
     >>> stuck_in("Out-of-bounds read")
     """
-    _, mark, rest = text.partition(_MARK)
+    _, mark, rest = text.partition(_WAIT)
     if not mark:
         return None
     place, _, reason = rest.splitlines()[0].partition(": ")

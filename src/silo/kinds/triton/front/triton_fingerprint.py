@@ -12,9 +12,8 @@ from silo.errors import SourceError
 from silo.frozen import frozen
 from silo.kinds.triton.front.adapter import is_constexpr
 from silo.kinds.triton.front.triton_specialize import to_value
-from silo.sources.functions import remember
-from silo.sources.places import Places
-from silo.sources.reached_code import Names, ReachedCode
+from silo.sources.constant_values import remember
+from silo.sources.reached_code import Names, Places, ReachedCode
 
 __all__ = [
     "LIBRARIES",

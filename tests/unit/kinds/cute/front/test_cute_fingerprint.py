@@ -17,7 +17,7 @@ from silo.core.dtypes import dtype
 from silo.core.values import FunctionValue
 from silo.errors import SourceError
 from silo.kinds.cute.front.cute_definition import cute
-from silo.sources.functions import recall
+from silo.sources.constant_values import recall
 
 TEXT = Path(cute_functions.__file__).read_text(encoding="utf-8")
 

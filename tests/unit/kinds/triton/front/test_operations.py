@@ -16,7 +16,7 @@ from silo.core.signature import Effect
 from silo.kinds.triton.cpu.operations_page import operations_table
 from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt
 from silo.kinds.triton.front.operations.attribute_rules import AttributeRules
-from silo.kinds.triton.front.operations.cpu.c_math import MathFunction
+from silo.kinds.triton.front.operations.cpu.c_arith import MathFunction
 from silo.kinds.triton.front.operations.nvidia.libdevice import FUNCTIONS
 from silo.kinds.triton.front.operations.operation_record import (
     Family,
@@ -24,6 +24,8 @@ from silo.kinds.triton.front.operations.operation_record import (
     OperationRole,
     SideEffect,
     define,
+    derived,
+    no_flow,
 )
 from silo.kinds.triton.front.operations.operation_table import (
     ATOMICS,
@@ -37,7 +39,6 @@ from silo.kinds.triton.front.operations.operation_table import (
     foreign_reason,
     own_cost,
 )
-from silo.kinds.triton.front.operations.pointer_flows import derived, no_flow
 from silo.kinds.triton.front.ssa import Operation, Type, Value
 
 BACKEND, FRONT = Path(silo.kinds.triton.cpu.__file__).parent, Path(silo.kinds.triton.front.__file__).parent

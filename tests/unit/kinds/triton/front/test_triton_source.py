@@ -18,8 +18,7 @@ from silo.core.signature import NO_DEFAULT, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue
 from silo.errors import ArgumentError, SourceError
-from silo.kinds.triton.front.pre_hooks import HookEffects, effects_of_hook
-from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.front.triton_source import HookEffects, TritonSource, effects_of_hook
 from triton_samples import add, scaled
 
 

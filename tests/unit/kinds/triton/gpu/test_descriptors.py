@@ -21,8 +21,8 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError, UnsupportedError
 from silo.kinds.triton.front.adapter import descriptor_type, lower_for_gpu
 from silo.kinds.triton.front.gpu_layout import argument_slots, complete_layout, tensor_maps
-from silo.kinds.triton.front.pre_hooks import CallDecidesError, HookEffects, effects_of_hook
 from silo.kinds.triton.front.ssa_facts import effects_of
+from silo.kinds.triton.front.triton_source import CallDecidesError, HookEffects, effects_of_hook
 from silo.kinds.triton.front.triton_specialize import specialize
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler

@@ -5,16 +5,19 @@ The body of the innermost loop is lowered up to twice: for the leading part of t
 hold (``limits`` give its length), and for the rest. If a single comparison limits the leading part, it is known to be
 false in the rest, which is a ``tail`` then: a masked load has one value there, and so have values computed from it,
 before the loop.
+
+A call that is nested too deep ends all calls round it. It is done first, then the calls around it again, from the
+outermost: they remember their earlier results.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import fold, is_unit_reshape, load_parts, scalar_source
-from silo.kinds.triton.cpu.lower.deep_calls import Descent
 from silo.kinds.triton.cpu.lower.index import Index, combine, linear_index, remap
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.messages import checked_expression
@@ -24,7 +27,65 @@ from silo.kinds.triton.front.operations.operation_table import CHECKS, SHUFFLES,
 from silo.kinds.triton.front.operations.own import MIRROR
 from silo.kinds.triton.front.ssa import Operation, Value
 
-__all__ = ["Nest"]
+__all__ = ["Descent", "Nest"]
+
+
+# ---- Methods that call each other for the values that a value is made of, in chai ----
+
+
+_DEEPEST = 48  # calls in calls; each takes some five frames of Python's stack
+_Find = Callable[[Value, Index], Any]
+_Found = TypeVar("_Found")
+
+
+class _DeepError(Exception):
+    """A call that must be made before those round it."""
+
+    def __init__(self, find: _Find, value: Value, index: Index) -> None:
+        super().__init__(value.name)
+        self.call = (find, value, index)
+
+
+class Descent:
+    """The calls that run at the moment, counted."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def call(self, find: Callable[[Value, Index], _Found], value: Value, index: Index) -> _Found:
+        """What ``find`` returns for ``value`` at ``index``.
+
+        ``find`` remembers its result where callers look before they call here; it may be begun several times.
+        """
+        if self._depth == 0:
+            return self._call_from_outside(find, value, index)
+        if self._depth >= _DEEPEST:
+            raise _DeepError(find, value, index)
+        self._depth += 1
+        try:
+            return find(value, index)
+        finally:
+            self._depth -= 1
+
+    def _call_from_outside(self, find: Callable[[Value, Index], _Found], value: Value, index: Index) -> _Found:
+        pending: list[tuple[_Find, Value, Index]] = []
+        while True:
+            current = pending[-1] if pending else (find, value, index)
+            self._depth = 1
+            try:
+                found = current[0](*current[1:])
+            except _DeepError as deep:
+                pending.append(deep.call)
+                continue
+            finally:
+                self._depth = 0
+            if not pending:
+                return found
+            pending.pop()
+
+
+# ---- Evaluates values inside one loop nest ----
+
 
 _LONGEST_FORM = 1500  # characters of one text of an affine form: a C compiler may refuse more than 256 parentheses
 _WIDEST = 64  # conditions of a mask that is looked into

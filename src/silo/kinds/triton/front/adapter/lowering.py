@@ -26,7 +26,7 @@ from silo.kinds.triton.front.adapter.triton_toolchain import (
     module,
     running_front_end,
 )
-from silo.sources.functions import recall
+from silo.sources.constant_values import recall
 
 __all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
 

@@ -43,8 +43,7 @@ from silo.kinds.triton.front.operations.cpu.c_casts import (
     int_to_float,
     trunc,
 )
-from silo.kinds.triton.front.operations.operation_record import OperationRole, define
-from silo.kinds.triton.front.operations.pointer_flows import derived, no_flow
+from silo.kinds.triton.front.operations.operation_record import OperationRole, define, derived, no_flow
 from silo.kinds.triton.front.operations.type_rules import (
     comparison_types,
     constant_types,

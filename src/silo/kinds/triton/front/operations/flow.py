@@ -12,9 +12,17 @@ from silo.kinds.triton.front.operations.attribute_rules import (
     rules,
     segments,
 )
-from silo.kinds.triton.front.operations.cpu.refusals import control_refusal
-from silo.kinds.triton.front.operations.operation_record import Family, OperationRole, define
-from silo.kinds.triton.front.operations.pointer_flows import branch_flow, for_flow, if_flow, no_flow, while_flow
+from silo.kinds.triton.front.operations.cpu.c_call import control_refusal
+from silo.kinds.triton.front.operations.operation_record import (
+    Family,
+    OperationRole,
+    branch_flow,
+    define,
+    for_flow,
+    if_flow,
+    no_flow,
+    while_flow,
+)
 from silo.kinds.triton.front.operations.type_rules import branch_types, for_types, if_types, while_types
 
 FOR: Final = define(

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from silo.kinds.triton.front.operations.attribute_rules import FAST, NO_ATTRIBUTES
-from silo.kinds.triton.front.operations.cpu.c_arith import absf, integer_call
-from silo.kinds.triton.front.operations.cpu.c_math import builtin, classify, ctpop, fma, own, own_f32
+from silo.kinds.triton.front.operations.cpu.c_arith import (
+    absf,
+    builtin,
+    classify,
+    ctpop,
+    fma,
+    integer_call,
+    own,
+    own_f32,
+)
 from silo.kinds.triton.front.operations.operation_record import define
 from silo.kinds.triton.front.operations.type_rules import same_shape, same_type
 

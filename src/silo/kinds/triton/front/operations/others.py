@@ -15,8 +15,7 @@ from silo.kinds.triton.front.operations.attribute_rules import (
     rules,
 )
 from silo.kinds.triton.front.operations.cpu.c_arith import poison
-from silo.kinds.triton.front.operations.operation_record import OperationRole, define
-from silo.kinds.triton.front.operations.pointer_flows import no_flow
+from silo.kinds.triton.front.operations.operation_record import OperationRole, define, no_flow
 from silo.kinds.triton.front.operations.type_rules import assume_types, no_values, poison_types
 
 POISON: Final = define("ub.poison", types=poison_types, attributes=rules(value=OPAQUE), cheap=True, render=poison)

@@ -25,12 +25,20 @@ from silo.kinds.triton.front.operations.attribute_rules import (
 )
 from silo.kinds.triton.front.operations.cpu.atomics import cas_refusal, rmw_refusal
 from silo.kinds.triton.front.operations.cpu.c_arith import addptr, clampf, float_binary, integer_call
-from silo.kinds.triton.front.operations.cpu.c_call import ScalarCall
+from silo.kinds.triton.front.operations.cpu.c_call import ScalarCall, access_refusal, dot_refusal, dot_scaled_refusal
 from silo.kinds.triton.front.operations.cpu.c_casts import bitcast, int_to_ptr, ptr_to_int, triton_float_cast
-from silo.kinds.triton.front.operations.cpu.refusals import access_refusal, dot_refusal, dot_scaled_refusal
 from silo.kinds.triton.front.operations.maths import SQRT
-from silo.kinds.triton.front.operations.operation_record import JUMPS_OUT, Family, OperationRole, SideEffect, define
-from silo.kinds.triton.front.operations.pointer_flows import call_flow, derived, no_flow, reduction_flow
+from silo.kinds.triton.front.operations.operation_record import (
+    JUMPS_OUT,
+    Family,
+    OperationRole,
+    SideEffect,
+    call_flow,
+    define,
+    derived,
+    no_flow,
+    reduction_flow,
+)
 from silo.kinds.triton.front.operations.type_rules import (
     addptr_types,
     assert_types,

@@ -24,7 +24,7 @@ class CpuBackend(_Base):
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         _Base.__init__(self, target)
-        self._light: Any = import_module("silo.kinds.triton.programs.backend.front_end")
+        self._light: Any = import_module("silo.kinds.triton.programs.backend.stages")
         self._front_end: Any = self._light.front_end(target)
         self._made: Any = None
 

@@ -49,7 +49,7 @@ class CpuDriver(_Base):
     def __init__(self) -> None:
         _Base.__init__(self)
         launching: Any = import_module("silo.kinds.triton.programs.backend.launching")
-        self._device: Any = import_module("silo.kinds.triton.programs.backend.interface")
+        self._device: Any = import_module("silo.kinds.triton.programs.backend.launching")
         self.launcher_cls: Any = launching.CpuLauncher
         self.utils: Any = launching.CpuUtils()
         ask("complete_keys")

@@ -1,31 +1,58 @@
-"""The stages of Triton's compile pipeline on the CPU: TTIR, C text, shared object."""
+"""The stages of Triton's compile pipeline on the CPU: TTIR, C text, shared object.
+
+Light: kernels that are kept need no compiler.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.launch_info import LayoutSlot
-from silo.drivers.cpu.levels import level_of
+from silo.core.target import Target
+from silo.drivers.cpu.levels import host_target, level_of
 from silo.errors import CompileError, SourceError
 from silo.kinds.triton.cpu.checking.checked_code import compile_checked
 from silo.kinds.triton.cpu.code_options import CpuOptions
-from silo.kinds.triton.cpu.cpu_identity import compiler_identity
-from silo.kinds.triton.cpu.cpu_jobs import EmittedJob, emit_job, make_job, module_layout
+from silo.kinds.triton.cpu.cpu_jobs import EmittedJob, compiler_identity, emit_job, make_job, module_layout
 from silo.kinds.triton.cpu.object_build import build_kernel
-from silo.kinds.triton.front.adapter import read_off, run_cpu_passes
+from silo.kinds.triton.front.adapter import CpuFrontEnd, cpu_target, read_off, run_cpu_passes
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 from silo.kinds.triton.front.ssa_facts import argument_effects
 from silo.kinds.triton.front.ttir import parse_ttir
-from silo.kinds.triton.programs.backend.front_end import concrete_target
 from silo.kinds.triton.programs.backend.launch_metadata import CHECKED, EFFECTS, LAUNCH, METADATA
 from silo.settings import settings
 from silo.status_line import SLOW_S, announce, working
 
-__all__ = ["CpuStages", "compile_check"]
+__all__ = ["CpuStages", "compile_check", "concrete_target", "front_end", "parse_options"]
+
+
+# ---- The members of a backend that Triton reads before it compiles anything ----
+
+
+def concrete_target(target: Any) -> Target:  # noqa: ANN401  # Triton's
+    """Silo's target for one of Triton's; without an arch, as torch gives it, it is this machine's level."""
+    return Target("cpu", target.arch) if target.arch else host_target()
+
+
+def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
+    """The front end for one of Triton's targets. ``TargetError``: it names no level of CPUs."""
+    concrete = concrete_target(target)
+    level_of(concrete)
+    return CpuFrontEnd(cpu_target(concrete))
+
+
+def parse_options(front: CpuFrontEnd, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
+    """See the front end; with checks on, assertions are kept and Triton adds none of its own."""
+    checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
+    return front.parse_options({**given, **checked})
+
+
+# ---- The stages of Triton's compile pipeline on the CPU ----
 
 
 class CpuStages:

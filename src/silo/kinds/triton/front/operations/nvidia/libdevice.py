@@ -10,18 +10,22 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from silo.kinds.triton.front.operations import maths
-from silo.kinds.triton.front.operations.cpu.c_arith import absf, float_binary, float_call, integer_call, minmax
-from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
-from silo.kinds.triton.front.operations.cpu.c_casts import bitcast
-from silo.kinds.triton.front.operations.cpu.c_math import (
+from silo.kinds.triton.front.operations.cpu.c_arith import (
     MathFunction,
+    absf,
     classify,
     ctpop,
+    float_binary,
+    float_call,
     fma,
+    integer_call,
     library,
+    minmax,
     own,
     own_f64,
 )
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
+from silo.kinds.triton.front.operations.cpu.c_casts import bitcast
 
 __all__ = ["FUNCTIONS", "LIBDEVICE", "extern_renderer", "function"]
 
