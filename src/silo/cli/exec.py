@@ -151,7 +151,7 @@ def command(
     SILO_ACCELERATE=1. Its exit code is the program's.
     """
     from silo.errors import SettingsError, SourceError  # noqa: PLC0415
-    from silo.settings import program_environment  # noqa: PLC0415
+    from silo.settings import absolute_path, program_environment  # noqa: PLC0415
     from silo.sources.kinds import kinds  # noqa: PLC0415
     from silo.sources.source_kind import ServesPrograms  # noqa: PLC0415
 
@@ -168,8 +168,9 @@ def command(
         raise SettingsError("--caches names the caches that a recording keeps: add --record K.silo")
     changes = {"SILO_ACCELERATE": "1"}
     if record is not None:
-        changes["SILO_RECORD"] = str(record.absolute())
-        if not os.access(record.absolute().parent, os.W_OK):
+        record = absolute_path(record)
+        changes["SILO_RECORD"] = str(record)
+        if not os.access(record.parent, os.W_OK):
             raise SettingsError(f"nothing can be recorded into {record}: its folder is not there, or cannot be written")
     if cover:
         changes["SILO_COVER"] = _covering(cover, record)
@@ -182,12 +183,12 @@ def command(
 
             # This also reads the bundle, so that a fault of it is reported before the program runs.
             changes |= served_variables(bundle, program_environment(), frozen=frozen)
-        changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}
+        changes |= {"SILO_BUNDLE": str(absolute_path(bundle)), "SILO_FROZEN": "1" if frozen else "0"}
     if lock is not None:
         from silo.measuring.lock_files import read_lock  # noqa: PLC0415
 
         read_lock(lock)
-        changes["SILO_LOCK"] = str(lock.absolute())
+        changes["SILO_LOCK"] = str(absolute_path(lock))
     if short_measurements:
         changes["SILO_SHORT_MEASUREMENTS"] = "1"
     if check:
@@ -196,7 +197,7 @@ def command(
     if on is not None or pretend is not None:
         changes |= _stand_in(on, pretend)
     if report is not None:
-        changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
+        changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(absolute_path(Path(report)))
     arguments = [
         sys.executable,
         *interpreter_options(sys.orig_argv, sys.argv[1:]),
@@ -209,7 +210,7 @@ def command(
         from silo.cli.exec_caches import names_of, record_run  # noqa: PLC0415
 
         names = names_of(caches)
-        raise click.exceptions.Exit(record_run(arguments, program_environment(**changes), record.absolute(), names))
+        raise click.exceptions.Exit(record_run(arguments, program_environment(**changes), record, names))
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
 
 

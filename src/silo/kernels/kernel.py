@@ -23,7 +23,7 @@ from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
 from silo.heuristics.inferred import open_blocks, open_sizes
-from silo.settings import settings
+from silo.settings import absolute_path, settings
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
 from silo.sources.source_kind import DefinesKernels, HasLaunchHooks
@@ -377,7 +377,7 @@ def _make(
         tune=tune,
         release_gil=release_gil and declared.release_gil,
         check=check,
-        lock=None if lock is None else Path(lock).absolute(),
+        lock=None if lock is None else absolute_path(Path(lock)),
         deterministic=deterministic,
         open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
         open_key=open_sizes(source.signature) if free else (),

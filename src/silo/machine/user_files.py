@@ -18,6 +18,7 @@ from typing import NamedTuple
 from silo.core.python_syntax import parse_python
 from silo.errors import SiloError, SourceError, StoreError
 from silo.gc_pause import seldom_collected
+from silo.settings import working_folder
 from silo.sources.kinds import requirement_of
 from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
@@ -60,12 +61,12 @@ def load_module(place: Path) -> ModuleType:
     """
     kind = kind_of(place)
     if kind is PlaceKind.MODULE:
-        return _imported(str(place), Path.cwd(), place)
+        return _imported(str(place), working_folder(place), place)
     if kind is PlaceKind.BUNDLE:
         what = "is a folder; name a file or a module in it" if place.is_dir() else "is no Python file (NAME.py) and no"
         raise SourceError(f"{place} {what}" + ("" if place.is_dir() else " module (a dotted name such as pkg.kernels)"))
     if not place.is_file():
-        raise SourceError(f"{place}: no such file" + ("" if place.is_absolute() else f" in {Path.cwd()}"))
+        raise SourceError(f"{place}: no such file" + ("" if place.is_absolute() else f" in {working_folder(place)}"))
     path = place.resolve()
     home = _home_of(path)
     if home is None:
@@ -168,7 +169,7 @@ def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
         missing = error.name or ""
         if missing and (name == missing or name.startswith(f"{missing}.")):
             raise SourceError(
-                f"there is no module {missing!r} in {Path.cwd()} nor where Python looks for modules; go to the folder "
+                f"there is no module {missing!r} in {working_folder(missing)} nor where Python looks for modules; go to the folder "
                 "that holds it, or install it. A file's name ends in .py, a bundle's in .silo"
             ) from error
         raise SourceError(f"{place} cannot be imported: {error}; {_advice(missing)}") from error
