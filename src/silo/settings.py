@@ -59,8 +59,8 @@ __all__ = [
     "triton_default",
     "triton_mode",
     "unknown_in_environment",
-    "working_folder",
     "unknown_variables",
+    "working_folder",
 ]
 
 _OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends

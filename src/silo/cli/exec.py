@@ -160,14 +160,18 @@ def command(
     for kind in kinds().values():
         if isinstance(kind, ServesPrograms) and not (reached := kind.programs_reached()):
             say(f"launches go Triton's own way: {reached.reason}", stderr=True)
-    if (record is not None and bundle is not None) or (frozen and bundle is None):
-        raise SettingsError(
-            "a program is recorded (--record), or served (--bundle, perhaps with --frozen): name one file"
-        )
+    if record is not None and bundle is not None:
+        raise SettingsError("a program is recorded (--record) or served (--bundle), not both: leave one of them out")
+    if frozen and bundle is None:
+        raise SettingsError("--frozen serves the kernels of a bundle and compiles nothing: add --bundle K.silo")
     if caches is not None and record is None:
         raise SettingsError("--caches names the caches that a recording keeps: add --record K.silo")
     changes = {"SILO_ACCELERATE": "1"}
     if record is not None:
+        if record.suffix != ".silo":
+            raise SettingsError(
+                f"{record}: a bundle's name ends in .silo; write for example --record {record.stem or 'kernels'}.silo"
+            )
         record = absolute_path(record)
         changes["SILO_RECORD"] = str(record)
         if not os.access(record.parent, os.W_OK):
@@ -220,7 +224,7 @@ def _covering(words: list[str], record: Path | None) -> str:
     from silo.errors import SettingsError  # noqa: PLC0415
 
     if record is None:
-        raise SettingsError("--cover says what is compiled while a program is recorded: add --record K.silo")
+        raise SettingsError("--cover names calls to compile while a program is recorded: add --record K.silo")
     place = "silo.kinds.triton.programs.records.covered_values:read_covers"
     read_covers = cast("Callable[[list[str]], object]", load_place(place))
     read_covers(words)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
     from silo.core.recorded_plans import RecordedPlan
+    from silo.core.target import Target
     from silo.kernels.bundle_plans import BundledPlans
     from silo.launch.native import LoadedKernel
     from silo.store.trusted_keys import SignedFile
@@ -276,7 +277,7 @@ class BundledKernel:
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with these arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
-        return self.explain_on(call, device_for(self.name, call.device, self._serves))
+        return self.explain_on(call, device_for(self.name, call.device, self.serves))
 
     def explain_on(self, call: SeenCall, device: Device) -> str:
         """As :meth:`explain`, on a device that may differ from the device of the call's arrays."""
@@ -393,15 +394,20 @@ class BundledKernel:
 
     def host_device(self) -> Device:
         """The device on which calls with arrays in host memory run."""
-        return device_for(self.name, (HOST_MEMORY, 0), self._serves)
+        return device_for(self.name, (HOST_MEMORY, 0), self.serves)
 
-    def _serves(self, device: Device) -> bool:
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets that the bundle has code of this kernel for, in the order of the file."""
+        return tuple(dict.fromkeys(group.target for group in self._kernel.code))
+
+    def serves(self, device: Device) -> bool:
         """Whether some code of the kernel runs on a device."""
         return any(device.runs(group.target, group.blob_kind) for group in self._kernel.code)
 
     def _on_miss(self, call: SeenCall, device: Device | None = None) -> Binding:
         if device is None:
-            device = device_for(self.name, call.device, self._serves)
+            device = device_for(self.name, call.device, self.serves)
         else:
             require_memory(self.name, device, call.memory)
         chosen = self._chosen(call, device)
