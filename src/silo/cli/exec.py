@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from silo.cli.console import say
 from silo.cli.parser import Argument, Command, Option
 
 __all__ = ["ExecCommand", "command", "interpreter_options", "with_report_place"]
+
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")  # what people write before a program
 
 
 def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -156,6 +159,8 @@ def command(
     from silo.sources.source_kind import ServesPrograms  # noqa: PLC0415
 
     if not module and program[0] != "-c" and not Path(program[0]).exists():
+        if _PYTHON.fullmatch(program[0]) and len(program) > 1:
+            raise SourceError(f"silo exec runs Python itself: leave {program[0]} out, as in silo exec {program[1]}")
         raise SourceError(f"there is no file {program[0]} to run; a module is run with -m: silo exec -m {program[0]}")
     for kind in kinds().values():
         if isinstance(kind, ServesPrograms) and not (reached := kind.programs_reached()):

@@ -317,12 +317,22 @@ class BundledKernel:
     def _chosen(self, call: SeenCall, device: Device) -> int:
         chosen = next(iter(self.rank_numbers(call, device, 1)), None)
         if chosen is None:
-            decisions = self._decisions(call, device)
-            reasons = [f"{label}: {decision.reason}" for label, decision in decisions if not decision]
+            reasons = self._rejections(call, device)
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
         return chosen
+
+    def _rejections(self, call: SeenCall, device: Device) -> list[str]:
+        """A line for each variant with the reason against it; code for other devices has a line for each target."""
+        foreign: dict[int, str] = {}
+        for group in self._kernel.code:
+            if not (decision := device.runs(group.target, group.blob_kind)):
+                line = f"{len(group.numbers)} variants for {group.target}: {decision.reason}"
+                foreign |= dict.fromkeys(group.numbers, line)
+        decisions = enumerate(self._decisions(call, device))
+        own = [f"{label}: {one.reason}" for number, (label, one) in decisions if not one and number not in foreign]
+        return [*own, *dict.fromkeys(foreign.values())]
 
     def consent(self, one: BundleVariant) -> Consent | None:
         """Consent to load a variant's native code as the bundle has it called; None for code that needs none.

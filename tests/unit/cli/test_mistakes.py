@@ -105,6 +105,7 @@ IN_THE_SHELL = {
     "build k.py -o x.silo -t gpu": ("the kind 'gpu' is none of", "write for example cuda:sm_90"),
     "slice k.silo -t cuda:sm_90 -o x.silo": ("k.silo has no code for cuda:sm_90", "it has code for cpu:"),
     "export k.silo --cpp out -k scael": ("no kernel scael", "the bundle has scale"),
+    "exec python k.py": ("leave python out", "silo exec k.py"),
     "exec trian.py": ("there is no file trian.py", "silo exec -m trian.py"),
     "run folder.silo": ("the bundle folder.silo", "it is a folder; name a file in it"),
     "run K.SILO": ("'K'", "A file's name ends in .py, a bundle's in .silo"),
@@ -164,6 +165,7 @@ IN_THE_SHELL = {
     "inspect cut.silo": ("cut.silo: truncated: 4 bytes of a 64-byte header",),
     "inspect text.silo": ("text.silo: not a .silo file, which silo build writes", "does not begin with SILOBNDL"),
     "inspect half.silo": ("half.silo: the file is truncated", "copy or build it again"),
+    "run theirs.silo": ("theirs.silo brings native code", "nobody here built it", "silo trust theirs.silo"),
     "inspect k.silo --code sass": ("has code for cpu:", "build it with --target cuda:sm_90 too"),
     "merge k.silo nope.silo -o m.silo": ("the bundle nope.silo", "No such file"),
     "tune --schedule nope.toml": ("nope.toml: it cannot be read: No such file",),
@@ -292,6 +294,10 @@ IN_PYTHON = {
         lambda k: silo.load("k.silo").scale(array(dtype="float64"), array(), 500),
         ("k.silo: no variant fits scale", "x is an array of float64, and it takes float32"),
     ),
+    "a bundle for another device": (
+        lambda k: silo.load("gpu.silo").scale(array(), array(), 500),
+        ("gpu.silo: no variant fits scale", "variants for cuda:sm_90a: built for cuda, the device is cpu"),
+    ),
     "an argument less for a bundle": (lambda k: silo.load("k.silo").scale(array(), array()), ("called without n",)),
     "a device by number": (lambda k: silo.device(0), ("a device is named by a text", "'cuda:0'", "0")),
     "targets as a text": (lambda k: silo.build(k, output="x.silo", targets="cpu"), ("write targets=['cpu']",)),
@@ -319,6 +325,8 @@ def folder(tmp_path_factory):
     with override(home=str(made / "store"), tune="off", quiet=True):
         silo.build(str(made / "k.py"), output=made / "k.silo")
         silo.build(str(made / "k.py"), output=made / "gpu.silo", targets=["cuda:sm_90"])
+    with override(home=str(made / "another"), tune="off", quiet=True):
+        silo.build(str(made / "k.py"), output=made / "theirs.silo", targets=["cpu:x86-64-v2"])
     whole = (made / "k.silo").read_bytes()
     (made / "half.silo").write_bytes(whole[: len(whole) // 2])
     return made
