@@ -16,7 +16,7 @@ from silo.cli.parser import Argument, Command, Option
 
 __all__ = ["ExecCommand", "command", "interpreter_options", "with_report_place"]
 
-_PYTHON = re.compile(r"python(3(\.\d+)?)?")  # what people write before a program
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")  # a command line copied with its first word
 
 
 def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:

@@ -79,6 +79,10 @@ class Kernel(DeclaredKernel):
 
         The function gets each parameter by name and ``make``, which makes arrays and remembers how; it returns
         ``silo.Case(args=..., expected={name: function})``.
+
+        Raises:
+            CaseError: ``functions`` is not empty, because the parentheses are missing (``@kernel.cases``); a parameter
+                has no list of values, or an empty one.
         """
         where = f"{self.name}.cases ({self.location})"
         if functions:
