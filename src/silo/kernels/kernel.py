@@ -88,7 +88,7 @@ class Kernel(DeclaredKernel):
         if functions:
             raise CaseError(f"{where}: write @{self.name}.cases() above the function, or @{self.name}.cases(n=[1024])")
         for name, choices in parameters.items():
-            if isinstance(choices, str) or not isinstance(choices, Iterable):
+            if isinstance(choices, str) or not hasattr(choices, "__iter__"):
                 raise CaseError(f"{where}: {name} is a list of values, not {choices!r}: write {name}=[{choices!r}]")
         values = {name: tuple(choices) for name, choices in parameters.items()}
         for name, choices in values.items():
@@ -516,7 +516,7 @@ def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
     config = (*known.config_names, *known.source.heuristics)
     if isinstance(grid, Grid):
         return _checked_grid(known, grid, config)
-    if not callable(grid) and (isinstance(grid, str) or not isinstance(grid, Sequence)):
+    if not callable(grid) and (isinstance(grid, str) or not hasattr(grid, "__iter__")):
         raise TraceError(
             f"the grid of {known.name} ({known.location}) is {grid!r}: give a function of the arguments, such as "
             "lambda a: (silo.cdiv(a.n, a.BLOCK),), or a tuple of 1 to 3 numbers"
