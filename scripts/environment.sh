@@ -65,7 +65,7 @@ ensure_environment() {
     step 1 "build tools"
     quiet_pip "setuptools>=77,<83" wheel
     # torch is the yardstick of the benchmark and one of the array libraries the tests cover; Silo does not need it.
-    step 2 "$TORCH, some 200 MB"
+    step 2 "$TORCH, some 200 MB, or 3 GB with the libraries of CUDA"
     quiet_pip "$TORCH" || say "torch could not be installed: its rows and tests are skipped"
     step 3 "$TRITON, some 200 MB"
     quiet_pip "$TRITON" || say "Triton could not be installed: kernels cannot be compiled, only bundles run"

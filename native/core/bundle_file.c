@@ -19,6 +19,8 @@ static int map(int file, const char *path, void **data, size_t *bytes, silo_erro
     struct stat state;
     if (fstat(file, &state) != 0)
         return refuse(error, path, strerror(errno));
+    if (S_ISDIR(state.st_mode))
+        return refuse(error, path, "it is a folder; name a file in it");
     if (!S_ISREG(state.st_mode))
         return refuse(error, path, "it is not a plain file");
     *data = NULL;

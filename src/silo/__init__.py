@@ -180,7 +180,13 @@ if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
 
 def _maker(name: str) -> object:
     if name.startswith("_") or not import_module("silo.sources.kinds").defines(name):
-        raise AttributeError(f"module 'silo' has no attribute {name!r}")
+        near: list[str] = []
+        if not name.startswith("_"):
+            from difflib import get_close_matches  # noqa: PLC0415  # only for the message
+
+            near = get_close_matches(name, __all__, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"module 'silo' has no attribute {name!r}{hint}")
     return import_module("silo.kernels.kernel").maker(name)
 
 

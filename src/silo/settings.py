@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Settings",
+    "absolute_path",
     "accelerate_wanted",
     "allowance",
     "available_cpus",
@@ -59,6 +60,7 @@ __all__ = [
     "triton_mode",
     "unknown_in_environment",
     "unknown_variables",
+    "working_folder",
 ]
 
 _OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends
@@ -305,9 +307,47 @@ def _path(given: Mapping[str, str], name: str) -> str | None:
     from pathlib import Path  # noqa: PLC0415  # an absolute path needs none of it
 
     try:
-        return str(Path(value).expanduser().absolute())
+        path = Path(value).expanduser()
     except RuntimeError as error:  # ~somebody, an unknown user
         raise SettingsError(f"{name} is a path, not {value!r}: {error}") from None
+    return str(absolute_path(path, f"{name}={value}"))
+
+
+def absolute_path(path: Path, named: object = None) -> Path:
+    """Returns a path from the root; a relative path starts in the working folder.
+
+    Args:
+        path: the path, as a user gave it.
+        named: the words for it in an error; the path itself by default.
+
+    Raises:
+        SettingsError: the path is relative, and the working folder was deleted.
+
+    >>> from pathlib import Path
+    >>> absolute_path(Path("/tmp/store")).as_posix(), absolute_path(Path("store")) == Path.cwd() / "store"
+    ('/tmp/store', True)
+    """
+    return path if path.is_absolute() else working_folder(path if named is None else named) / path
+
+
+def working_folder(relative: object) -> Path:
+    """Returns the folder in which the process works, from which relative paths start.
+
+    Args:
+        relative: the path, or the setting with its path, that starts there; an error names it.
+
+    Raises:
+        SettingsError: the folder was deleted, or its parents may not be read.
+    """
+    from pathlib import Path  # noqa: PLC0415  # only for relative paths
+
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise SettingsError(
+            f"{relative} starts in the working folder, which cannot be found ({error.strerror}): it was deleted or "
+            "moved; go to a folder that exists, or give an absolute path"
+        ) from None
 
 
 def _remote(given: Mapping[str, str]) -> str | None:

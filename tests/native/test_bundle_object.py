@@ -150,7 +150,7 @@ def test_the_text_is_that_of_the_file_whatever_the_codec(path, big):
 def test_a_place_that_cannot_be_opened_is_named(tmp_path):
     with pytest.raises(BundleError, match=r"cannot open the bundle .*/absent\.silo: No such file"):
         opened(tmp_path / "absent.silo")
-    with pytest.raises(BundleError, match="it is not a plain file"):
+    with pytest.raises(BundleError, match="it is a folder; name a file in it"):
         opened(tmp_path)
 
 

@@ -49,7 +49,7 @@ def refused(code, pattern, function, *arguments, **keywords):
 
 def test_files_that_are_none(tmp_path, made):
     refused(FILE, "nowhere.silo: No such file", Bundle, tmp_path / "nowhere.silo")
-    refused(FILE, "it is not a plain file", Bundle, tmp_path)
+    refused(FILE, "it is a folder; name a file in it", Bundle, tmp_path)
     os.mkfifo(tmp_path / "pipe")
     refused(FILE, "it is not a plain file", Bundle, tmp_path / "pipe")
     foreign = tmp_path / "foreign"

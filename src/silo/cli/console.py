@@ -6,7 +6,6 @@ to a terminal nor contain markup for the library that draws tables. That library
 
 from __future__ import annotations
 
-import shutil
 import sys
 from enum import IntEnum
 from functools import cache
@@ -68,6 +67,8 @@ def rich_console(*, stderr: bool = False) -> Console | None:
 
 def _width() -> int:
     """COLUMNS, then the terminal; without either, logs and pipes are not wrapped at 80 columns."""
+    import shutil  # noqa: PLC0415  # completion does without
+
     return shutil.get_terminal_size((200, 50)).columns
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from silo.cli.console import say
 from silo.cli.parser import Argument, Command, Option
 
 __all__ = ["ExecCommand", "command", "interpreter_options", "with_report_place"]
+
+_PYTHON = re.compile(r"python(3(\.\d+)?)?")  # a command line copied with its first word
 
 
 def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -151,25 +154,32 @@ def command(
     SILO_ACCELERATE=1. Its exit code is the program's.
     """
     from silo.errors import SettingsError, SourceError  # noqa: PLC0415
-    from silo.settings import program_environment  # noqa: PLC0415
+    from silo.settings import absolute_path, program_environment  # noqa: PLC0415
     from silo.sources.kinds import kinds  # noqa: PLC0415
     from silo.sources.source_kind import ServesPrograms  # noqa: PLC0415
 
     if not module and program[0] != "-c" and not Path(program[0]).exists():
+        if _PYTHON.fullmatch(program[0]) and len(program) > 1:
+            raise SourceError(f"silo exec runs Python itself: leave {program[0]} out, as in silo exec {program[1]}")
         raise SourceError(f"there is no file {program[0]} to run; a module is run with -m: silo exec -m {program[0]}")
     for kind in kinds().values():
         if isinstance(kind, ServesPrograms) and not (reached := kind.programs_reached()):
             say(f"launches go Triton's own way: {reached.reason}", stderr=True)
-    if (record is not None and bundle is not None) or (frozen and bundle is None):
-        raise SettingsError(
-            "a program is recorded (--record), or served (--bundle, perhaps with --frozen): name one file"
-        )
+    if record is not None and bundle is not None:
+        raise SettingsError("a program is recorded (--record) or served (--bundle), not both: leave one of them out")
+    if frozen and bundle is None:
+        raise SettingsError("--frozen serves the kernels of a bundle and compiles nothing: add --bundle K.silo")
     if caches is not None and record is None:
         raise SettingsError("--caches names the caches that a recording keeps: add --record K.silo")
     changes = {"SILO_ACCELERATE": "1"}
     if record is not None:
-        changes["SILO_RECORD"] = str(record.absolute())
-        if not os.access(record.absolute().parent, os.W_OK):
+        if record.suffix != ".silo":
+            raise SettingsError(
+                f"{record}: a bundle's name ends in .silo; write for example --record {record.stem or 'kernels'}.silo"
+            )
+        record = absolute_path(record)
+        changes["SILO_RECORD"] = str(record)
+        if not os.access(record.parent, os.W_OK):
             raise SettingsError(f"nothing can be recorded into {record}: its folder is not there, or cannot be written")
     if cover:
         changes["SILO_COVER"] = _covering(cover, record)
@@ -182,12 +192,12 @@ def command(
 
             # This also reads the bundle, so that a fault of it is reported before the program runs.
             changes |= served_variables(bundle, program_environment(), frozen=frozen)
-        changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}
+        changes |= {"SILO_BUNDLE": str(absolute_path(bundle)), "SILO_FROZEN": "1" if frozen else "0"}
     if lock is not None:
         from silo.measuring.lock_files import read_lock  # noqa: PLC0415
 
         read_lock(lock)
-        changes["SILO_LOCK"] = str(lock.absolute())
+        changes["SILO_LOCK"] = str(absolute_path(lock))
     if short_measurements:
         changes["SILO_SHORT_MEASUREMENTS"] = "1"
     if check:
@@ -196,7 +206,7 @@ def command(
     if on is not None or pretend is not None:
         changes |= _stand_in(on, pretend)
     if report is not None:
-        changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
+        changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(absolute_path(Path(report)))
     arguments = [
         sys.executable,
         *interpreter_options(sys.orig_argv, sys.argv[1:]),
@@ -209,7 +219,7 @@ def command(
         from silo.cli.exec_caches import names_of, record_run  # noqa: PLC0415
 
         names = names_of(caches)
-        raise click.exceptions.Exit(record_run(arguments, program_environment(**changes), record.absolute(), names))
+        raise click.exceptions.Exit(record_run(arguments, program_environment(**changes), record, names))
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
 
 
@@ -219,7 +229,7 @@ def _covering(words: list[str], record: Path | None) -> str:
     from silo.errors import SettingsError  # noqa: PLC0415
 
     if record is None:
-        raise SettingsError("--cover says what is compiled while a program is recorded: add --record K.silo")
+        raise SettingsError("--cover names calls to compile while a program is recorded: add --record K.silo")
     place = "silo.kinds.triton.programs.records.covered_values:read_covers"
     read_covers = cast("Callable[[list[str]], object]", load_place(place))
     read_covers(words)

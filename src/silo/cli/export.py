@@ -93,8 +93,9 @@ def command(
         print_json({**folder, **({} if built is None else {"wheel": str(built)})})
         return
     if made is not None and not quiet:
+        functions = f"{len(made.functions)} function" + "s" * (len(made.functions) != 1)
         say(
-            f"{cpp}: namespace {made.namespace}, {len(made.functions)} functions, {made.files} files, of which "
+            f"{cpp}: namespace {made.namespace}, {functions}, {made.files} files, of which "
             f"{len(made.written)} are new or changed" + (f", {len(made.removed)} removed" if made.removed else "")
         )
         say(f"build it: cmake -S {cpp} -B {cpp}/build && cmake --build {cpp}/build; see {cpp}/README.md")

@@ -9,8 +9,6 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Union, cast, get_args, get_origin, get_type_hints
@@ -18,6 +16,7 @@ from typing import Any, Union, cast, get_args, get_origin, get_type_hints
 import click
 from click.shell_completion import CompletionItem
 
+from silo.frozen import frozen
 from silo.sanitized_text import one_line
 
 __all__ = [
@@ -96,7 +95,7 @@ class Command(click.Command):
         self.format_epilog(ctx, formatter)
 
 
-@dataclass(frozen=True)
+@frozen
 class LazyCommand:
     """A command whose module is imported when the command is used.
 
@@ -340,6 +339,8 @@ def nearest_word(word: str, words: Sequence[str]) -> str:
     >>> nearest_word("tuen", ("build", "tune"))
     '; did you mean tune?'
     """
+    from difflib import get_close_matches  # noqa: PLC0415  # only for messages: completion is waited for
+
     near = get_close_matches(word, words, n=1)
     return f"; did you mean {near[0]}?" if near else ""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from silo.cli.console import ExitCode, print_json, print_table
+from silo.cli.console import ExitCode, print_json, print_table, say_lines
 from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode
 from silo.cli.parser import Argument, Option
 
@@ -73,7 +73,10 @@ def command(
         from silo.commands.results import CaseOutcome, CaseResults  # noqa: PLC0415  # heavy: only if rows are shown
 
         title = f"{path} on {device}" if device else str(path)
-        print_table(CaseResults(title, [CaseOutcome(**row) for row in rows]).table())
+        results = CaseResults(title, [CaseOutcome(**row) for row in rows])
+        print_table(results.table())
+        for line in results.lines():
+            say_lines(line)
     if not all(row["ok"] for row in rows):
         raise click.exceptions.Exit(ExitCode.FAILED)
 

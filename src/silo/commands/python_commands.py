@@ -66,6 +66,8 @@ def build(
     from silo.settings import override  # noqa: PLC0415
     from silo.status_line import working  # noqa: PLC0415
 
+    if isinstance(targets, str):
+        raise ArgumentError(f"targets is a list of targets: write targets=[{targets!r}]")
     path = Path(output)
     changes = {} if deterministic is None else {"deterministic": deterministic}
     with override(**changes), working(f"building {path}") as task:

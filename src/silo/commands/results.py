@@ -20,6 +20,8 @@ __all__ = [
     "TuneRow",
 ]
 
+_LONGEST_CELL = 40  # characters of a message in a table; a longer one stands below it
+
 Row = TypeVar("Row")
 
 
@@ -253,9 +255,17 @@ class CaseResults(_Rows[CaseOutcome]):
                 row.config,
                 format_time(row.time_ns) if row.time_ns is not None else "",
                 f"{row.max_error:.3g}" if row.max_error is not None else "",
-                "ok" if row.ok else row.message,
+                "ok" if row.ok else "failed" if _is_long(row.message) else row.message,
             ]
             for row in self
         ]
         columns = ["kernel", "case", "config", "time", "max error", "result"]
-        return Table(self.title, columns, rows, right=["time", "max error"], lines=["result"])
+        return Table(self.title, columns, rows, right=["time", "max error"])
+
+    def lines(self) -> tuple[str, ...]:
+        """The messages that are too long for the table, with their kernel and case."""
+        return tuple(f"{row.kernel} {row.case}: {row.message}" for row in self if not row.ok and _is_long(row.message))
+
+
+def _is_long(message: str) -> bool:
+    return "\n" in message or len(message) > _LONGEST_CELL

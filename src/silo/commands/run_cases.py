@@ -22,7 +22,7 @@ from silo.errors import (
     SiloError,
     TrustError,
 )
-from silo.kernels.bundle_kernels import BundledKernel, load
+from silo.kernels.bundle_kernels import BundledKernel, Kernels, load
 from silo.kernels.check_kernels import check as checking_mode
 from silo.kernels.collection import Place, collect_kernels
 from silo.kernels.kernel import Kernel
@@ -139,12 +139,25 @@ def run_cases(
         chosen = {name: found or loaded[name].host_device() for name in kernels or tuple(loaded)}
         for name, on in chosen.items():
             loaded[name].require_consent(on)
+        _require_code(path, loaded, chosen)
         for name, on in chosen.items():
             _run_bundled(loaded[name], on, arrays, rows, check=check)
         if not rows.any_case:
             raise CaseError(f"{path} holds no case of {', '.join(chosen)}")
     watch.done()
     return rows.outcomes
+
+
+def _require_code(path: Path, loaded: Kernels, chosen: Mapping[str, Device]) -> None:
+    """Raises ``DeviceError`` if the bundle has no code at all for the devices on which its kernels would run."""
+    if any(loaded[name].serves(on) for name, on in chosen.items()):
+        return
+    targets = sorted({str(target) for name in chosen for target in loaded[name].targets})
+    here = sorted({str(on.target) for on in chosen.values()})
+    raise DeviceError(
+        f"{path} has code for {', '.join(targets)}, which {', '.join(here)} does not run: run it on a machine with "
+        f"such a device, or build it for this one: silo build FILE.py -o {path} --target cpu"
+    )
 
 
 def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows: _Rows, *, check: bool) -> None:

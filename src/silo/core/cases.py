@@ -323,6 +323,14 @@ class Case:
     flops: int | None = None
 
     def __post_init__(self) -> None:
+        for name, kind, form in (("args", Sequence, "args=(x, out, n)"), ("kwargs", Mapping, 'kwargs={"n": 5}')):
+            if not isinstance(getattr(self, name), kind) or isinstance(getattr(self, name), str):
+                raise CaseError(f"{name} of a case is {describe(getattr(self, name))}: write for example {form}")
+        if not isinstance(self.expected, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
+            raise CaseError(
+                f"expected of a case is {describe(self.expected)}: write the arrays by name, such as "
+                'expected={"out": lambda: x.host * 2}'
+            )
         for name in ("bytes", "flops"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
@@ -381,6 +389,8 @@ def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray
     value = cast("Callable[[], object]", expected)() if callable(expected) else expected
     if isinstance(value, Handle | DescriptorHandle):
         value = value.host
+    if value is None:
+        raise CaseError(f"the function for the expected {name!r} returns None: return the array")
     array: NDArray[Any] = np.asarray(value)
     shape = getattr(bound[name], "shape", array.shape)
     if array.dtype == np.dtype(object) or tuple(shape) != array.shape:

@@ -132,7 +132,7 @@ class Space:
             spanned = cast("Mapping[str, Iterable[Value]]", members)
             axes = tuple((name, _axis_values(name, values)) for name, values in spanned.items())
             return cls(axes, (), traced(constraints, _names(axes, ()), key))
-        points = tuple(member if isinstance(member, Config) else Config.of(member) for member in members)
+        points = tuple(_point(member) for member in members)
         return cls((), points, traced(constraints, _names((), points), key))
 
     def constrained(self, constraints: Sequence[Constraint], key: Sequence[str] = ()) -> Space:
@@ -249,9 +249,19 @@ def _names(axes: Sequence[tuple[str, object]], points: Sequence[Config]) -> list
     return [name for name, _ in axes] or sorted({name for point in points for name in point.as_dict()})
 
 
+def _point(member: object) -> Config:
+    if isinstance(member, Config):
+        return member
+    if not isinstance(member, Mapping):
+        raise SpaceError(
+            f'a space is a dict of lists, such as {{"BLOCK": [128, 256]}}, or a list of dicts; {member!r} is no dict'
+        )
+    return Config.of(cast("Mapping[str, Value]", member))
+
+
 def _axis_values(name: str, values: object) -> tuple[Value, ...]:
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise SpaceError(f"the axis {name!r} is a list of values, not {values!r}")
+        raise SpaceError(f"the axis {name!r} is a list of values, not {values!r}: write [{values!r}]")
     return tuple(cast("Iterable[Value]", values))
 
 

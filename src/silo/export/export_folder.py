@@ -94,6 +94,8 @@ def read_record(folder: Path) -> FolderRecord | None:
         text = read_plain(path)
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise StoreError(f"{folder} is a file, and an export is a folder: name another place") from None
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from None
     try:

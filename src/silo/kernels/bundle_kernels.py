@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
     from silo.core.recorded_plans import RecordedPlan
+    from silo.core.target import Target
     from silo.kernels.bundle_plans import BundledPlans
     from silo.launch.native import LoadedKernel
     from silo.store.trusted_keys import SignedFile
@@ -276,7 +277,7 @@ class BundledKernel:
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with these arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
-        return self.explain_on(call, device_for(self.name, call.device, self._serves))
+        return self.explain_on(call, device_for(self.name, call.device, self.serves))
 
     def explain_on(self, call: SeenCall, device: Device) -> str:
         """As :meth:`explain`, on a device that may differ from the device of the call's arrays."""
@@ -316,12 +317,22 @@ class BundledKernel:
     def _chosen(self, call: SeenCall, device: Device) -> int:
         chosen = next(iter(self.rank_numbers(call, device, 1)), None)
         if chosen is None:
-            decisions = self._decisions(call, device)
-            reasons = [f"{label}: {decision.reason}" for label, decision in decisions if not decision]
+            reasons = self._rejections(call, device)
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
         return chosen
+
+    def _rejections(self, call: SeenCall, device: Device) -> list[str]:
+        """A line for each variant with the reason against it; code for other devices has a line for each target."""
+        foreign: dict[int, str] = {}
+        for group in self._kernel.code:
+            if not (decision := device.runs(group.target, group.blob_kind)):
+                line = f"{len(group.numbers)} variants for {group.target}: {decision.reason}"
+                foreign |= dict.fromkeys(group.numbers, line)
+        decisions = enumerate(self._decisions(call, device))
+        own = [f"{label}: {one.reason}" for number, (label, one) in decisions if not one and number not in foreign]
+        return [*own, *dict.fromkeys(foreign.values())]
 
     def consent(self, one: BundleVariant) -> Consent | None:
         """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
@@ -393,15 +404,20 @@ class BundledKernel:
 
     def host_device(self) -> Device:
         """The device on which calls with arrays in host memory run."""
-        return device_for(self.name, (HOST_MEMORY, 0), self._serves)
+        return device_for(self.name, (HOST_MEMORY, 0), self.serves)
 
-    def _serves(self, device: Device) -> bool:
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets that the bundle has code of this kernel for, in the order of the file."""
+        return tuple(dict.fromkeys(group.target for group in self._kernel.code))
+
+    def serves(self, device: Device) -> bool:
         """Whether some code of the kernel runs on a device."""
         return any(device.runs(group.target, group.blob_kind) for group in self._kernel.code)
 
     def _on_miss(self, call: SeenCall, device: Device | None = None) -> Binding:
         if device is None:
-            device = device_for(self.name, call.device, self._serves)
+            device = device_for(self.name, call.device, self.serves)
         else:
             require_memory(self.name, device, call.memory)
         chosen = self._chosen(call, device)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Never, Protocol, TypeAlias, cast, overload
 
 from silo.building.kernel_declaration import DeclaredKernel
 from silo.building.ready_cases import CaseFunction
@@ -24,7 +24,7 @@ from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
 from silo.forks import Mutex
 from silo.heuristics.inferred import open_blocks, open_sizes
-from silo.settings import settings
+from silo.settings import absolute_path, settings
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
 from silo.sources.source_kind import DefinesKernels, HasLaunchHooks
@@ -78,16 +78,28 @@ class Kernel(DeclaredKernel):
 
         return CheckingKernel(self, self.resolver, CheckLimits())
 
-    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+    def cases(
+        self, *functions: Never, **parameters: Iterable[object]
+    ) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
         """Register a function that makes cases, one for each combination of the parameters.
 
         The function gets each parameter by name and ``make``, which makes arrays and remembers how; it returns
         ``silo.Case(args=..., expected={name: function})``.
+
+        Raises:
+            CaseError: ``functions`` is not empty, because the parentheses are missing (``@kernel.cases``); a parameter
+                has no list of values, or an empty one.
         """
+        where = f"{self.name}.cases ({self.location})"
+        if functions:
+            raise CaseError(f"{where}: write @{self.name}.cases() above the function, or @{self.name}.cases(n=[1024])")
+        for name, choices in parameters.items():
+            if isinstance(choices, str) or not hasattr(choices, "__iter__"):
+                raise CaseError(f"{where}: {name} is a list of values, not {choices!r}: write {name}=[{choices!r}]")
         values = {name: tuple(choices) for name, choices in parameters.items()}
         for name, choices in values.items():
             if not choices:
-                raise CaseError(f"{self.name}.cases: {name} has no values")
+                raise CaseError(f"{where}: {name} has no values; list at least one, or leave {name}= out")
 
         def register(function: Callable[..., Case]) -> Callable[..., Case]:
             code = getattr(function, "__code__", None)
@@ -183,7 +195,9 @@ class KernelFunction(Protocol):
         """The callable that launches with this grid."""
         ...
 
-    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+    def cases(
+        self, *functions: Never, **parameters: Iterable[object]
+    ) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
         """See :meth:`Kernel.cases`."""
         ...
 
@@ -383,7 +397,7 @@ def _make(
         tune=tune,
         release_gil=release_gil and declared.release_gil,
         check=check,
-        lock=None if lock is None else Path(lock).absolute(),
+        lock=None if lock is None else absolute_path(Path(lock)),
         deterministic=deterministic,
         open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
         open_key=open_sizes(source.signature) if free else (),
@@ -489,8 +503,14 @@ def _check_space(source: KernelSource, space: SearchSpace) -> None:
     for config in space.configs():
         for name, _ in config.values:
             if name not in constants:
+                where = f"{source.name} ({source.location})"
+                if name in source.signature.names:
+                    raise SpaceError(
+                        f"{where}: the space sets {name!r}, which is a parameter and not a constexpr: annotate it as "
+                        f"{name}: tl.constexpr"
+                    )
                 raise SpaceError(
-                    f"{source.name}: the space sets {name!r}, which is neither a constexpr of the kernel "
+                    f"{where}: the space sets {name!r}, which is neither a constexpr of the kernel "
                     f"({', '.join(constants) or 'it has none'}) nor a compile option ({', '.join(option_names())})"
                 )
 
@@ -500,6 +520,11 @@ def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
     config = (*known.config_names, *known.source.heuristics)
     if isinstance(grid, Grid):
         return _checked_grid(known, grid, config)
+    if not callable(grid) and (isinstance(grid, str) or not hasattr(grid, "__iter__")):
+        raise TraceError(
+            f"the grid of {known.name} ({known.location}) is {grid!r}: give a function of the arguments, such as "
+            "lambda a: (silo.cdiv(a.n, a.BLOCK),), or a tuple of 1 to 3 numbers"
+        )
     dimensions = () if callable(grid) else tuple(grid)
 
     def constant(_namespace: object) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from silo.core.signature import Effect
-from silo.errors import SettingsError
+from silo.errors import ArgumentError, SettingsError
 from silo.forks import Mutex, in_child
 from silo.launch import native
 
@@ -72,7 +72,12 @@ def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
     that tuning makes to check and to measure. A replay of a plan is one launch (:attr:`LaunchEvent.parts`), unless some
     hook has ``each``: then plans run their functions, launch by launch, as long as it is there. A plan of a block
     cannot, and raises ``ArgumentError``.
+
+    Raises:
+        ArgumentError: ``hook`` cannot be called.
     """
+    if not callable(hook):
+        raise ArgumentError(f"silo.on_launch takes a function of an event, not {hook!r}")
     global _hooks, _of_each  # noqa: PLW0603  # replaced as a whole under the lock, read without it
     with _lock:
         _hooks = (*_hooks, hook)

@@ -84,6 +84,8 @@ def device(name: str | None = None, *, reserved_sms: int | None = None) -> Devic
     >>> device("cpu").kind
     'cpu'
     """
+    if name is not None and not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
+        raise DeviceError(f"a device is named by a text, such as 'cpu' or 'cuda:0', not by {name!r}")
     found = _of_plugin(default_device()) if name is None else _named(name)
     return found if reserved_sms is None else replace(found, reserved_sms=reserved_sms)
 

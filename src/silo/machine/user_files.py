@@ -18,6 +18,7 @@ from typing import NamedTuple
 from silo.core.python_syntax import parse_python
 from silo.errors import SiloError, SourceError, StoreError
 from silo.gc_pause import seldom_collected
+from silo.settings import working_folder
 from silo.sources.kinds import requirement_of
 from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
@@ -60,12 +61,16 @@ def load_module(place: Path) -> ModuleType:
     """
     kind = kind_of(place)
     if kind is PlaceKind.MODULE:
-        return _imported(str(place), Path.cwd(), place)
+        return _imported(str(place), working_folder(place), place)
     if kind is PlaceKind.BUNDLE:
-        what = "is a folder; name a file or a module in it" if place.is_dir() else "is no Python file (NAME.py) and no"
-        raise SourceError(f"{place} {what}" + ("" if place.is_dir() else " module (a dotted name such as pkg.kernels)"))
+        if place.is_dir():
+            raise SourceError(f"{place} is a folder; name a file or a module in it")
+        raise SourceError(
+            f"{place} is no Python file (NAME.py) and no module (a dotted name such as pkg.kernels), from which "
+            "kernels are read; silo merge joins bundles, silo tune K.silo refines one"
+        )
     if not place.is_file():
-        raise SourceError(f"{place}: no such file" + ("" if place.is_absolute() else f" in {Path.cwd()}"))
+        raise SourceError(f"{place}: no such file" + ("" if place.is_absolute() else f" in {working_folder(place)}"))
     path = place.resolve()
     home = _home_of(path)
     if home is None:
@@ -168,8 +173,8 @@ def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
         missing = error.name or ""
         if missing and (name == missing or name.startswith(f"{missing}.")):
             raise SourceError(
-                f"there is no module {missing!r} in {Path.cwd()} nor where Python looks for modules; go to the folder "
-                "that holds it, or install it. A file's name ends in .py, a bundle's in .silo"
+                f"there is no module {missing!r} in {working_folder(missing)} nor where Python looks for modules; go "
+                "to the folder that holds it, or install it. A file's name ends in .py, a bundle's in .silo"
             ) from error
         raise SourceError(f"{place} cannot be imported: {error}; {_advice(missing)}") from error
     except ImportError as error:
@@ -189,7 +194,9 @@ def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
 
 
 def _advice(missing: str) -> str:
-    package = missing.partition(".")[0]
+    package, _, inside = missing.partition(".")
+    if inside and package in sys.modules:
+        return f"{package} is installed and has no such module: correct the name"
     if (requirement := requirement_of(package)) is not None:
         return f"install {package}, or Silo with what kernels need: pip install '{requirement}'"
     return f"install what has {package}" if package else "install what it needs"

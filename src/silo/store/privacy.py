@@ -18,6 +18,7 @@ from pathlib import Path
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.frozen import frozen
 from silo.plain_files import FileRefusedError, open_plain
+from silo.settings import absolute_path
 
 __all__ = [
     "Node",
@@ -182,8 +183,9 @@ def output_place(path: str | os.PathLike[str]) -> Path:
 
     Raises:
         NotPrivateError: a link on the way belongs to neither this user nor root.
+        SettingsError: the path is relative, and the working folder was deleted.
     """
-    wanted = Path.cwd() / path
+    wanted = absolute_path(Path(path))
     for _ in range(_MOST_LINKS):
         # All that is found out about a name is found out once: somebody may put a link in its place meanwhile.
         if (found := _way_of_own_links(wanted)) is not None:

@@ -40,6 +40,7 @@ BUILT = "built"
 TRUSTED = "trusted"
 REMOTES = "remotes"
 _MOST_SHOWN = 8
+_MOST_NAMED = 3
 _CALLERS_WORD = "the caller passed trust=True"
 
 Vouchable: TypeAlias = "HostCode | PackedHostCode | HostCases | HostPlan | HostText"
@@ -384,10 +385,13 @@ def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
 
 
 def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, exported: bool = False) -> TrustError:
-    lines = [f"{code.kind} {code.blob[:16]}: {decision.reason}" for code, decision in refused]
+    by_reason: dict[str, list[str]] = {}
+    for code, decision in refused:
+        by_reason.setdefault(decision.reason, []).append(f"{code.kind} {code.blob[:16]}")
+    lines = [f"{_counted(list(dict.fromkeys(named)))}: {reason}" for reason, named in by_reason.items()]
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"and {more} more"] if more > 0 else []
-    listing = "".join(f"\n  - {line}" for line in dict.fromkeys(lines))
+    listing = "".join(f"\n  - {line}" for line in lines)
     code = any(isinstance(one, HostCode | PackedHostCode) for one, _ in refused)
     if exported:
         brings = "native code, C text or cases that programs built from the export would run, and nothing is exported"
@@ -399,9 +403,15 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
         brings = "cases for native code that is known here, and it may not be run on what they say"
     return TrustError(
         f"{origin} brings {brings}:{listing}\n"
-        f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True (a command: "
-        f"--trust); if you know who signed it, 'silo trust --key' their key; or build it here with 'silo build'."
+        f"If you know who made it, run 'silo trust {origin}' once, or pass trust=True (commands: --trust). If a key "
+        f"signed it, run 'silo trust --key' with that key. Or build it here with 'silo build'."
     )
+
+
+def _counted(named: Sequence[str]) -> str:
+    """A few names, and the number of the others."""
+    more = len(named) - _MOST_NAMED
+    return ", ".join(named[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _seconds() -> int:

@@ -311,4 +311,4 @@ def _reason(best: Standing, fastest: Standing, counts: _Counts) -> str:
         compared = "" if counts.ranked == counts.usable else f", {counts.ranked} of them compared side by side"
         return f"fastest of {counts.usable} configs{compared}"
     where = "the fastest" if best is fastest else f"{fastest.config} is not measurably faster"
-    return f"needs least of {counts.tied} configs that cannot be told apart, out of {counts.usable} ({where})"
+    return f"fewest resources of {counts.tied} configs that are equally fast, out of {counts.usable} ({where})"

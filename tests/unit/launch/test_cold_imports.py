@@ -21,6 +21,8 @@ HEAVY = {
     *("socket", "subprocess", "tempfile", "traceback", "urllib.parse", "zipfile"),
     *("cryptography", "jax", "ml_dtypes", "numpy", "platformdirs", "pytest", "rich", "torch", "triton", "click"),
 }
+if sys.version_info >= (3, 14):
+    HEAVY -= {"ast"}  # a NamedTuple makes Python itself import annotationlib, which imports it
 
 # Packages of Silo that a launch from a bundle takes something from.
 PARTS = {

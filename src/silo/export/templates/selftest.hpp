@@ -405,7 +405,7 @@ inline int main_of(int count, char **words, const test *tests, std::size_t tests
             const place where(one.queue);
             run_on(where, tests, tests_count, count < 2, kernel, sum);
         } catch (const std::exception &error) {
-            std::printf("%s %s: %s\n", count > 1 ? "FAILED " : "skipped", one.name, error.what());
+            std::printf("%s %s: %s\n", count > 1 ? "FAILED " : "absent ", one.name, error.what());
             sum.failed += count > 1;
         }
     }

@@ -34,7 +34,9 @@ class TritonKind:
         """Triton's own kernel objects and its decorators of them. Imports nothing."""
         if adapter.is_kernel(value):
             return Accepted("a Triton kernel")
-        return Rejected(f"a {type(value).__name__}, not a Triton kernel: decorate it with @triton.jit")
+        return Rejected(
+            f"a {type(value).__name__}, not a Triton kernel: decorate it with @triton.jit, below @silo.kernel"
+        )
 
     def read(self, value: object) -> Declaration:
         """The decorators' arguments."""

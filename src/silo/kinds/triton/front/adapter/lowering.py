@@ -205,8 +205,15 @@ def _front_end_message(function: Any, error: Exception) -> str:  # noqa: ANN401
     if isinstance(line, int):  # counted from the kernel's def
         file, _, start = place.rpartition(":")
         place = f"{file}:{int(start) + line - 1}"
-    text = f"{function.__name__} ({place}) cannot be lowered: {reason}"
-    return text if rendered in text else f"{text}\n{rendered}"
+    plain = _REPR.fullmatch(reason)  # Triton gives the repr of an exception of Python's
+    text = f"{function.__name__} ({place}) cannot be lowered: " + (f"{plain[1]}: {plain[3]}" if plain else reason)
+    # Below the source Triton repeats the reason, above it the place.
+    shown = _PLACE.sub("", rendered.removesuffix(reason).rstrip("\n"))
+    return text if rendered in reason else f"{text}\n{shown}"
+
+
+_REPR = re.compile(r"""(\w+)\((["'])(.*)\2,?\)""", re.DOTALL)
+_PLACE = re.compile(r"\Aat \d+:\d+:\n")
 
 
 def _source_arguments(
