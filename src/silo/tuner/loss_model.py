@@ -156,8 +156,8 @@ class LossModel:
             for noise in _NOISES:
                 for variance in _OWN:
                     covariance = alike + variance * own + noise * np.eye(count)
-                    factor = np.linalg.cholesky(covariance)
-                    whitened = np.linalg.solve(factor, self._values)
+                    factor: Array = np.linalg.cholesky(covariance)
+                    whitened: Array = np.linalg.solve(factor, self._values)
                     likely = 0.5 * count * math.log(float((whitened**2).mean()) + 1e-12)
                     likely += float(np.log(np.diag(factor)).sum())
                     if best is None or likely < best[0]:
