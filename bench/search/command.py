@@ -42,7 +42,7 @@ def main() -> None:
         prog="python -m bench.search", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, nargs="?", default=os.environ.get("SEARCH_SPACES"))
-    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--searcher", default=DEFAULT_SEARCHER)
     parser.add_argument("--ahead", type=int, default=8, help="configs suggested before their outcomes are known")
     parser.add_argument("--spaces", nargs="+", help="only those whose name holds one of these words")
@@ -67,7 +67,7 @@ def main() -> None:
     wholes = {path.name.removesuffix(".json.gz"): RecordedSpace.load(path) for path in paths}
     worked = {name: space.without_failures() for name, space in wholes.items()}
     failing = {name: space for name, space in wholes.items() if len(worked[name].configs) < len(space.configs)}
-    for budget in (report.JUDGED, *(budget for budget in report.BUDGETS if budget != report.JUDGED)):
+    for budget in report.BUDGETS:
         for kind, spaces in (("hidden", worked), ("counted", failing)):
             for name, space in spaces.items():
                 runs = document[kind].setdefault(name, {}).setdefault(str(budget), [])
@@ -75,11 +75,13 @@ def main() -> None:
                     runs.append(run(space, options.searcher, len(runs), budget, options.ahead))
                     if options.json and len(runs) % 10 in {0, options.seeds % 10}:
                         save(options.json, machine, {key: value for key, value in document.items() if key != "machine"})
-                print(f"{kind} {name} {budget}: {report.median(runs):.3f}", flush=True)
+                print(f"{kind} {name} {budget}: {report.mean(runs):.3f}", flush=True)
     tables = report.markdown(document, rivals)
     print(tables)
     if options.page:
         page = options.page.read_text(encoding="utf-8")
         options.page.write_text(report.updated(page, tables), encoding="utf-8")
-    if failed := [verdict.space for verdict in report.judge(document, rivals) if not verdict.passed]:
+    if failed := [
+        f"{verdict.space} ({verdict.budget})" for verdict in report.judge(document, rivals) if not verdict.passed
+    ]:
         sys.exit(f"behind the best rival: {', '.join(failed)}")

@@ -1,10 +1,11 @@
 """Runs Kernel Tuner's strategies on recorded spaces and keeps what they found; needs ``kernel_tuner`` and numpy alone.
 
-    python -m bench.search.rivals FOLDER RESULTS.json [--seeds 50]
+    python -m bench.search.rivals FOLDER RESULTS.json [--seeds 100]
 
 Runs that the file holds already are not repeated, and it is written after every few runs, so the program may be
-stopped and started at will. A strategy is run anew for each budget, because several plan with it. Kernel Tuner reads and builds a space again for every run; here both are done once a
-space, and each run gets its own empty neighbour caches, so it behaves as in a process of its own.
+stopped and started at will. A strategy is run anew for each budget, because several plan with it. Kernel Tuner reads
+and builds a space again for every run; here both are done once a space, and each run gets its own empty neighbour
+caches, so it behaves as in a process of its own.
 """
 # It runs in an environment of its own.
 # pyright: reportMissingImports=false
@@ -112,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="recorded spaces: Kernel Tuner cache files, *.json.gz")
     parser.add_argument("results", type=Path)
-    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=100)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     version = importlib.metadata.version("kernel_tuner")

@@ -40,7 +40,7 @@ EVALUATIONS = 8
 GEOMEAN_BAR, WORST_BAR, MODEL_BAR = 1.03, 1.15, 1.05
 
 
-def in_process(role: str, home: Path, *arguments: str) -> Any:  # noqa: ANN401  # JSON
+def in_process(role: str, home: Path, *arguments: str) -> Any:  # JSON
     """Run one role of this file in a process of its own with a store in ``home``; what it printed."""
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     folders = {"SILO_HOME": str(home / "silo"), "TRITON_CACHE_DIR": str(home / "triton"), "SILO_THREADS": "1"}
@@ -108,7 +108,7 @@ def pair(kernel: str, jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         named = call_arguments(study.kernel, study.case)
         launchers = [study.kernel.bind(**named, **_members(config)) for config in job["configs"]]
 
-        def batch(launch: Any, count: int, named: dict[str, object] = named) -> float:  # noqa: ANN401
+        def batch(launch: Any, count: int, named: dict[str, object] = named) -> float:
             begin = time.perf_counter()
             for _ in range(count):
                 launch(**named)
@@ -127,7 +127,7 @@ def pair(kernel: str, jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _kernel(name: str) -> Any:  # noqa: ANN401
+def _kernel(name: str) -> Any:
     from silo.kernels.collection import collect_kernels
 
     return next(iter(collect_kernels([KERNELS], [name])))
@@ -214,7 +214,7 @@ def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
     return found
 
 
-def _neighbour(space: Any, other: Any) -> Any:  # noqa: ANN401  # recorded spaces
+def _neighbour(space: Any, other: Any) -> Any:  # recorded spaces
     """The study of another recorded space with the losses of all of its configs."""
     from silo.tuner.loss_model import loss_ppm
     from silo.tuner.statistics import PPM
@@ -321,7 +321,7 @@ def main() -> None:
         sys.exit(f"over the bars ({GEOMEAN_BAR}, {WORST_BAR}, {MODEL_BAR}): {', '.join(failed)}")
 
 
-def _role(role: str, kernel: str, rest: Sequence[str]) -> Any:  # noqa: ANN401  # JSON
+def _role(role: str, kernel: str, rest: Sequence[str]) -> Any:  # JSON
     if role == "tune":
         return tune(kernel, rest[0], json.loads(rest[1]))
     if role == "predict":

@@ -12,7 +12,7 @@ ROW_SIZES = [
     (2, 65536), (4, 1024), (8, 16384), (16, 256), (16, 4096), (32, 64), (32, 1024), (32, 32768), (64, 512), (64, 4096),
     (128, 128), (128, 2048), (256, 1024), (512, 64), (512, 512), (1024, 256), (1024, 1024), (2048, 128), (8192, 64),
 ]  # fmt: skip
-SQUARES = [(16, 256, 256), (64, 64, 512), (128, 128, 128), (128, 512, 64), (256, 256, 256), (512, 32, 256),
+PRODUCT_SIZES = [(16, 256, 256), (64, 64, 512), (128, 128, 128), (128, 512, 64), (256, 256, 256), (512, 32, 256),
            (512, 512, 128), (1024, 64, 64), (64, 1024, 256), (32, 32, 2048)]  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _(size, make):
 )
 @triton.jit
 def product(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    """out = a b."""
+    """The product of two matrices."""
     row, column = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), tl.float32)
     for start in range(0, k, BK):
@@ -97,7 +97,7 @@ def product(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
     tl.store(out + row[:, None] * n + column[None, :], total, (row[:, None] < m) & (column[None, :] < n))
 
 
-@product.cases(size=SQUARES)
+@product.cases(size=PRODUCT_SIZES)
 def _(size, make):
     m, n, k = size
     a, b, out = make.normal((m, k)), make.normal((k, n)), make.empty((m, n))
