@@ -98,7 +98,7 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
     strategies = list(next(iter(rivals["runs"].values())))
     ours = {len(runs) for space in document["hidden"].values() for runs in space.values()}
     theirs = {len(runs) for space in rivals["runs"].values() for runs in space.values()}
-    counts = f"{_span(ours)} seeds, {document['ahead']} configs ahead"
+    counts = f"{_span(ours)} seeds, configs ahead: {document['ahead']}"
     lines = [f"`{document['searcher']}`, {counts}; Kernel Tuner {rivals['kernel_tuner']}, {_span(theirs)} seeds.", ""]
     lines.append(
         "Found over optimum, means over seeds, against the rival with the best mean on that very space after as many"

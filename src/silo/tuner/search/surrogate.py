@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Surrogate", "plan"]
 
-_FIRST = 20  # configs measured before the model is used, seeds among them
+_FIRST = 16  # configs measured before the model is used, seeds among them
 _SEEDS = 8  # at most this many of those are seeds
 _DRAWN = 20  # of this many configs drawn at random, the one farthest from the others joins the first ones
 _REFIT = 8  # the kernel is chosen anew each time this many more times are known
