@@ -3,8 +3,8 @@
 A model of every config's loss (:mod:`silo.tuner.loss_model`) predicts which configs are good between the measured
 sizes. Of these a few are kept that cover all sizes with little loss, and a list of bounds is grown like a decision tree
 over a grid of sizes, so that a launch compares numbers and needs no model. Each measured size is also predicted from
-the others. If the choices made so are worse than those of the nearest bucket, the nearest bucket stays. Their loss
-is the loss to expect at other sizes, and sizes with the greatest one are worth measuring next.
+the others. If these predictions choose worse configs than the nearest bucket does, the nearest bucket stays. Their loss
+is the loss to expect at other sizes, and sizes with a great loss are worth measuring next.
 """
 
 from __future__ import annotations

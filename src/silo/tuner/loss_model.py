@@ -155,7 +155,7 @@ class LossModel:
             alike = CovarianceKernel(length, 0.0).between(self._known, self._known) + together
             for noise in _NOISES:
                 for variance in _OWN:
-                    covariance = alike + variance * own + noise * np.eye(count)
+                    covariance: Array = alike + variance * own + noise * np.eye(count)
                     factor: Array = np.linalg.cholesky(covariance)
                     whitened: Array = np.linalg.solve(factor, self._values)
                     likely = 0.5 * count * math.log(float((whitened**2).mean()) + 1e-12)

@@ -1,4 +1,5 @@
 """Sizes that nobody tuned: what `silo tune --suggest`, `--explain`, `explain` and reports say of them."""
+# pyright: reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
 
 import json
 
