@@ -106,9 +106,7 @@ def command(
     ] = False,
     suggest: Annotated[
         bool,
-        Option(
-            "--suggest", help="Measure nothing: name the sizes worth tuning next, with their predicted loss."
-        ),
+        Option("--suggest", help="Measure nothing: name the sizes worth tuning next, with their predicted loss."),
     ] = False,
     remeasure: Annotated[
         bool,
