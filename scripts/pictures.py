@@ -241,7 +241,7 @@ def search_picture() -> str:
     """How far the best config found is from the best, from ``search.json`` and ``search-rivals.json``."""
     ours = json.loads((RESULTS / "search.json").read_text(encoding="utf-8"))["hidden"]
     rivals = json.loads((RESULTS / "search-rivals.json").read_text(encoding="utf-8"))["runs"]
-    budgets = (50, 100, 200)
+    budgets = (25, 50, 100)
 
     def beyond(values: Sequence[float]) -> float:
         return 100 * (statistics.geometric_mean(values) - 1)

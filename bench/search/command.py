@@ -4,8 +4,8 @@
 
 FOLDER (or SEARCH_SPACES) holds Kernel Tuner cache files, one ``*.json.gz`` a space; without it nothing is run. Runs of
 Kernel Tuner come from ``bench/results/search-rivals.json``, which ``bench.search.rivals`` makes. The time of a config
-is the file's own average, the optimum its least, for both sides. Silo's searcher is asked as a session asks it,
-eight configs ahead of their outcomes, and run anew for each budget, because it is told when a budget nears its end.
+is the file's own average, the optimum its least, for both sides. Silo's searcher is asked as a session asks it, some
+configs ahead of their outcomes, and run anew for each budget, because it is told when a budget nears its end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from silo.tuner.search.searchers import DEFAULT_SEARCHER, check_searcher, make_s
 RIVALS = Path(__file__).parents[1] / "results" / "search-rivals.json"
 
 
-def run(space: RecordedSpace, searcher: str, seed: int, budget: int, ahead: int) -> list[float]:
+def run(space: RecordedSpace, searcher: str, seed: int, budget: int, ahead: int | None) -> list[float]:
     """Found over optimum, and the CPU seconds that the search took."""
     begin = time.process_time()
     found = replay_search(space, make_searcher(searcher, ConfigSet(space.configs), f"seed {seed}"), budget, ahead=ahead)
@@ -42,9 +42,11 @@ def main() -> None:
         prog="python -m bench.search", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, nargs="?", default=os.environ.get("SEARCH_SPACES"))
-    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--searcher", default=DEFAULT_SEARCHER)
-    parser.add_argument("--ahead", type=int, default=8, help="configs suggested before their outcomes are known")
+    parser.add_argument(
+        "--ahead", type=int, help="configs suggested before their outcomes are known; default: a session's"
+    )
     parser.add_argument("--spaces", nargs="+", help="only those whose name holds one of these words")
     parser.add_argument("--json", type=Path, help="where to keep the results; runs that it holds are not repeated")
     parser.add_argument("--page", type=Path, help="the page of the documentation whose tables to bring up to date")
@@ -55,7 +57,11 @@ def main() -> None:
     if not paths:
         sys.exit(f"skipped: no recorded space (*.json.gz) in {options.folder or 'SEARCH_SPACES'}")
     rivals = json.loads(RIVALS.read_text(encoding="utf-8"))
-    document: dict[str, Any] = {"schema": report.SCHEMA, "searcher": options.searcher, "ahead": options.ahead}
+    document: dict[str, Any] = {
+        "schema": report.SCHEMA,
+        "searcher": options.searcher,
+        "ahead": options.ahead or "a session's",
+    }
     document |= {"columns": ["found/optimum", "CPU seconds"], "hidden": {}, "counted": {}}
     if options.json and options.json.exists():
         kept = json.loads(options.json.read_text(encoding="utf-8"))
@@ -67,19 +73,21 @@ def main() -> None:
     wholes = {path.name.removesuffix(".json.gz"): RecordedSpace.load(path) for path in paths}
     worked = {name: space.without_failures() for name, space in wholes.items()}
     failing = {name: space for name, space in wholes.items() if len(worked[name].configs) < len(space.configs)}
-    for budget in (report.JUDGED, *(budget for budget in report.BUDGETS if budget != report.JUDGED)):
-        for kind, spaces in (("hidden", worked), ("counted", failing)):
+    for kind, spaces in (("hidden", worked), ("counted", failing)):
+        for budget in report.BUDGETS:
             for name, space in spaces.items():
                 runs = document[kind].setdefault(name, {}).setdefault(str(budget), [])
                 while len(runs) < options.seeds:
                     runs.append(run(space, options.searcher, len(runs), budget, options.ahead))
                     if options.json and len(runs) % 10 in {0, options.seeds % 10}:
                         save(options.json, machine, {key: value for key, value in document.items() if key != "machine"})
-                print(f"{kind} {name} {budget}: {report.median(runs):.3f}", flush=True)
+                print(f"{kind} {name} {budget}: {report.mean(runs):.3f}", flush=True)
     tables = report.markdown(document, rivals)
     print(tables)
     if options.page:
         page = options.page.read_text(encoding="utf-8")
         options.page.write_text(report.updated(page, tables), encoding="utf-8")
-    if failed := [verdict.space for verdict in report.judge(document, rivals) if not verdict.passed]:
+    if failed := [
+        f"{verdict.space} ({verdict.budget})" for verdict in report.judge(document, rivals) if not verdict.passed
+    ]:
         sys.exit(f"behind the best rival: {', '.join(failed)}")

@@ -1,10 +1,11 @@
 """Runs Kernel Tuner's strategies on recorded spaces and keeps what they found; needs ``kernel_tuner`` and numpy alone.
 
-    python -m bench.search.rivals FOLDER RESULTS.json [--seeds 50]
+    python -m bench.search.rivals FOLDER RESULTS.json [--seeds 100]
 
 Runs that the file holds already are not repeated, and it is written after every few runs, so the program may be
-stopped and started at will. Kernel Tuner reads and builds a space again for every run; here both are done once a
-space, and each run gets its own empty neighbour caches, so it behaves as in a process of its own.
+stopped and started at will. A strategy is run anew for each budget, because several plan with it. Kernel Tuner reads
+and builds a space again for every run; here both are done once a space, and each run gets its own empty neighbour
+caches, so it behaves as in a process of its own.
 """
 # It runs in an environment of its own.
 # pyright: reportMissingImports=false
@@ -29,8 +30,8 @@ import kernel_tuner
 import numpy as np
 from kernel_tuner import interface, searchspace, util
 
-SCHEMA = "search-rivals/1"
-BUDGETS = (50, 100, 200)
+SCHEMA = "search-rivals/2"
+BUDGETS = (25, 50, 100)
 STRATEGIES = (
     "adaptive_tabu_greywolf",
     "hybrid_vndx",
@@ -90,10 +91,13 @@ class Space:
         return list(seen.values()), seconds
 
 
-def row(found: list[float], seconds: float) -> list[float]:
-    """Found over optimum at each budget, then how many were evaluated, then seconds."""
-    best = np.minimum.accumulate(found)
-    at = [round(float(best[min(budget, len(found)) - 1]), 5) for budget in BUDGETS]
+def row(space: Space, strategy: str, seed: int) -> list[float]:
+    """Found over optimum with each budget, then how many were evaluated in the largest, then its seconds."""
+    found: list[float] = []
+    seconds, at = 0.0, []
+    for budget in BUDGETS:
+        found, seconds = space.run(strategy, seed, budget)
+        at.append(round(min(found[:budget]), 5))
     return [*at, len(found), round(seconds, 3)]
 
 
@@ -109,7 +113,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="recorded spaces: Kernel Tuner cache files, *.json.gz")
     parser.add_argument("results", type=Path)
-    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--seeds", type=int, default=100)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     version = importlib.metadata.version("kernel_tuner")
@@ -140,7 +144,7 @@ def collect(document: dict[str, Any], arguments: argparse.Namespace, stand_in: P
             for strategy in STRATEGIES:
                 runs = document["runs"].setdefault(space.name, {}).setdefault(strategy, [])
                 if len(runs) == seed:
-                    runs.append(row(*space.run(strategy, seed, max(BUDGETS))))
+                    runs.append(row(space, strategy, seed))
         write(arguments.results, document)
         print(f"seed {seed} done", flush=True)
 

@@ -216,11 +216,25 @@ class Resolver:
             "assumes: " + (", ".join(variant.specialization.assumptions) or "nothing"),
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
+            *self._expected(situation, decision),
             *self._heuristic(situation),
             *self._progress(situation),
             *self._rivals(situation, decision.config),
         ]
         return "\n".join(lines)
+
+    def _expected(self, situation: CallContext, decision: PolicyDecision) -> list[str]:
+        """The explanation's lines on a config that dispatch rules predict: its expected loss, and its rivals."""
+        if decision.origin is not Origin.RULE:
+            return []
+        problem = self.problem(situation)
+        found = problem.generalization(situation.specialization, situation.reach)
+        if found is None:
+            return []
+        expected = found.expect(tuple(situation.values[name] for name in problem.key))
+        # the rule may be another compiler's winner of this very size
+        lines = [f"loss: {expected}"] if expected.config == decision.config else []
+        return [*lines, found.text]
 
     def _progress(self, situation: CallContext) -> list[str]:
         """The explanation's line on first calls that were cut off."""

@@ -104,6 +104,10 @@ def command(
         bool,
         Option("--explain", help="Measure nothing: print known results, and field by field why others do not count."),
     ] = False,
+    suggest: Annotated[
+        bool,
+        Option("--suggest", help="Measure nothing: name the sizes worth tuning next, with their predicted loss."),
+    ] = False,
     remeasure: Annotated[
         bool,
         Option("--remeasure", help="Measure everything again: all trials known now are superseded, on every machine."),
@@ -125,11 +129,14 @@ def command(
     Configs with a kept trial are not measured again without ``--remeasure``. Ctrl-C loses only the trial in flight; the
     next run goes on.
     A bundle is refined in place, in one piece; with ``--key`` it is signed again, else its old signature is removed.
-    ``--explain`` prints why kept results do not count, and measures nothing.
+    ``--explain`` prints why kept results do not count, and measures nothing. Neither does ``--suggest``, which learns
+    from the kept trials which sizes lose most.
     """
     changes = {"deterministic": True} if deterministic else {}
     if events == "-" and json:
         raise click.BadParameter("--events - and --json both print on standard output; write the events to a file")
+    if suggest and (explain or remeasure or schedule is not None or agent or ray is not None or lock is not None):
+        raise click.BadParameter("--suggest only reads trials: give it FILE, --device and --kernel alone")
     if schedule is not None:
         if path is not None or agent or ray is not None or device is not None:
             raise click.BadParameter(
@@ -153,6 +160,9 @@ def command(
     _check_fleet(agent, ray, gpus, device, explain=explain)
     if explain and remeasure:
         raise click.BadParameter("--explain measures nothing, so it supersedes nothing: leave --remeasure out")
+    if suggest:
+        _suggest(path, device, kernel, quiet=quiet, json=json)
+        return
     if explain:
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
@@ -241,3 +251,14 @@ def _explain(
     elif not quiet:
         for case, explained in found:
             say_lines(f"{case}: {explained.text}")
+
+
+def _suggest(path: Path, device: str | None, kernels: list[str] | None, *, quiet: bool, json: bool) -> None:
+    from silo.tuning.suggestions import suggest_sizes  # noqa: PLC0415  # heavy: only when asked for
+
+    found = suggest_sizes(path, device=device, kernels=kernels or None)
+    if json:
+        print_json([one.to_json() for one in found])
+    elif not quiet:
+        for one in found:
+            say_lines(one.text)

@@ -504,9 +504,16 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
 
 
 def _rules(entry: _Planned) -> list[BundleRules]:
-    """For each target, dtype signature and extents: the config of each bucket; the first case's is the fallback."""
+    """For each target, dtype signature and extents: the config of each bucket; the first case's is the fallback.
+
+    A decision list for other buckets may name any config that is packed.
+    """
     tables: dict[RulesKey, dict[Bucket, Config]] = {}
     first: dict[RulesKey, Config] = {}
+    keys = {rules_key(one.variant) for one in entry.variants}
+    packed = {
+        key: ConfigSet(one.variant.config for one in entry.variants if rules_key(one.variant) == key) for key in keys
+    }
     for one in entry.variants:
         variant = one.variant
         key = rules_key(variant)
@@ -521,7 +528,7 @@ def _rules(entry: _Planned) -> list[BundleRules]:
         BundleRules(
             target,
             signature,
-            fitted_rules(_key(entry), tables[key], fallback, _samples(entry, key)),
+            fitted_rules(_key(entry), tables[key], fallback, _samples(entry, key), packed[key].listed),
             _space_size(entry, key),
             extents,
         )

@@ -15,10 +15,11 @@ from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of, write_texts
 from silo.report.index_page import index_page
-from silo.report.kernel_page import ConfigCode, StudyReport, kernel_page, study_report
+from silo.report.kernel_page import ConfigCode, OtherSizes, StudyReport, kernel_page, study_report
 from silo.tuner.catalog import KeptStudy
 from silo.tuning.device_limits import known_ceilings, measure_ceilings
 from silo.tuning.stored_studies import kept_studies, studies_of_kernels
+from silo.tuning.suggestions import generalizations
 
 __all__ = ["ReportRow", "write_reports"]
 
@@ -77,8 +78,14 @@ def write_reports(
         report = study_report(kept, known_ceilings(kept.study.device))
         code = _code(path, found.get(kept.study.kernel), kept, report)
         by_kernel.setdefault(kept.study.kernel, []).append(replace(report, code=code))
+    others: dict[str, list[OtherSizes]] = {}
+    for study, learnt in generalizations(studies):
+        if len(learnt.samples) > 1:
+            others.setdefault(study.kernel, []).append(OtherSizes.of(study, learnt))
     pages = {f"{file_name(name)}.html": (name, reports) for name, reports in by_kernel.items()}
-    texts = {file: kernel_page(name, path.name, reports) for file, (name, reports) in pages.items()}
+    texts = {
+        file: kernel_page(name, path.name, reports, others.get(name, ())) for file, (name, reports) in pages.items()
+    }
     # "~" is in no file name of a kernel, which may be called index.
     write_texts(
         folder, {**texts, "index~.html" if "index.html" in pages else "index.html": index_page(path.name, pages)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from silo.core.config import Config
+from silo.core.config import Config, ConfigSet
 from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.protocols import Device, RecordStore
 from silo.core.signature import Signature
@@ -13,7 +13,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import identity_of
 from silo.tuner.catalog import catch_up, studies_of
-from silo.tuner.generalization import Sample, fitted_rules
+from silo.tuner.generalization import Generalization, Sample, generalize
 from silo.tuner.ledger import read_trials
 from silo.tuner.measure import MeasurePolicy
 from silo.tuner.refine import ReachableConfigs
@@ -95,25 +95,31 @@ class StudyKey:
         return study.key == self.study(study.specialization, study.bucket).key
 
     def rules(self, like: Specialization, reach: ReachableConfigs) -> DispatchRules | None:
-        """Rules from the winners of every bucket studied with the same constexpr values and extents.
+        """The rules of :meth:`generalization`, or None."""
+        found = self.generalization(like, reach)
+        return None if found is None else found.rules
+
+    def generalization(self, like: Specialization, reach: ReachableConfigs) -> Generalization | None:
+        """The winners of every bucket studied with the same constexpr values and extents, and rules for other buckets.
 
         None without a measured bucket. Only trials within ``reach`` count; the first config of its space is the
         fallback. Of several studies of one bucket (other alignments), the study with most facts decides. Rules for
-        other buckets are fitted to these (:mod:`silo.tuner.generalization`).
+        other buckets are fitted to all of these trials, and may name any of their configs
+        (:mod:`silo.tuner.generalization`).
         """
-        table: dict[Bucket, Config] = {}
         samples: dict[Bucket, Sample] = {}
         for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
             if identity_of(study.specialization.constants) != identity_of(like.constants):
                 continue
             if study.specialization.extents != like.extents:
                 continue
-            trials = self.trials(study.specialization, study.bucket, reach)
-            sample = Sample.of_trials(study.bucket, trials)
+            sample = Sample.of_trials(study.bucket, self.trials(study.specialization, study.bucket, reach))
             if sample is not None:
-                winner = next(trial.config for trial in trials if trial.config.order_key == sample.winner)
-                table[study.bucket], samples[study.bucket] = winner, sample
-        return fitted_rules(self.key, table, reach.space.default, tuple(samples.values())) if table else None
+                samples[study.bucket] = sample
+        if not samples:
+            return None
+        tried = ConfigSet(config for sample in samples.values() for config, _ in sample.times)
+        return generalize(self.key, tuple(samples.values()), reach.space.default, tried.listed)
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
         """The config of ``configs`` that did best in the nearest studies: of other devices, drivers or compilers."""

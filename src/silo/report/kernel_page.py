@@ -18,15 +18,16 @@ from silo.report.ranking import ConfigComparison, compare, effects, failure_grou
 from silo.sanitized_text import printable
 from silo.text_tables import format_bytes, format_duration, format_time
 from silo.tuner.catalog import KeptStudy
+from silo.tuner.generalization import Generalization
 from silo.tuner.outcome import count_failures
 from silo.tuner.statistics import estimate, median
-from silo.tuner.trial import Stage, Status, Trial
+from silo.tuner.trial import Stage, Status, Study, Trial
 from silo.tuner.winner import Winner, choose_winner
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["ConfigCode", "StudyReport", "kernel_page", "render_page", "roofline_point", "study_report"]
+__all__ = ["ConfigCode", "OtherSizes", "StudyReport", "kernel_page", "render_page", "roofline_point", "study_report"]
 
 _ABOVE = 1.05  # measured rates of two moments differ by less
 _LONGEST_CODE = 200_000  # characters of one form of a config's code on a page
@@ -64,6 +65,33 @@ class StudyReport:
         return len({trial.config.order_key for trial in self.kept.trials})
 
 
+@dataclass(frozen=True)
+class OtherSizes:
+    """What the measured sizes of a kernel on one device predict for others: the first line of a table, and its rows.
+
+    Each row has a measured size, its winner, and the loss at this size of the config that the other sizes predict for
+    it ("" if it was not held out).
+    """
+
+    label: str
+    text: str
+    rows: tuple[tuple[str, str, str], ...]
+
+    @classmethod
+    def of(cls, study: Study, learnt: Generalization) -> OtherSizes:
+        """The table of one generalization; ``study`` is one of its studies."""
+        held_out = [f"{one / 10_000:.1f} %" for one in learnt.fitted.held_out] or [""] * len(learnt.samples)
+        rows = tuple(
+            (
+                ", ".join(f"{name}={value}" for name, value in zip(study.bucket_names, sample.bucket, strict=True)),
+                str(sample.winner),
+                loss,
+            )
+            for sample, loss in zip(learnt.samples, held_out, strict=True)
+        )
+        return cls(f"{study.device.name} \u00b7 {study.target}", learnt.text, rows)
+
+
 def study_report(kept: KeptStudy, ceilings: Ceilings | None) -> StudyReport:
     """The figures of one study. If the default config is unknown, the config that was tried first replaces it."""
     winner = choose_winner(kept.trials)
@@ -75,8 +103,8 @@ def study_report(kept: KeptStudy, ceilings: Ceilings | None) -> StudyReport:
     return StudyReport(kept, winner, default, comparison, light)
 
 
-def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str:
-    """The page of one kernel. ``origin`` is the name of the file whose trials are shown.
+def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport], others: Sequence[OtherSizes] = ()) -> str:
+    """The page of one kernel. ``origin`` is the name of the file whose trials are shown; ``others`` are predictions.
 
     Raises:
         PackageError: Jinja2 is not installed.
@@ -86,7 +114,7 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str
     for section, report in zip(sections, studies, strict=True):
         if labels.count(section["label"]) > 1:
             section["label"] += f" \u00b7 {report.kept.study.device.name} \u00b7 {report.kept.study.target}"
-    return render_page("page.html", kernel=kernel, origin=origin, sections=sections)
+    return render_page("page.html", kernel=kernel, origin=origin, sections=sections, others=others)
 
 
 def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # what the template takes

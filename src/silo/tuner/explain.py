@@ -30,7 +30,8 @@ class Explanation:
     that spill and were not measured: they are neither known nor new, and a session with the same options skips them.
     For a space of groups, at most ``at_most`` configs are measured, and ``new`` are only the configs of the next group,
     because later groups depend on them. ``doubt`` is the reason why noise may have decided the winner
-    (:mod:`silo.tuner.doubts`), "" without one.
+    (:mod:`silo.tuner.doubts`), "" without one. ``unseen`` describes the config that other sizes predict for this one,
+    with its expected loss; "" if this size was measured, or no other.
     """
 
     study: Study
@@ -44,6 +45,7 @@ class Explanation:
     aside: tuple[SpillingConfig, ...] = ()
     at_most: int | None = None
     doubt: str = ""
+    unseen: str = ""
 
     @property
     def text(self) -> str:
@@ -53,6 +55,7 @@ class Explanation:
             time = format_time(self.winner.median_ns)
             lines.append(f"  winner {self.winner.config} at {time}: {self.winner.reason}")
         lines += [f"  doubt: {self.doubt}"] if self.doubt else []
+        lines += [f"  without measuring: {self.unseen}"] if self.unseen else []
         lines += [f"  {config} cannot win: {why}" for config, why in self.failed]
         lines += [f"  {one.config} is set aside: {one.spills} values of a thread spill" for one in self.aside]
         if self.lock:
@@ -87,6 +90,7 @@ class Explanation:
             "failed": {str(config): why for config, why in self.failed},
             "winner": None if self.winner is None else str(self.winner.config),
             "doubt": self.doubt,
+            "unseen": self.unseen,
             "lock": self.lock,
             "set_aside": {str(one.config): one.spills for one in self.aside},
             "near": [

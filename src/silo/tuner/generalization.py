@@ -1,79 +1,96 @@
-"""Dispatch rules for sizes that were not measured: the nearest measured bucket, or a small decision list.
+"""Dispatch rules for sizes that were not measured: a decision list learnt from all trials, or the nearest bucket.
 
-The list is grown like a decision tree on the measured buckets: at each node, the argument and the bound that lower the
-total regret most. Regret on buckets held out in turn decides which of the two is used: the list has to be better there
-by more than chance explains, or else the nearest bucket is used. Over smooth tables the nearest bucket is hard to beat;
-lists pay if a bound matters (a size above which nothing fits, an argument that decides alone).
+A model of every config's loss (:mod:`silo.tuner.loss_model`) predicts which configs are good between the measured
+sizes. Of these a few are kept that cover all sizes with little loss, and a list of bounds is grown like a decision tree
+over a grid of sizes, so that a launch compares numbers and needs no model. Each measured size is also predicted from
+the others. If these predictions choose worse configs than the nearest bucket does, the nearest bucket stays. Their loss
+is the loss to expect at other sizes, and sizes with a great loss are worth measuring next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 
-from silo.core.config import Config
-from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step, bucket_of, bucket_to_json, distance
-from silo.core.values import canonical_json
-from silo.tuner.trial import Trial
-from silo.tuner.winner import choose_winner, standings
+from silo.core.config import Config, ConfigSet
+from silo.core.decision_list import Bound, DecisionList, Step
+from silo.core.dispatch import Bucket, DispatchRules, bucket_of, bucket_to_json, distance
+from silo.core.host_arrays import has_numpy
+from silo.core.notices import Notices
+from silo.core.values import ExactTuple, canonical_json
+from silo.tuner.loss_model import LossModel, Sample, is_modelled, octaves_apart
+from silo.tuner.statistics import PPM
 
-__all__ = ["Fitted", "Sample", "fit_unseen", "fitted_rules", "regret_ppm"]
+__all__ = [
+    "Expectation",
+    "Fitted",
+    "Generalization",
+    "Sample",
+    "Suggestion",
+    "fit_unseen",
+    "fitted_rules",
+    "generalize",
+    "regret_ppm",
+    "suggest",
+]
+
+_notices = Notices()
 
 # With fewer buckets none can be held out.
 _FEWEST = 4
-_FOLDS = 8
-_DEPTH = 3
-# The list has to save this much of the time of held-out buckets, on average: less may be noise, and nearest is simpler.
-_WORTH_PPM = 1_000
-# It has to save at least this many standard errors: with one, most lists that were chosen on smooth tables were worse
-# elsewhere.
-_ERRORS = 2
+_DEPTH = 6
+# A list of the measured buckets alone may be used if it saves more than the model by this many standard errors.
+_PLAIN_DEPTH = 3
+_STANDARD_ERRORS = 2
+_MOST_WINNERS = 8  # of a list
+# A further winner, and a further bound, have to save this much of the time of the sizes that they are about.
+_WORTH_PPM = 2_000
+# A config that won nowhere has to be predicted better than a winner by this: small differences may be noise, and
+# winners were measured more often.
+_UNPROVEN_PPM = 20_000
 # The regret of a config that cannot run or was not tried: at least this, and at least as much as the worst that did
 # run.
 _UNKNOWN_PPM = 1_000_000
+# A list has to cost less on held-out buckets than the nearest bucket. If fewer buckets than this were measured, and the
+# nearest one costs more than this, then not more beyond chance: on recorded times lists were better as a rule.
+_MANY = 12
+_GOOD_PPM = 20_000
+# The most sizes of a grid, and the octaves that it goes beyond the measured sizes.
+_GRID = 400
+_BEYOND = 1
+# The limits of the factor by which the distance to the nearest measured size changes the expected regret.
+_LEAST_FACTOR, _MOST_FACTOR = 0.5, 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One measured bucket: its winner and the median time in nanoseconds of each usable config, by order key."""
-
-    bucket: Bucket
-    winner: bytes
-    times: tuple[tuple[bytes, int], ...]
-
-    @classmethod
-    def of(cls, bucket: Bucket, winner: Config, times: Mapping[Config, int]) -> Sample:
-        """A sample from configs."""
-        return cls(bucket, winner.order_key, tuple(sorted((config.order_key, ns) for config, ns in times.items())))
-
-    @classmethod
-    def of_trials(cls, bucket: Bucket, trials: Sequence[Trial]) -> Sample | None:
-        """A sample from a bucket's trials; None if no config can be used."""
-        winner = choose_winner(trials)
-        if winner is None:
-            return None
-        return cls.of(bucket, winner.config, {one.config: one.time.median_ns for one in standings(trials)})
+def regret_ppm(sample: Sample, config: Config) -> int:
+    """The time that a config takes on a bucket beyond the winner's time, in millionths of that; 0 if it is faster."""
+    times, best = dict(sample.times), sample.best_ns
+    if config in times:
+        return max(times[config] - best, 0) * PPM // best
+    return max(_UNKNOWN_PPM, (max(times.values()) - best) * PPM // best)
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A list, or None for the nearest bucket; the mean regret of both on held-out buckets in millionths; the reason."""
+    """A list, or None for the nearest bucket; the mean regret of both on held-out buckets in millionths; the reason.
+
+    ``held_out`` is the regret of the one that is used on each held-out bucket, in the order of :func:`ordered`; empty
+    if nothing could be held out.
+    """
 
     unseen: DecisionList | None
     list_ppm: int | None
     nearest_ppm: int | None
     reason: str
+    held_out: tuple[int, ...] = ()
 
 
-def regret_ppm(sample: Sample, config: bytes) -> int:
-    """The time that a config takes on a bucket beyond the best time, in millionths of the best time."""
-    times = dict(sample.times)
-    best = max(min(times.values()), 1)
-    if config in times:
-        return (times[config] - best) * 1_000_000 // best
-    return max(_UNKNOWN_PPM, (max(times.values()) - best) * 1_000_000 // best)
+def ordered(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """The samples in the canonical order of their buckets."""
+    return tuple(sorted(samples, key=lambda sample: canonical_json(bucket_to_json(sample.bucket))))
 
 
 def fit_unseen(key: Sequence[str], samples: Sequence[Sample], configs: Sequence[Config]) -> Fitted:
@@ -81,83 +98,115 @@ def fit_unseen(key: Sequence[str], samples: Sequence[Sample], configs: Sequence[
 
     Keys with anything but natural numbers get no list.
     """
-    ordered = tuple(sorted(samples, key=lambda sample: canonical_json(bucket_to_json(sample.bucket))))
-    by_key = {config.order_key: config for config in configs}
-    leaves, list_ppm, nearest_ppm, reason = _fit(len(key), ordered, tuple(sorted(by_key)))
-    if leaves is None:
-        return Fitted(None, list_ppm, nearest_ppm, reason)
-    return Fitted(_flat(tuple(key), leaves, by_key), list_ppm, nearest_ppm, reason)
+    distinct = ConfigSet(configs).listed
+    return _fit(tuple(key), ordered(samples), tuple(sorted(distinct, key=lambda config: config.order_key)))
 
 
 def fitted_rules(
-    key: Sequence[str], table: Mapping[Bucket, Config], fallback: Config, samples: Sequence[Sample]
+    key: Sequence[str],
+    table: Mapping[Bucket, Config],
+    fallback: Config,
+    samples: Sequence[Sample],
+    allowed: Sequence[Config] | None = None,
 ) -> DispatchRules:
-    """Rules from a table, with a decision list of its configs if ``samples`` cover all its buckets and favour it."""
+    """Rules from a table, with a decision list if ``samples`` cover all its buckets and favour it.
+
+    The list names configs of ``allowed``; None: of the table.
+    """
     covered = {canonical_json(bucket_to_json(sample.bucket)) for sample in samples}
     whole = len(samples) == len(table) and covered == {canonical_json(bucket_to_json(bucket)) for bucket in table}
-    unseen = fit_unseen(key, samples, tuple(table.values())).unseen if whole else None
+    configs = tuple(table.values()) if allowed is None else tuple(allowed)
+    unseen = fit_unseen(key, samples, configs).unseen if whole else None
     return DispatchRules.of(key, table, fallback, unseen)
 
 
 # A leaf: for each argument the bounds (above, most) of its box, and its config.
-_Leaf = tuple[tuple[tuple[int | None, int | None], ...], bytes]
-_Regrets = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]  # sizes, and regret by config, of each bucket
+_Leaf = tuple[tuple[tuple[int | None, int | None], ...], Config]
+_Row = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of a bucket, and the loss of each config there
 
 
-@lru_cache(maxsize=256)
-def _fit(
-    axes: int, samples: tuple[Sample, ...], allowed: tuple[bytes, ...]
-) -> tuple[tuple[_Leaf, ...] | None, int | None, int | None, str]:
-    if axes == 0 or len(samples) < _FEWEST:
-        return None, None, None, f"{len(samples)} measured buckets are too few to fit anything"
-    if any(type(value) is not int or value < 0 for sample in samples for value in sample.bucket):
-        return None, None, None, "the key holds more than natural numbers"
-    winners = tuple(sorted({sample.winner for sample in samples} & set(allowed)))
-    if len(winners) < 2:
-        return None, None, None, "one config is best everywhere"
-    rows: _Regrets = tuple(
-        (_sizes(sample), tuple(regret_ppm(sample, config) for config in winners)) for sample in samples
-    )
-    folds = min(_FOLDS, len(samples))
-    listed, near = [0] * len(samples), [0] * len(samples)
-    for fold in range(folds):
-        kept = [number for number in range(len(samples)) if number % folds != fold]
-        leaves = _grow([rows[number] for number in kept], winners, ((None, None),) * axes, _DEPTH)
-        for number in range(fold, len(samples), folds):
-            listed[number] = regret_ppm(samples[number], _choice(leaves, rows[number][0]))
-            near[number] = regret_ppm(samples[number], _nearest(samples[number], [samples[other] for other in kept]))
-    list_ppm, nearest_ppm = sum(listed) // len(samples), sum(near) // len(samples)
+@lru_cache(maxsize=64)
+def _fit(key: tuple[str, ...], samples: tuple[Sample, ...], allowed: tuple[Config, ...]) -> Fitted:
+    if not key or len(samples) < _FEWEST:
+        return Fitted(None, None, None, f"{len(samples)} measured buckets are too few to fit anything")
+    nearest = [_nearest_regret(samples, number) for number in range(len(samples))]
+    nearest_ppm = sum(nearest) // len(samples)
+
+    def stays(reason: str, list_ppm: int | None = None) -> Fitted:
+        return Fitted(None, list_ppm, nearest_ppm, reason, tuple(nearest))
+
+    if not is_modelled(samples):
+        return stays("the key holds more than natural numbers")
+    if len({sample.winner for sample in samples}) < 2 or len(allowed) < 2:
+        return stays("one config is best everywhere")
+    if not has_numpy():
+        text = "numpy is not installed, so sizes that were not measured get the config of the nearest measured one"
+        _notices.once(text, text)
+        return stays("numpy is not installed")
+    model = LossModel(samples)
+    places = [at for at, config in enumerate(model.configs) if config in allowed]
+    if len(places) < 2:
+        return stays("one config is best everywhere")
+    leaves, extra_ppm = _leaves(model, places)
+    listed = [_predicted_regret(model, number, allowed) + extra_ppm for number in range(len(samples))]
+    winners = tuple(config for config in allowed if config in {sample.winner for sample in samples})
+    plain = [_grown_regret(samples, number, winners) for number in range(len(samples))]
+    if _better([model_ppm - plain_ppm for model_ppm, plain_ppm in zip(listed, plain, strict=True)]):
+        leaves, listed = _measured_leaves(samples, winners), plain
+    list_ppm = sum(listed) // len(samples)
     compared = f"{_percent(list_ppm)} against {_percent(nearest_ppm)} slower than the best on held-out buckets"
-    if not _better([there - here for here, there in zip(listed, near, strict=True)]):
-        return None, list_ppm, nearest_ppm, f"the nearest bucket: a list is {compared}"
-    leaves = _grow(list(rows), winners, ((None, None),) * axes, _DEPTH)
-    return tuple(leaves), list_ppm, nearest_ppm, f"a decision list: {compared} by the nearest one"
+    doubtful = len(samples) < _MANY and nearest_ppm > _GOOD_PPM
+    worse = _errors([here - there for here, there in zip(listed, nearest, strict=True)], 1)
+    if list_ppm >= nearest_ppm and (not doubtful or worse):
+        return stays(f"the nearest bucket: a list is {compared}", list_ppm)
+    reason = f"a decision list: {compared} by the nearest one"
+    return Fitted(_flat(key, leaves), list_ppm, nearest_ppm, reason, tuple(listed))
+
+
+def _measured_leaves(samples: Sequence[Sample], configs: tuple[Config, ...]) -> list[_Leaf]:
+    """The leaves for the measured buckets alone, without a model: they find a bound at which all changes."""
+    rows = [
+        (_numbers(sample.bucket), tuple(_measured_loss(sample, config) for config in configs)) for sample in samples
+    ]
+    return _grow(rows, configs, ((None, None),) * len(rows[0][0]), _PLAIN_DEPTH)
+
+
+def _measured_loss(sample: Sample, config: Config) -> int:
+    regret = regret_ppm(sample, config)
+    return regret * PPM // (PPM + regret)
+
+
+def _grown_regret(samples: Sequence[Sample], number: int, configs: tuple[Config, ...]) -> int:
+    """The regret on one bucket of the choice of leaves for the other buckets."""
+    leaves = _measured_leaves([*samples[:number], *samples[number + 1 :]], configs)
+    return regret_ppm(samples[number], _choice(leaves, _numbers(samples[number].bucket)))
 
 
 def _better(saved_ppm: Sequence[int]) -> bool:
-    """Whether the mean saving is large enough, and more than chance explains by its standard error; in integers."""
-    count, total = len(saved_ppm), sum(saved_ppm)
-    if total < _WORTH_PPM * count:
-        return False
-    # mean > e * sqrt(variance / n), with variance = (sum of squares - total^2 / n) / (n - 1), both sides squared.
-    scatter = sum(saved * saved for saved in saved_ppm) * count - total * total
-    return total * total * (count - 1) > _ERRORS * _ERRORS * scatter
+    """Whether the mean saving is large enough, and more than chance explains by its standard error."""
+    return sum(saved_ppm) >= _WORTH_PPM * len(saved_ppm) and _errors(saved_ppm, _STANDARD_ERRORS)
 
 
-def _sizes(sample: Sample) -> tuple[int, ...]:
-    return tuple(value for value in sample.bucket if isinstance(value, int))
+def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int]:
+    """The leaves over a grid of sizes, for a few of the configs at ``places`` of the model.
+
+    Also the loss in millionths by which they exceed the best of these configs, in the mean over the grid.
+    """
+    numbers = [_numbers(sample.bucket) for sample in model.samples]
+    grid = _grid(numbers)
+    winners = {sample.winner for sample in model.samples}
+    unproven = [0 if config in winners else _UNPROVEN_PPM for config in model.configs]
+    predicted = [[*map(int.__add__, model.predict(sizes), unproven)] for sizes in grid]
+    few = [places[at] for at in _cover([[losses[at] for at in places] for losses in predicted])]
+    rows = [(_numbers(sizes), tuple(losses[at] for at in few)) for sizes, losses in zip(grid, predicted, strict=True)]
+    configs = tuple(model.configs[at] for at in few)
+    leaves = _grow(rows, configs, ((None, None),) * len(numbers[0]), _DEPTH)
+    chosen = [losses[configs.index(_choice(leaves, sizes))] for sizes, losses in rows]
+    least = [min(losses[at] for at in places) for losses in predicted]
+    return leaves, (sum(chosen) - sum(least)) // len(rows)
 
 
-def _percent(ppm: int) -> str:
-    return f"{ppm / 10_000:.1f} %"
-
-
-def _nearest(sample: Sample, others: Sequence[Sample]) -> bytes:
-    """The table's choice; ``others`` are in canonical order, so the first of equally near buckets decides."""
-    return min(others, key=lambda other: distance(sample.bucket, other.bucket) or 0).winner
-
-
-def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> bytes:
+def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> Config:
     return next(
         config
         for box, config in leaves
@@ -168,28 +217,110 @@ def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> bytes:
     )
 
 
+def _errors(values_ppm: Sequence[int], errors: int) -> bool:
+    """Whether the mean is above zero by more than so many of its standard errors; in integers."""
+    count, total = len(values_ppm), sum(values_ppm)
+    # mean > e * sqrt(variance / n), with variance = (sum of squares - total^2 / n) / (n - 1), both sides squared.
+    scatter = sum(value * value for value in values_ppm) * count - total * total
+    return total > 0 and total * total * (count - 1) > errors * errors * scatter
+
+
+def _nearest_regret(samples: Sequence[Sample], number: int) -> int:
+    """The regret of the nearest bucket's winner on one bucket, if that had not been measured."""
+    others = [*samples[:number], *samples[number + 1 :]]
+    return regret_ppm(samples[number], _nearest(samples[number], others))
+
+
+def _predicted_regret(model: LossModel, number: int, allowed: Sequence[Config]) -> int:
+    """The regret of the config that the model would choose on one bucket, if that had not been measured.
+
+    Configs that were not tried there are left out: their regret is unknown. So is a config that only this bucket's
+    measurements made eligible.
+    """
+    sample = model.samples[number]
+    others = [*model.samples[:number], *model.samples[number + 1 :]]
+    winners = {other.winner for other in others}
+    known = {config for other in others for config, _ in other.times}
+    if all(config in {one.winner for one in model.samples} for config in allowed):
+        known &= winners
+    losses = {
+        config: loss + (0 if config in winners else _UNPROVEN_PPM)
+        for config, loss in model.held_out(number).items()
+        if config in known and config in allowed
+    }
+    if not losses:
+        return _nearest_regret(model.samples, number)
+    return regret_ppm(sample, min(losses, key=lambda config: (losses[config], config.order_key)))
+
+
+def _numbers(bucket: Bucket) -> tuple[int, ...]:
+    return tuple(value for value in bucket if isinstance(value, int))
+
+
+def _percent(ppm: int) -> str:
+    return f"{ppm / 10_000:.1f} %"
+
+
+def _nearest(sample: Sample, others: Sequence[Sample]) -> Config:
+    """The table's choice; ``others`` are in canonical order, so the first of equally near buckets decides."""
+
+    def apart(other: Sample) -> float:
+        found = distance(sample.bucket, other.bucket)
+        return math.inf if found is None else found
+
+    return min(others, key=apart).winner
+
+
+def _grid(measured: Sequence[tuple[int, ...]]) -> list[Bucket]:
+    """Buckets over the range of the measured ones and somewhat beyond: on each axis powers of two."""
+    axes: list[list[int]] = []
+    for values in zip(*measured, strict=True):
+        low, high = max(min(values), 1) >> _BEYOND, max(values) << _BEYOND
+        powers = [1 << power for power in range(max(low, 1).bit_length() - 1, high.bit_length())]
+        (*known,) = bucket_of(sorted({*powers, *values}))
+        axes.append(sorted({one for one in known if isinstance(one, int)}))
+    while math.prod(map(len, axes)) > _GRID and any(len(axis) > 3 for axis in axes):
+        longest = max(axes, key=len)
+        longest[:] = [*longest[:-1:2], longest[-1]]
+    return [ExactTuple(sizes) for sizes in product(*axes)]
+
+
+def _cover(rows: Sequence[Sequence[int]]) -> list[int]:
+    """A few columns, so that the least loss of each row among them is small in total: greedily, the best one first."""
+    chosen: list[int] = []
+    least = [PPM] * len(rows)
+    while len(chosen) < _MOST_WINNERS:
+        totals = [sum(map(min, least, column)) for column in zip(*rows, strict=True)]
+        best = min(range(len(totals)), key=lambda at: (totals[at], at))
+        if chosen and sum(least) - totals[best] < _WORTH_PPM * len(rows):
+            break
+        chosen.append(best)
+        least = [min(before, row[best]) for before, row in zip(least, rows, strict=True)]
+    return chosen
+
+
 def _grow(
-    rows: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    configs: tuple[bytes, ...],
+    rows: Sequence[_Row],
+    configs: tuple[Config, ...],
     box: tuple[tuple[int | None, int | None], ...],
     depth: int,
 ) -> list[_Leaf]:
-    """The leaves for the buckets of one box, by the split that lowers their total regret most."""
-    totals = [sum(column) for column in zip(*(regrets for _, regrets in rows), strict=True)]
-    best = min(range(len(configs)), key=lambda number: (totals[number], configs[number]))
-    if depth == 0 or totals[best] == 0:
+    """The leaves for the buckets of one box, by the split that lowers their total loss most."""
+    totals = [sum(column) for column in zip(*(losses for _, losses in rows), strict=True)]
+    best = min(range(len(configs)), key=lambda number: (totals[number], configs[number].order_key))
+    if depth == 0:
         return [(box, configs[best])]
-    found: tuple[int, int, int] | None = None  # total regret, axis, bound
+    found: tuple[int, int, int] | None = None  # total loss, axis, bound
     for axis in range(len(box)):
-        ordered = sorted(rows, key=lambda row, axis=axis: row[0][axis])
+        ascending = sorted(rows, key=lambda row, axis=axis: row[0][axis])
         low = [0] * len(configs)
-        for (sizes, regrets), (following, _) in pairwise(ordered):
-            low = [total + regret for total, regret in zip(low, regrets, strict=True)]
+        for (sizes, losses), (following, _) in pairwise(ascending):
+            low = [total + loss for total, loss in zip(low, losses, strict=True)]
             if sizes[axis] != following[axis]:
                 cost = min(low) + min(total - part for total, part in zip(totals, low, strict=True))
                 if found is None or cost < found[0]:
                     found = (cost, axis, _between(sizes[axis], following[axis]))
-    if found is None or found[0] >= totals[best]:
+    if found is None or found[0] > totals[best] - _WORTH_PPM:
         return [(box, configs[best])]
     _, axis, bound = found
     above, most = box[axis]
@@ -212,7 +343,7 @@ def _between(small: int, large: int) -> int:
         bound = following
 
 
-def _flat(key: tuple[str, ...], leaves: Sequence[_Leaf], configs: Mapping[bytes, Config]) -> DecisionList:
+def _flat(key: tuple[str, ...], leaves: Sequence[_Leaf]) -> DecisionList:
     """The boxes as steps. The last step needs no bounds, because the others cover the rest."""
     steps = [
         Step(
@@ -221,11 +352,136 @@ def _flat(key: tuple[str, ...], leaves: Sequence[_Leaf], configs: Mapping[bytes,
                 for name, (low, high) in zip(key, box, strict=True)
                 if low is not None or high is not None
             ),
-            configs[config],
+            config,
         )
         for box, config in leaves
     ]
     last = Step((), steps.pop().config)
-    while steps and steps[-1].config.order_key == last.config.order_key:
+    while steps and steps[-1].config == last.config:
         steps.pop()
     return DecisionList((*steps, last))
+
+
+# ---- The loss to expect at sizes that were not measured, and the sizes to measure next ----
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """The config of a size that was not measured, and the regret to expect there, in millionths of its best time.
+
+    A prediction: ``regret_ppm`` is None if too few sizes were measured to hold any out. ``exact``: the size was
+    measured, for calls with other alignments.
+    """
+
+    config: Config
+    regret_ppm: int | None
+    reason: str
+    exact: bool
+
+    def __str__(self) -> str:
+        if self.exact:
+            return "predicted: this size was measured for other alignments"
+        if self.regret_ppm is None:
+            return f"predicted ({self.reason}); the loss is unknown, because too few sizes were measured"
+        return f"predicted ({self.reason}): about {_percent(self.regret_ppm)} slower than its own winner would be"
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A size worth measuring: its bucket, the regret expected without that in millionths or None, and the reason."""
+
+    bucket: Bucket
+    regret_ppm: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Generalization:
+    """The rules of a kernel's measured sizes, and how good their choices are at the others."""
+
+    rules: DispatchRules
+    samples: tuple[Sample, ...]
+    fitted: Fitted
+
+    def expect(self, values: Bucket) -> Expectation:
+        """The choice for a size that was not measured, and its expected regret. Pure.
+
+        The regret is the mean of the regrets of the held-out sizes, near ones first, times a factor that grows with the
+        distance to the nearest measured size.
+        """
+        match = self.rules.lookup(values)
+        bucket = bucket_of(values)
+        expected = _expected_ppm(bucket, self.samples, self.fitted.held_out)
+        return Expectation(match.config, expected, match.reason, match.is_exact)
+
+    @property
+    def text(self) -> str:
+        """The winners that cover the sizes, and the regret of the choice at held-out sizes, for people."""
+        configs = ConfigSet(step.config for step in self.fitted.unseen.steps) if self.fitted.unseen else ConfigSet(())
+        few = f"{len(configs)} configs cover the other sizes ({'; '.join(map(str, configs))}): " if configs else ""
+        return f"sizes that were not measured: {few}{self.fitted.reason}"
+
+
+def generalize(
+    key: Sequence[str], samples: Sequence[Sample], fallback: Config, allowed: Sequence[Config] | None = None
+) -> Generalization:
+    """The rules of measured buckets, at least one, with their expected regret elsewhere. ``allowed``: see above."""
+    table = {sample.bucket: sample.winner for sample in samples}
+    rules = fitted_rules(key, table, fallback, samples, allowed)
+    configs = tuple(table.values()) if allowed is None else tuple(allowed)
+    return Generalization(rules, ordered(samples), fit_unseen(key, samples, configs))
+
+
+def _expected_ppm(bucket: Bucket, samples: Sequence[Sample], held_out: Sequence[int]) -> int | None:
+    near = [(octaves_apart(bucket, sample.bucket), sample) for sample in samples if _comparable(bucket, sample.bucket)]
+    if not held_out or not near:
+        return None
+    weights = {sample.bucket: 1 / (1 + apart * apart) for apart, sample in near}
+    regrets = [
+        (weights[sample.bucket], regret)
+        for sample, regret in zip(samples, held_out, strict=True)
+        if sample.bucket in weights
+    ]
+    mean = sum(weight * regret for weight, regret in regrets) / sum(weight for weight, _ in regrets)
+    usual = [
+        min(octaves_apart(one.bucket, other.bucket) for other in samples if other is not one)
+        for one in samples
+        if len(samples) > 1
+    ]
+    factor = (1 + min(apart for apart, _ in near)) / (1 + sum(usual) / len(usual))
+    return round(mean * min(max(factor, _LEAST_FACTOR), _MOST_FACTOR))
+
+
+def _comparable(here: Bucket, there: Bucket) -> bool:
+    return distance(here, there) is not None
+
+
+def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int) -> tuple[Suggestion, ...]:
+    """The sizes to measure next, the most worthwhile first: those that lose most, each counted as measured then. Pure.
+
+    ``wanted`` are the sizes of cases. Sizes in the middle between two measured ones follow.
+    """
+    samples, fitted = generalization.samples, generalization.fitted
+    measured = [sample.bucket for sample in samples]
+    between = [_middle(a, b) for a, b in combinations(measured, 2)] if is_modelled(samples) else []
+    found: list[Suggestion] = []
+    for candidates, origin in ((wanted, "a case"), (between, "between measured sizes")):
+        left = [bucket for bucket in dict.fromkeys(map(bucket_of, candidates)) if bucket not in measured]
+        while left and len(found) < count:
+            apart = {bucket: _apart(bucket, measured) for bucket in left}
+            expected = {bucket: _expected_ppm(bucket, samples, fitted.held_out) for bucket in left}
+            best = max(left, key=lambda bucket: ((expected[bucket] or 0) * apart[bucket], apart[bucket]))
+            reason = f"{origin}, {apart[best]:g} octaves from the nearest measured size"
+            found.append(Suggestion(best, expected[best], reason))
+            measured.append(best)
+            left.remove(best)
+    return tuple(found)
+
+
+def _middle(here: Bucket, there: Bucket) -> Bucket:
+    """The bucket of the geometric mean of two sizes."""
+    return bucket_of([math.isqrt(a * b) for a, b in zip(_numbers(here), _numbers(there), strict=True)])
+
+
+def _apart(bucket: Bucket, measured: Sequence[Bucket]) -> float:
+    return min((octaves_apart(bucket, one) for one in measured if _comparable(bucket, one)), default=math.inf)

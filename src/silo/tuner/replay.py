@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from silo.core.config import Config
+from silo.core.config import Config, ConfigSet
 from silo.core.device import DeviceModel
 from silo.core.protocols import Searcher
 from silo.core.signature import Signature
@@ -16,7 +16,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import TuneError
 from silo.tuner.formats.result_files import read_results
-from silo.tuner.search.searchers import AHEAD
+from silo.tuner.search.searchers import ahead_of
 from silo.tuner.session import FINISH_SHARE
 from silo.tuner.statistics import ReferenceConfig, median
 from silo.tuner.trial import Status, Study, Trial
@@ -157,12 +157,15 @@ class ReplayEvaluator:
 
 
 def replay_search(
-    space: RecordedSpace, searcher: Searcher, evaluations: int, *, ahead: int = AHEAD
+    space: RecordedSpace, searcher: Searcher, evaluations: int, *, ahead: int | None = None
 ) -> list[float | None]:
     """The averages that ``searcher`` sees in a budget of ``evaluations``, in order; None for a failed config.
 
     Like a session, it takes ``ahead`` configs before it reports their outcomes, and announces the end of the budget.
+    By default as many as a session takes for the default searcher of a large space.
     """
+    if ahead is None:
+        ahead = ahead_of("surrogate", ConfigSet(space.configs[:1]), evaluations)
     found: list[float | None] = []
     waiting: deque[Config] = deque()
     while True:

@@ -13,18 +13,22 @@ from silo.core.values import JSON, same_values
 from silo.tuner.catalog import studies_of
 from silo.tuner.formats.foreign import ForeignResults
 from silo.tuner.ledger import read_trials
+from silo.tuner.loss_model import Sample, loss_ppm
 from silo.tuner.search.search_state import Seed
-from silo.tuner.statistics import median
+from silo.tuner.statistics import PPM, median
 from silo.tuner.study_distance import Neighbour, nearest
-from silo.tuner.trial import Status, Study
+from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import choose_winner
 
-__all__ = ["MOST_SEEDS", "neighbours", "seeds", "seeds_from_records", "seeds_to_record", "spoken_of"]
+__all__ = ["MOST_SEEDS", "losses_of", "neighbours", "seeds", "seeds_from_records", "seeds_to_record", "spoken_of"]
 
 # ---- Seeds: configs worth trying first, because they were best in a study that is near ----
 
 # Of one study: its winner and the next two. More of them add little to the winner.
 _PER_STUDY = 3
+# The loss of a config in a study that did not try it: searches try configs that they expect to be good.
+_UNKNOWN_PPM = 500_000
+_OCTAVE = 16  # of the distance between studies
 
 
 def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neighbour, ...]:
@@ -37,10 +41,20 @@ def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neig
         trials = read_trials(near.study, records)
         if trials:
             configs = len({trial.config.order_key for trial in trials})
-            found.append(replace(near, winner=choose_winner(trials), configs=configs))
+            losses = losses_of(near.study, trials)
+            found.append(replace(near, winner=choose_winner(trials), configs=configs, losses=losses))
         if len(found) == limit:
             break
     return tuple(found)
+
+
+def losses_of(study: Study, trials: Sequence[Trial]) -> tuple[tuple[Config, int], ...]:
+    """The loss of each config that was tried, in millionths; empty if none works."""
+    sample = Sample.of_trials(study.bucket, trials)
+    if sample is None:
+        return ()
+    found = {trial.config: PPM for trial in trials}
+    return tuple((found | {config: loss_ppm(time, sample.best_ns) for config, time in sample.times}).items())
 
 
 def seeds(
@@ -53,8 +67,10 @@ def seeds(
 ) -> tuple[Seed, ...]:
     """The configs to try first: the deployed config, then the best configs of the nearest studies. Pure.
 
-    The winners of all studies come before any runner-up, in the order of ``near``. A config is a seed once, with its
-    first reason. Configs outside of ``configs``, or with an order key in ``tried``, are left out.
+    The winners of all studies come before any runner-up, in the order of ``near``. If several studies are of other
+    device models, their configs come in the order of their mean loss there instead: what is nearly best on all of them
+    is more likely to be good here than the winner of one. A config is a seed once, with its first reason. Configs
+    outside of ``configs``, or with an order key in ``tried``, are left out.
     """
     found: dict[bytes, Seed] = {}
 
@@ -64,13 +80,45 @@ def seeds(
 
     if deployed is not None:
         add(Seed(deployed, reason="deployed"))
+    elsewhere = [neighbour for neighbour in near if not neighbour.is_of_this_device and neighbour.losses]
+    agreed = _agreed(elsewhere, limit, configs, tried) if len(elsewhere) > 1 else ()
+    ranked = [neighbour for neighbour in near if not agreed or neighbour.is_of_this_device]
     for place in range(_PER_STUDY):
-        for neighbour in near:
+        for neighbour in ranked:
             if place < len(neighbour.ranking):
                 config, time_ns = neighbour.ranking[place]
                 best_ns = max(neighbour.ranking[0][1], 1)
                 add(Seed(config, max(time_ns, 1) / best_ns, _reason(neighbour, place)))
+        for seed in agreed if place == 0 else ():
+            add(seed)
     return tuple(found.values())
+
+
+def _agreed(
+    near: Sequence[Neighbour], limit: int, configs: Container[Config], tried: Container[bytes]
+) -> tuple[Seed, ...]:
+    """The configs with the least mean loss in several studies, nearer ones counting more; at most ``limit``."""
+    least = min(neighbour.apart for neighbour in near)
+    weights = [1 / (1 + (neighbour.apart - least) / _OCTAVE) ** 2 for neighbour in near]
+    known = [dict(neighbour.losses) for neighbour in near]
+    scores: list[tuple[float, Config]] = []
+    for config in dict.fromkeys(config for losses in known for config in losses):
+        if config in configs and config.order_key not in tried:
+            total = sum(
+                weight * losses.get(config, _UNKNOWN_PPM) for weight, losses in zip(weights, known, strict=True)
+            )
+            scores.append((total / sum(weights), config))
+    scores.sort(key=lambda pair: (pair[0], pair[1].order_key))
+    devices = len({neighbour.study.device for neighbour in near})
+    return tuple(
+        Seed(
+            config,
+            PPM / (PPM - loss),
+            f"a mean loss of {loss / 10_000:.1f} % in {len(near)} studies on {devices} other devices",
+        )
+        for loss, config in scores[:limit]
+        if loss < PPM
+    )
 
 
 def _reason(neighbour: Neighbour, place: int) -> str:

@@ -128,7 +128,7 @@ class _Searched:
         if searcher == DEFAULT_SEARCHER and budget == Budget():
             budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
         if isinstance(searcher, str):
-            ahead = ahead_of(searcher, space) if ahead is None else ahead
+            ahead = ahead_of(searcher, space, budget.evaluations) if ahead is None else ahead
             searcher = make_searcher(searcher, space, study.key, search.seeds)
         return cls(space, searcher, budget, AHEAD if ahead is None else ahead)
 

@@ -47,13 +47,23 @@ class StudyDifference:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A stored study near another: their differences, their distance, and its winner."""
+    """A stored study near another: their differences, their distance, and its winner.
+
+    ``losses`` holds the loss of each config that was tried there (:func:`silo.tuner.loss_model.loss_ppm`), a million
+    for a config that failed.
+    """
 
     study: Study
     differences: tuple[StudyDifference, ...]
     apart: int
     winner: Winner | None = None
     configs: int = 0
+    losses: tuple[tuple[Config, int], ...] = ()
+
+    @property
+    def is_of_this_device(self) -> bool:
+        """Whether it was measured on the device model of the other study."""
+        return all(one.what != "device" for one in self.differences)
 
     @property
     def ranking(self) -> tuple[tuple[Config, int], ...]:

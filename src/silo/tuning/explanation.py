@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from silo.calls.decision import lock_advice
@@ -51,7 +52,7 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
     if said is not None:
         path, advice = said
         text = f"{path}: " + (advice.reason if advice.config is None else f"{advice.config} ({advice.reason})")
-    return explain_study(
+    explained = explain_study(
         made,
         situation.searched,
         trials,
@@ -61,3 +62,10 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         [trial.config for trial in trials if situation.reach.is_refined_form(trial.config)],
         above,
     )
+    if explained.winner is not None:
+        return explained
+    others = problem.generalization(situation.specialization, situation.reach)
+    if others is None:
+        return explained
+    expected = others.expect(tuple(situation.values[name] for name in problem.key))
+    return replace(explained, unseen=f"{expected.config}, {expected}")

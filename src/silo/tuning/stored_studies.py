@@ -26,7 +26,7 @@ from silo.tuner.spilling import SpillingConfig, known_spills
 from silo.tuner.trial import Study, Trial
 from silo.tuning.case_tuning import make_of
 
-__all__ = ["kept_studies", "studies_of_kernels"]
+__all__ = ["case_values", "kept_studies", "studies_of_kernels"]
 
 _MOST_PAIRS = 1 << 19  # the most pairs of a case and a study: comparing all of them takes seconds
 
@@ -57,6 +57,24 @@ def studies_of_kernels(kernels: Sequence[Kernel], device: str | None = None) -> 
     model = None if device is None else device_named(device).model
     found = [kept for kernel in kernels for kept in _of_kernel(kernel)]
     return [kept for kept in found if model is None or kept.study.device == model]
+
+
+def case_values(path: Path, kernels: Sequence[str] | None = None) -> dict[str, list[dict[str, Value]]]:
+    """The scalar arguments of each case of a Python file's kernels, or of a bundle's, by kernel. Makes no arrays.
+
+    Raises:
+        SourceError, BundleError: the file cannot be read, or lacks the kernel.
+    """
+    if kind_of(path) is not PlaceKind.BUNDLE:
+        recipes = {kernel.name: _recipes(kernel) for kernel in collect_kernels([path], kernels)}
+    else:
+        with open_bundle(path) as bundle:
+            recipes = {name: case_recipes(bundle, name) for name in kernels or bundle.kernel_names}
+    return {name: [_scalars(recipe) for recipe in found] for name, found in recipes.items()}
+
+
+def _scalars(recipe: CaseRecipe) -> dict[str, Value]:
+    return {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
 
 
 def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
@@ -155,7 +173,7 @@ def _cases_of(studies: Sequence[Study], recipes: Sequence[CaseRecipe]) -> dict[s
 def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
     """Whether a case falls into a study's bucket, with arrays and constants of its types."""
     arguments = dict(recipe.arguments)
-    scalars = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
+    scalars = _scalars(recipe)
     values = _values_of(study.bucket_names, scalars)
     if values is None or bucket_of(values) != study.bucket:
         return False

@@ -20,10 +20,11 @@ from silo.errors import PackageError
 from silo.report import kernel_page as page
 from silo.report.charts import LinearScale, LogScale, RooflinePoint, effect_chart, progress_chart, roofline_chart
 from silo.report.index_page import index_page
-from silo.report.kernel_page import ConfigCode, kernel_page, study_report
+from silo.report.kernel_page import ConfigCode, OtherSizes, kernel_page, study_report
 from silo.report.least_time import Ceilings, dot_dtype, speed_of_light
 from silo.report.ranking import best_so_far, compare, effects, failure_groups, front, parameter_names
 from silo.tuner.catalog import KeptStudy
+from silo.tuner.generalization import Sample, generalize
 from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status
 from silo.tuner.winner import choose_winner
@@ -74,6 +75,23 @@ def test_the_front_of_time_and_registers_has_no_beaten_config():
     assert "Time and registers of a thread" in text
     one = kernel_page("k", "k.py", [study_report(KeptStudy(STUDY, tuple(trials[:1])), None)])
     assert "Time and registers" not in one
+
+
+def test_what_measured_sizes_predict_for_others_is_on_the_page_as_a_prediction():
+    small, large = (Config.of(BLOCK=block) for block in (64, 128))
+    samples = [
+        Sample.of((1 << power,), best, {config: 100 if config is best else 110 for config in (small, large)})
+        for power, best in zip(range(4, 9), (small, small, small, large, large), strict=True)
+    ]
+    study = dataclasses.replace(STUDY, bucket_names=("n",), bucket=(16,))
+    others = OtherSizes.of(study, generalize(["n"], samples, small))
+    assert [size for size, _, _ in others.rows] == ["n=128", "n=16", "n=256", "n=32", "n=64"]
+    assert all(re.fullmatch(r"\d+\.\d %", loss) for _, _, loss in others.rows)
+    kept = study_report(KeptStudy(STUDY, TRIALS), None)
+    text = kernel_page("k", "k.py", [kept], [others])
+    assert "Predictions, not measurements" in text
+    assert "n=128" in text
+    assert "Sizes that were not measured" not in kernel_page("k", "k.py", [kept])
 
 
 def test_refinements_and_spilling_configs_are_on_the_page():

@@ -16,6 +16,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.store.store import MemoryStore, Store
 from silo.tuner.catalog import note_study, studies_of
+from silo.tuner.ledger import Ledger
 from silo.tuner.seeds import neighbours, seeds
 from silo.tuner.study_distance import differences, nearest
 from silo.tuner.trial import Status, Study
@@ -113,6 +114,29 @@ def test_seeds_say_where_they_come_from_and_predict_only_what_compares():
     assert len({seed.config for seed in found}) == len(found)
     # The winners of all come before anybody's second, and a config counts once.
     assert {seed.reason.split()[0] for seed in found[3:]} <= {"second", "third"}
+
+
+def test_of_several_other_devices_the_configs_that_are_nearly_best_on_all_come_first():
+    """Each device has another winner that is slow on the other; one config is second on both."""
+    devices = [dataclasses.replace(A100, name=name) for name in ("other 1", "other 2")]
+    times = [(100, 110, 900), (900, 110, 100)]
+    records = MemoryStore().records
+    for device, each in zip(devices, times, strict=True):
+        study = dataclasses.replace(HERE, device=device)
+        trials = [study.trial(config, Status.OK, (ns,) * 9) for config, ns in zip(SPACE[:3], each, strict=True)]
+        trials.append(study.trial(SPACE[3], Status.RUN, message="no"))
+        ledger = Ledger(study, records)
+        note_study(study, records)
+        ledger.keep(trials)
+    found = seeds(SPACE, neighbours(HERE, records))
+    assert found[0].config == SPACE[1]
+    assert found[0].reason == "a mean loss of 9.1 % in 2 studies on 2 other devices"
+    assert found[0].relative == pytest.approx(1.1)
+    assert {seed.config for seed in found} == set(SPACE[:3])  # the one that failed on both is none
+    # A study of this device goes before.
+    measured(records, dataclasses.replace(HERE, driver="cuda 12080"), SPACE[5])
+    found = seeds(SPACE, neighbours(HERE, records))
+    assert [seed.config for seed in found[:2]] == [SPACE[5], SPACE[1]]
 
 
 def test_seeds_are_of_the_space_and_the_deployed_config_is_first():

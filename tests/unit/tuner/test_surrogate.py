@@ -12,7 +12,7 @@ pytest.importorskip("numpy")
 import numpy as np
 
 from silo.core.config import Config
-from silo.tuner.search.model import CovarianceKernel, Posterior, left_out, rank_correlation
+from silo.tuner.search.model import CovarianceKernel, Posterior, fit_kernel, left_out, rank_correlation
 from tuning_samples import make_searcher
 
 BETWEEN, BLOCKS, TILES = range(4), range(32, 416, 32), (1, 2, 4, 6, 8, 10)
@@ -66,6 +66,26 @@ def test_where_the_model_explains_what_is_fast_it_is_followed():
             done.append(config)
             searcher.observe(config, time_of(config))
         assert len(done) <= 60, "drawing takes 144 on average"
+
+
+def test_a_parameter_that_changes_nothing_gets_a_long_length():
+    generator = np.random.default_rng(3)
+    points = generator.random((40, 4))  # two parameters: of one column, and of three
+    values = np.sin(6 * points[:, 0])
+    values = (values - values.mean()) / values.std()
+    kernel = fit_kernel(points, values, (slice(0, 1), slice(1, 4)))
+    assert isinstance(kernel.length, np.ndarray)
+    assert kernel.length.shape == (4,)
+    assert len(set(kernel.length[1:])) == 1
+    assert kernel.length[1] > 2 * kernel.length[0]
+
+    # It predicts better than the kernel with one length.
+    def error(one):
+        return float(((left_out(one, points, values) - values) ** 2).mean())
+
+    assert error(kernel) < error(fit_kernel(points, values)) / 2
+    # With few values, all parameters share one.
+    assert isinstance(fit_kernel(points[:10], values[:10], (slice(0, 1), slice(1, 4))).length, float)
 
 
 def test_leaving_one_out_is_what_a_model_of_the_others_says():

@@ -6,6 +6,7 @@ Configs are points of a Euclidean space, in which configs that should behave ali
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +24,7 @@ __all__ = [
     "Posterior",
     "Prediction",
     "expected_improvement",
+    "feature_axes",
     "features",
     "fit_kernel",
     "left_out",
@@ -49,6 +51,18 @@ def features(lattice: Lattice) -> NDArray[np.float64]:
         if table.shape[1]:
             blocks.append(table[places])
     return np.hstack(blocks) if blocks else np.zeros((len(lattice), 1))
+
+
+def feature_axes(lattice: Lattice) -> tuple[slice, ...]:
+    """The columns of :func:`features` that belong to each parameter that has some."""
+    found: list[slice] = []
+    begin = 0
+    for axis, column in zip(lattice.axes, lattice.columns, strict=True):
+        count = _axis_features(axis, absent=len(axis) in column).shape[1]
+        if count:
+            found.append(slice(begin, begin + count))
+        begin += count
+    return tuple(found)
 
 
 def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
@@ -105,21 +119,32 @@ if TYPE_CHECKING:
 
 _LENGTHS = (0.3, 0.6, 1.2, 2.4)
 _NOISES = (1e-3, 1e-2, 1e-1)
+# Each parameter has a length of its own once so many times are known: half or twice the common one and so on, if that
+# is likelier by more than the penalty, which is for the square of the logarithm of the factor.
+_OWN_LENGTHS = 16
+_FACTORS = (0.5, 2.0)
+_LEAST_LENGTH, _MOST_LENGTH = 0.05, 20.0
+_PENALTY = 0.3
+_SWEEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class CovarianceKernel:
-    """A Matern kernel of smoothness 5/2: the distance over which times are alike, and the variance of the noise."""
+    """A Matern kernel of smoothness 5/2: the distance over which times are alike, and the variance of the noise.
 
-    length: float
+    ``length`` is one for all features, or an array with the length of each.
+    """
+
+    length: float | Array
     noise: float
 
     def between(self, left: Array, right: Array) -> Array:
         """The covariance of each row of ``left`` with each row of ``right``, without noise."""
         import numpy as np  # noqa: PLC0415
 
+        left, right = left / self.length, right / self.length
         squared = (left * left).sum(1)[:, None] + (right * right).sum(1)[None, :] - 2 * left @ right.T
-        scaled = np.sqrt(np.maximum(squared, 0) * (5 / self.length**2))
+        scaled = np.sqrt(np.maximum(squared, 0) * 5)
         return (1 + scaled + scaled * scaled / 3) * np.exp(-scaled)
 
     def covariance(self, points: Array) -> Array:
@@ -188,8 +213,12 @@ class Posterior:
         return Prediction(whitened @ rows[:count], np.sqrt(np.maximum(1 - explained, 1e-9)))
 
 
-def fit_kernel(points: Array, values: Array) -> CovarianceKernel:
-    """The kernel, of a dozen, under which standardized ``values`` at ``points`` are most likely."""
+def fit_kernel(points: Array, values: Array, axes: Sequence[slice] = ()) -> CovarianceKernel:
+    """The kernel under which standardized ``values`` at ``points`` are most likely: of a dozen with one length.
+
+    Then, with enough values, each of ``axes`` (columns of points) gets a length of its own, step by step. So parameters
+    that hardly matter get long lengths, and the others are known from fewer values.
+    """
     import numpy as np  # noqa: PLC0415
 
     def unlikeliness(kernel: CovarianceKernel) -> float:
@@ -197,7 +226,29 @@ def fit_kernel(points: Array, values: Array) -> CovarianceKernel:
         whitened = np.linalg.solve(factor, values)
         return float(0.5 * len(values) * np.log((whitened**2).mean() + 1e-12) + np.log(np.diag(factor)).sum())
 
-    return min((CovarianceKernel(length, noise) for length in _LENGTHS for noise in _NOISES), key=unlikeliness)
+    common = [(length, CovarianceKernel(length, noise)) for length in _LENGTHS for noise in _NOISES]
+    costs = [unlikeliness(kernel) for _, kernel in common]
+    cost = min(costs)
+    length, best = common[costs.index(cost)]
+    if len(values) < _OWN_LENGTHS or len(axes) < 2:
+        return best
+    factors = np.ones(len(axes))
+    widths = [axis.stop - axis.start for axis in axes]
+    for _ in range(_SWEEPS):
+        before = cost
+        for at in range(len(axes)):
+            for factor in _FACTORS:
+                tried = factors.copy()
+                tried[at] *= factor
+                if not _LEAST_LENGTH < length * tried[at] < _MOST_LENGTH:
+                    continue
+                kernel = CovarianceKernel(length * np.repeat(tried, widths), best.noise)
+                own = unlikeliness(kernel) + _PENALTY * float((np.log(tried) ** 2).sum())
+                if own < cost - 1e-9:
+                    cost, best, factors = own, kernel, tried
+        if cost == before:
+            break
+    return best
 
 
 def expected_improvement(prediction: Prediction, best: float) -> Array:

@@ -34,25 +34,34 @@ _BY_GROUPS = frozenset(("auto", "sequential", "sequential-descent"))
 DEFAULT_SEARCHER = "auto"
 
 # The number of configs that a searcher suggests before their outcomes: they are compiled meanwhile. More would make
-# searchers that learn choose worse; searchers that do not learn keep as many workers busy as possible.
+# searchers that learn choose worse; searchers that do not learn keep as many workers busy as possible. With few
+# evaluations each choice counts, so fewer are made ahead.
 AHEAD = 8
+_LEAST_AHEAD = 2
+_EVALUATIONS_OF_ONE = 12  # so many evaluations for each config ahead
 _AHEAD_BLINDLY = 32
 # A search by groups learns between groups, and proposes all of one group at once.
 _BLIND = ("exhaustive", "random", "sequential", "sequential-descent")
 
 
-def ahead_of(name: str, space: SearchSpace) -> int:
+def ahead_of(name: str, space: SearchSpace, evaluations: int | None = None) -> int:
     """The number of configs of a space that a session takes ahead from the searcher called ``name``.
+
+    ``evaluations`` is the session's limit of these, None without one.
 
     >>> from silo.core.config import Config
     >>> large = ConfigSet(Config.of(BLOCK=block) for block in range(1000))
     >>> ahead_of("auto", ConfigSet([Config()])), ahead_of("auto", large), ahead_of("random", large)
     (32, 8, 32)
+    >>> ahead_of("auto", large, 25), ahead_of("auto", large, 50), ahead_of("auto", large, 100)
+    (2, 4, 8)
     """
     from silo.tuner.search import auto  # noqa: PLC0415  # see above
 
     blind = name in _BLIND or (name == DEFAULT_SEARCHER and (space.grouped is not None or space.size <= auto.SMALL))
-    return _AHEAD_BLINDLY if blind else AHEAD
+    if blind:
+        return _AHEAD_BLINDLY
+    return AHEAD if evaluations is None else min(max(evaluations // _EVALUATIONS_OF_ONE, _LEAST_AHEAD), AHEAD)
 
 
 def check_searcher(name: str) -> None:

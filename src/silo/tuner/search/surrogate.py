@@ -14,6 +14,7 @@ from silo.tuner.search.model import (
     CovarianceKernel,
     Posterior,
     expected_improvement,
+    feature_axes,
     features,
     fit_kernel,
     left_out,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Surrogate", "plan"]
 
-_FIRST = 20  # configs measured before the model is used, seeds among them
+_FIRST = 16  # configs measured before the model is used, seeds among them
 _SEEDS = 8  # at most this many of those are seeds
 _DRAWN = 20  # of this many configs drawn at random, the one farthest from the others joins the first ones
 _REFIT = 8  # the kernel is chosen anew each time this many more times are known
@@ -125,6 +126,10 @@ class Surrogate:
         return features(self._board.lattice)
 
     @cached_property
+    def _axes(self) -> tuple[slice, ...]:
+        return feature_axes(self._board.lattice)
+
+    @cached_property
     def _begin(self) -> list[int]:
         """The best seeds and the first config of the space, then configs spread over the space.
 
@@ -165,7 +170,7 @@ class Surrogate:
                 early = times
             known = _representative(early)
             points, values = self._points[list(known)], _standardised(times, known)
-            kernel = fit_kernel(points, values)
+            kernel = fit_kernel(points, values, self._axes)
             foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
             doubt = (len(known) - 1) ** -0.5  # the standard error of an absent correlation
             trust = min(max((foretold + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0

@@ -12,9 +12,8 @@ from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import digest
 from silo.kinds.triton.front.operations import arith, flow, tt
-from silo.kinds.triton.front.operations.operation_record import Family, OperationRecord
+from silo.kinds.triton.front.operations.operation_record import Family, OperationRecord, derived, no_flow
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS, family_of, is_arithmetic
-from silo.kinds.triton.front.operations.pointer_flows import derived, no_flow
 from silo.kinds.triton.front.ssa import Attribute, Dense, Module, Operation, Value
 from silo.kinds.triton.front.triton_specialize import module_arguments
 

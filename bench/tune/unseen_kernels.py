@@ -1,0 +1,108 @@
+"""Kernels for the CPU that ``bench.tune.unseen`` measures at many sizes: a sum of rows, a normalization, a product."""
+
+# pyright: reportGeneralTypeIssues=false
+import numpy as np
+import triton
+import triton.language as tl
+
+import silo
+
+# Nineteen sizes of a row kernel, each in a bucket of its own.
+ROW_SIZES = [
+    (2, 65536), (4, 1024), (8, 16384), (16, 256), (16, 4096), (32, 64), (32, 1024), (32, 32768), (64, 512), (64, 4096),
+    (128, 128), (128, 2048), (256, 1024), (512, 64), (512, 512), (1024, 256), (1024, 1024), (2048, 128), (8192, 64),
+]  # fmt: skip
+PRODUCT_SIZES = [(16, 256, 256), (64, 64, 512), (128, 128, 128), (128, 512, 64), (256, 256, 256), (512, 32, 256),
+           (512, 512, 128), (1024, 64, 64), (64, 1024, 256), (32, 32, 2048)]  # fmt: skip
+
+
+@silo.kernel(
+    space={"ROWS": [1, 2, 4, 8, 16, 32], "BLOCK": [64, 256, 1024, 4096], "num_warps": [4]},
+    key=["rows", "columns"],
+    grid=lambda a: (silo.cdiv(a.rows, a.ROWS),),
+)
+@triton.jit
+def row_norm(x, weight, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Each row over the root of its mean square, times a weight."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for start in range(0, columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = (row[:, None] < rows) & (column[None, :] < columns)
+        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
+        total += value * value
+    scale = tl.rsqrt(tl.sum(total, 1) / columns + 1e-5)
+    for start in range(0, columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = (row[:, None] < rows) & (column[None, :] < columns)
+        at = row[:, None] * columns + column[None, :]
+        value = tl.load(x + at, mask=inside, other=0.0) * scale[:, None]
+        factor = tl.load(weight + column, mask=column < columns, other=0.0)
+        tl.store(out + at, value * factor[None, :], mask=inside)
+
+
+@row_norm.cases(size=ROW_SIZES)
+def _(size, make):
+    rows, columns = size
+    x, weight, out = make.normal((rows, columns)), make.normal(columns), make.empty((rows, columns))
+
+    def expected():
+        value = x.host.astype(np.float64)
+        return value / np.sqrt((value * value).mean(1, keepdims=True) + 1e-5) * weight.host
+
+    return silo.Case(args=(x, weight, out, rows, columns), expected={"out": expected})
+
+
+@silo.kernel(
+    space={"ROWS": [1, 4, 16, 64], "BLOCK": [16, 64, 256, 1024], "num_warps": [4]},
+    constraints=[lambda c: c.ROWS * c.BLOCK <= 16384],
+    key=["rows", "columns"],
+    grid=lambda a: (silo.cdiv(a.columns, a.BLOCK),),
+)
+@triton.jit
+def column_sum(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """The sum of each column."""
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((ROWS, BLOCK), tl.float32)
+    for start in range(0, rows, ROWS):
+        row = start + tl.arange(0, ROWS)
+        inside = (row[:, None] < rows) & (column[None, :] < columns)
+        total += tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
+    tl.store(out + column, tl.sum(total, 0), mask=column < columns)
+
+
+@column_sum.cases(size=ROW_SIZES)
+def _(size, make):
+    rows, columns = size
+    x, out = make.normal((rows, columns)), make.empty(columns)
+    return silo.Case(args=(x, out, rows, columns), expected={"out": lambda: x.host.astype(np.float64).sum(0)})
+
+
+@silo.kernel(
+    space={"BM": [16, 32, 64], "BN": [16, 32, 64, 128], "BK": [16, 32, 64], "num_warps": [4]},
+    constraints=[lambda c: c.BM * c.BN <= 4096],
+    key=["m", "n", "k"],
+    grid=lambda a: (silo.cdiv(a.m, a.BM), silo.cdiv(a.n, a.BN)),
+)
+@triton.jit
+def product(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """The product of two matrices."""
+    row, column = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
+    total = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, k, BK):
+        inner = start + tl.arange(0, BK)
+        left = tl.load(a + row[:, None] * k + inner[None, :], (row[:, None] < m) & (inner[None, :] < k), 0.0)
+        right = tl.load(b + inner[:, None] * n + column[None, :], (inner[:, None] < k) & (column[None, :] < n), 0.0)
+        total = tl.dot(left, right, total)
+    tl.store(out + row[:, None] * n + column[None, :], total, (row[:, None] < m) & (column[None, :] < n))
+
+
+@product.cases(size=PRODUCT_SIZES)
+def _(size, make):
+    m, n, k = size
+    a, b, out = make.normal((m, k)), make.normal((k, n)), make.empty((m, n))
+
+    def expected():
+        return a.host.astype(np.float64) @ b.host.astype(np.float64)
+
+    return silo.Case(args=(a, b, out, m, n, k), expected={"out": expected})
