@@ -71,7 +71,7 @@ _META = (
     "'optimize_mem': True, 'no_x_dim': False, 'backend_hash': 'X', 'assert_indirect_indexing': True,"
     " 'autotune_local_cache': False, 'autotune_pointwise': True, 'autotune_remote_cache': None,"
     " 'force_disable_caches': True, 'dynamic_scale_rblock': True, 'max_autotune': MAXIMUM,"
-    " 'max_autotune_pointwise': False, 'min_split_scan_rblock': 256, 'spill_threshold': 16, 'store_cubin': False,"
+    " 'max_autotune_pointwise': False, 'min_split_scan_rblock': 256, 'spill_threshold': 16, 'store_cubin': EXPORTED,"
     " 'coordinate_descent_tuning': DESCENT, 'coordinate_descent_search_radius': 1,"
     " 'coordinate_descent_check_all_directions': False"
 )
@@ -166,6 +166,7 @@ def made(
     *,
     descent: bool = False,
     maximum: bool = False,
+    exported: bool = False,
     index: int = 0,
     static: bool = False,
     name: str = "triton_poi_fused_mul",
@@ -179,6 +180,7 @@ def made(
         "DESCENT": str(descent),
         "MAXIMUM": str(maximum),
         "INDEX": str(index),
+        "EXPORTED": str(exported),
     }
     for word, value in words.items():
         text = re.sub(rf"\b{word}\b", value, text)

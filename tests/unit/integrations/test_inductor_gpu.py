@@ -224,17 +224,20 @@ def test_without_measuring_the_first_config_serves(run):
 
 
 def test_a_decided_config_that_does_not_compile_is_left_to_torch(run):
-    run()
+    decided, _ = run()
     broken = """
+    from triton.runtime.errors import OutOfResources
     plain = heuristics.CachingAutotuner._precompile_config
-    def once(self, config):
-        heuristics.CachingAutotuner._precompile_config = plain
-        raise RuntimeError("no room")
-    heuristics.CachingAutotuner._precompile_config = once
+    def refuse(self, config):
+        if config.kwargs["XBLOCK"] == 128:
+            raise OutOfResources(2, 1, "room")
+        return plain(self, config)
+    heuristics.CachingAutotuner._precompile_config = refuse
     """
     found, log = run(textwrap.dedent(broken) + ONCE)
-    assert found["measured"] == 2
-    assert "does not compile: RuntimeError: no room" in log
+    assert decided["config"]["XBLOCK"] == 128
+    assert found["config"]["XBLOCK"] != 128
+    assert "does not compile: OutOfResources" in log
 
 
 def test_a_kernel_that_a_worker_compiled(run):
@@ -298,8 +301,7 @@ def test_torch_launches_what_silo_does_not(run):
         kernel.run([1, 2], array(3000), 3000, stream=0)
         print(json.dumps(plain))
         forget()
-        given["text"] = given["text"].replace("'store_cubin': False", "'store_cubin': True")
-        exported = made(number=3, **given)
+        exported = made(number=3, exported=True, **given)
         print(json.dumps([hasattr(one, "silo_kernel") for one in exported.launchers]))
     """)
     (before, by_silo), after, exported, log = run(refused)
@@ -349,7 +351,7 @@ def test_each_part_is_on_by_itself(run):
 
 PARTS = """
 with inductor.enable("cuda", **parts) as enabled:
-    print(json.dumps({name: bool(part) for name, part in enabled.parts.items() if name != "record"}))
+    print(json.dumps({name: bool(part) for name, part in enabled.parts.items() if name not in ("record", "serve")}))
     assert bool(enabled) == any(enabled.parts.values())
     assert all(part.reason == "the caller left it out" for part in enabled.parts.values() if not part)
 """
@@ -400,7 +402,7 @@ def test_an_accelerated_program_begins_with_torchs_compiler(run):
     from silo.integrations.torch import import_hook
     import_hook.watch_inductor()  # torch is loaded here already: it calls the entry point when it is imported
     print(json.dumps({name: bool(part) for name, part in __import__("silo.integrations.inductor.gpu_patching",
-        fromlist=["x"]).gpu_state().items() if name != "record"}))
+        fromlist=["x"]).gpu_state().items() if name not in ("record", "serve")}))
     """
     found, _ = run(code, settings={"SILO_ACCELERATE": "1", "SILO_INDUCTOR": "decisions"})
     assert found == {"decisions": True, "choices": True, "launch": False}
@@ -494,3 +496,72 @@ def test_choices_that_cannot_be_told_apart_stay_torchs(run):
     """)
     (_, _, benches), _ = run(code)
     assert benches == [2, 2]
+
+
+# ---- recording and serving ----
+
+RECORDED = """
+import hashlib
+from silo.kinds.triton.programs.records.capture_activation import record, replay
+file, mode = os.environ["RECORDED"], os.environ["MODE"]
+end = record(file) if mode == "record" else replay(file, frozen=mode == "frozen")
+with inductor.enable("cuda") as enabled:
+    assert enabled.parts["record"] and enabled.parts["serve"], enabled
+    kernel = made(**given)
+    kernel.run(array(270000), array(3000), *sizes, stream=0)
+    (result,) = kernel.compile_results or [None]
+    code = result and hashlib.sha256(result.kernel.asm["cubin"]).hexdigest() if hasattr(result.kernel, "asm") else ""
+    print(json.dumps({**state_of(kernel), "code": code}))
+end()
+"""
+
+
+def _recorded(run, tmp_path, mode, home="home", code=RECORDED, **options):
+    settings = {"RECORDED": str(tmp_path / "K.silo"), "MODE": mode, "SILO_HOME": str(tmp_path / home)}
+    return run(code, settings={**settings, "TRITON_CACHE_DIR": str(tmp_path / home / "triton")}, **options)
+
+
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(("text", "descent"), [("SCALE", False), ("SUMS", True)])
+def test_a_fresh_machine_is_served_from_one_file(run, tmp_path, text, descent, static):
+    options = {"text": text, "descent": descent, "static": static}
+    first, _ = _recorded(run, tmp_path, "record", **options)
+    assert first["compiled"] > 0
+    for mode in ("replay", "frozen"):
+        found, log = _recorded(run, tmp_path, mode, home=mode, number=6, **options)
+        assert (found["measured"], found["compiled"]) == (0, 0), log
+        assert found["config"] == first["config"]
+        assert found["silo"]
+    if not static and not descent:
+        assert found["code"] == first["code"]
+
+
+def test_a_changed_kernel_is_compiled_or_refused(run, tmp_path):
+    _recorded(run, tmp_path, "record")
+    change = "given['text'] = given['text'].replace('* 2.0', '* 3.0')\n"
+    found, log = _recorded(run, tmp_path, "replay", home="other", code=change + RECORDED)
+    assert found["compiled"] == 2
+    assert "changed since it was recorded" in log
+    refused = """
+    from silo.errors import FrozenError
+    end = __import__("silo.kinds.triton.programs.records.capture_activation", fromlist=["x"]).replay(
+        os.environ["RECORDED"], frozen=True)
+    given["text"] = given["text"].replace("* 2.0", "* 3.0")
+    with inductor.enable("cuda"):
+        try:
+            made(**given)
+        except FrozenError as error:
+            print(json.dumps([str(error), len(COMPILED)]))
+    """
+    (message, compiled), _ = _recorded(run, tmp_path, "frozen", home="third", code=textwrap.dedent(refused))
+    assert compiled == 0
+    assert "triton_poi_fused_mul_0" in message
+
+
+def test_a_recorded_program_and_the_store_agree(run, tmp_path):
+    """A decision of the store is recorded with the code, though nothing is measured."""
+    decided, _ = run()
+    found, _ = _recorded(run, tmp_path, "record")
+    assert (found["config"], found["measured"]) == (decided["config"], 0)
+    served, _ = _recorded(run, tmp_path, "frozen", home="elsewhere")
+    assert (served["config"], served["measured"], served["compiled"]) == (decided["config"], 0, 0)

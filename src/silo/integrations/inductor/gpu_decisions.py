@@ -23,6 +23,17 @@ from silo.core.target import Target
 from silo.core.values import JSON, Value, digest
 from silo.errors import FrozenError, LockError, SiloError, UnsupportedError
 from silo.frozen import frozen, replace
+from silo.integrations.inductor.gpu_records import (
+    KernelRecords,
+    config_of,
+    is_frozen,
+    keep_recorded,
+    kernel_body,
+    made_config,
+    recorded_decision,
+    recorded_nearby,
+    tell_missing,
+)
 from silo.kinds.triton.front.adapter import triton_version
 from silo.kinds.triton.programs.compiled_code import device_at
 from silo.kinds.triton.programs.records.stored_decisions import KeptDecision, keep_first, kept_decisions
@@ -37,9 +48,8 @@ __all__ = [
     "Measured",
     "Question",
     "TunerDecisions",
-    "config_of",
-    "kernel_body",
     "make_plugin",
+    "question_about",
 ]
 
 _log = logging.getLogger("silo")
@@ -121,6 +131,9 @@ class Decisions:
         locked = self._locked(question)
         if locked is not None and usable(locked):
             return locked
+        recorded = recorded_decision(question.wanted)
+        if recorded is not None and usable(KeptDecision(recorded, (), 0)):
+            return KeptDecision(recorded, (), 0)
         current = settings()
         if not current.keep_decisions and current.tune not in ("cached", "frozen"):
             return None
@@ -142,14 +155,16 @@ class Decisions:
         Raises:
             FrozenError: ``SILO_TUNE=frozen``.
         """
-        mode = settings().tune
+        mode = "frozen" if is_frozen() else settings().tune
         wanted = question.wanted
         if mode == "off":
             _notices.once("off", f"SILO_TUNE=off: {question.name} and Inductor's other kernels take their first config")
             return candidates[0]
         if mode not in ("cached", "frozen"):
+            tell_missing(wanted)
             return None
         kept = [one.winner for one in kept_decisions(question.place).values() if one.winner.source == wanted.source]
+        kept += [_for_device(one, wanted) for one in recorded_nearby(wanted)]
         near = nearest_winner([one for one in kept if one.config in candidates], wanted)
         if near is not None:
             _notices.once(f"{question.name} uses", f"{question.name} uses {words_of_nearest(near, wanted)}")
@@ -163,8 +178,8 @@ class Decisions:
             return candidates[0]
         raise refused(
             FrozenError(
-                f"{question.name}: tuning is frozen (SILO_TUNE=frozen), and nothing was decided for "
-                f"{described_key(wanted)} on {wanted.target}; run this program once with SILO_TUNE=auto"
+                f"{question.name}: tuning is frozen, and nothing was decided for {described_key(wanted)} on "
+                f"{wanted.target}; run this program once with SILO_TUNE=auto, or record it again (silo exec --record)"
             )
         )
 
@@ -253,9 +268,13 @@ class Decisions:
         return None if found is None else KeptDecision(found, (), 0)
 
 
+def _for_device(winner: ForeignWinner, wanted: ForeignWinner) -> ForeignWinner:
+    """A decision as a prediction for the device of another one."""
+    return replace(winner, key=(*winner.key[:-1], wanted.key[-1]))
+
+
 # ---- The configs of one generated kernel ----
 
-_NAME = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
 # Inductor's flags that change which configs it tries, or how it searches. Others only describe the kernel.
 _SEARCH_FLAGS: Final = (
     "autotune_pointwise",
@@ -263,7 +282,6 @@ _SEARCH_FLAGS: Final = (
     "coordinate_descent_search_radius",
     "coordinate_descent_tuning",
     "deterministic",
-    "dynamic_scale_rblock",
     "max_autotune",
     "max_autotune_pointwise",
     "min_split_scan_rblock",
@@ -271,28 +289,6 @@ _SEARCH_FLAGS: Final = (
 )
 # Facts of a kernel beside its body that its grid or its configs follow from.
 _FACTS: Final = ("grid_type", "no_x_dim", "persistent_reduction", "reduction_hint", "tiling_scores", "RSPLIT_SIZE")
-
-
-def kernel_body(source: str) -> str:
-    """The text of a generated kernel without its name, which has its number in the graph.
-
-    >>> kernel_body("def triton_poi_fused_add_7(in_ptr0, XBLOCK): pass")
-    'def kernel(in_ptr0, XBLOCK): pass'
-    """
-    return _NAME.sub("def kernel(", source, count=1)
-
-
-def config_of(config: Any) -> Config:  # noqa: ANN401
-    """A config of Inductor's as a value.
-
-    Raises:
-        UnsupportedError: it sets a value that is neither a number nor a text.
-    """
-    members: dict[str, Any] = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
-    for name, value in members.items():
-        if not isinstance(value, bool | int | float | str):
-            raise UnsupportedError(f"its config sets {name} to {value!r}")
-    return Config.of(members)
 
 
 def _plain(value: Any) -> JSON:  # noqa: ANN401
@@ -357,11 +353,19 @@ class TunerDecisions:
     """Decides for Inductor's kernels in the place of their own caches; torch measures if nothing was decided.
 
     ``heuristics`` is torch's module, ``descend`` its method of coordinate descent, ``sweep`` its method that measures
-    each launcher. Calls of an object that was switched off do nothing.
+    each launcher. ``records`` returns the records that serve code, if that part is on. Calls of an object that was
+    switched off do nothing.
     """
 
-    def __init__(self, heuristics: Any, sweep: Callable[..., None], descend: Callable[..., Any]) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        heuristics: Any,  # noqa: ANN401
+        sweep: Callable[..., None],
+        descend: Callable[..., Any],
+        records: Callable[[], KernelRecords | None] = lambda: None,
+    ) -> None:
         self._heuristics = heuristics
+        self._records = records
         self._sweep = sweep
         self._descend = descend
         self._decisions = Decisions()
@@ -382,22 +386,50 @@ class TunerDecisions:
         """Let torch compile, or keep of its compiled results, the decided config alone."""
         if not self._on:
             return
+        candidates = _candidates(autotuner)
+        config = self._decided_before(autotuner, candidates)
+        final = config is not None
+        if config is None and len(candidates) == 1 and not _may_add(autotuner):
+            config = candidates[0]  # nothing to decide
+        records = self._records()
+        if config is None or autotuner.device_props.type != "cuda":
+            return
+        if records is not None and not autotuner.compile_results:
+            served = records.served(autotuner, config)
+            if served is not None:
+                self._keep_only(autotuner, served)
+                return
+        if final:
+            self._use_compiled(autotuner, config)
+
+    def expected(self, autotuner: Any) -> Config | None:  # noqa: ANN401
+        """The config that a kernel will have, without measuring; None if torch has to measure."""
+        candidates = _candidates(autotuner)
+        config = self._decided_before(autotuner, candidates)
+        alone = len(candidates) == 1 and not _may_add(autotuner)
+        return candidates[0] if config is None and alone else config
+
+    def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
+        """Add the config of a launched kernel to the recording."""
+        question = self._question(autotuner)
+        if question is not None:
+            keep_recorded(replace(question.wanted, config=config))
+
+    def _decided_before(self, autotuner: Any, candidates: Sequence[Config]) -> Config | None:  # noqa: ANN401
+        """The config that was decided for a kernel, or that the mode without measurements uses."""
+        if len(candidates) < 2 and not _may_add(autotuner):
+            return None
         question = self._question(autotuner)
         if question is None:
-            return
-        candidates = _candidates(autotuner)
-        if len(candidates) < 2 and not _may_add(autotuner):
-            return  # nothing to decide
+            return None
         try:
             kept = self._decisions.known(question, lambda kept: _fits(candidates, kept.winner.config))
-            config = self._decisions.unmeasured(question, candidates) if kept is None else kept.winner.config
+            return self._decisions.unmeasured(question, candidates) if kept is None else kept.winner.config
         except FrozenError:
             raise
         except (SiloError, OSError) as error:
             _left(question.name, str(error))
-            return
-        if config is not None:
-            self._use_compiled(autotuner, config, question)
+            return None
 
     def before_measuring(self, autotuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
         """Decide between the launchers of a kernel, which has more than one; torch measures if nothing was decided."""
@@ -461,12 +493,16 @@ class TunerDecisions:
             return found[0]
         launcher = next((one for one in autotuner.launchers if config_of(one.config) == config), None)
         if launcher is None:
-            with autotuner.lock:
-                launcher = self._compiled(autotuner, config).make_launcher()
+            try:
+                with autotuner.lock:
+                    launcher = self._compiled(autotuner, config).make_launcher()
+            except Exception as error:  # noqa: BLE001  # as in _use_compiled
+                _left(question.name, _uncompiled(config, error))
+                return found[0] if found else search()
         _mark(autotuner, launcher.config)
         return launcher
 
-    def _use_compiled(self, autotuner: Any, config: Config, question: Question) -> None:  # noqa: ANN401
+    def _use_compiled(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
         """Leave one config for torch to load, compiled if it is not yet."""
         results: list[Any] = autotuner.compile_results
         result = next((one for one in results if config_of(one.config) == config), None)
@@ -474,8 +510,12 @@ class TunerDecisions:
             try:
                 result = self._compiled(autotuner, config)
             except Exception as error:  # noqa: BLE001  # compilers' errors have no common base; torch tries its own configs
-                _left(question.name, f"its decided config {config} does not compile: {type(error).__name__}: {error}")
+                _left(str(autotuner.fn.__name__), _uncompiled(config, error))
                 return
+        self._keep_only(autotuner, result)
+
+    def _keep_only(self, autotuner: Any, result: Any) -> None:  # noqa: ANN401
+        """Leave one compiled result for torch to load."""
         autotuner.compile_results = [result]
         autotuner.configs = None
         _mark(autotuner, result.config)
@@ -491,10 +531,7 @@ class TunerDecisions:
         """The compiled result of a config, by torch."""
         if autotuner.fn.fn is None:  # a worker process compiled the kernel, and its function stayed there
             autotuner.fn = autotuner._reload_kernel().fn  # noqa: SLF001
-        members = config.as_dict()
-        warps, stages = members.pop("num_warps"), members.pop("num_stages")
-        made = self._heuristics.Config(members, num_warps=warps, num_stages=stages)
-        return autotuner._precompile_config(made)  # noqa: SLF001
+        return autotuner._precompile_config(made_config(self._heuristics, config))  # noqa: SLF001
 
 
 def make_plugin(heuristics: Any, decisions: TunerDecisions) -> Any:  # noqa: ANN401
@@ -554,6 +591,10 @@ def _trials(autotuner: Any) -> tuple[tuple[Config, float], ...]:  # noqa: ANN401
     return tuple((Config.of(dict(members)), float(time_ms)) for members, time_ms in times.items())
 
 
+def _uncompiled(config: Config, error: Exception) -> str:
+    return f"its decided config {config} does not compile: {type(error).__name__}: {error}"
+
+
 def _left(name: str, reason: str) -> None:
     _notices.once(f"decisions {name} {reason}", f"{name} is decided by torch alone, and measured again later: {reason}")
 
@@ -586,7 +627,7 @@ class ChoiceDecisions:
         if len(choices) < 2 or len(labels) != len(choices) or not all(map(_is_cuda, choices)):
             return plain()
         mode = settings().tune
-        whole = mode not in ("off", "cached", "frozen")
+        whole = mode not in ("off", "cached", "frozen") and not is_frozen()
 
         def usable(kept: KeptDecision) -> bool:
             return _times_of(kept, labels, whole=whole) is not None
@@ -600,6 +641,7 @@ class ChoiceDecisions:
             _left(operator, str(error))
             return plain()
         if kept is not None:
+            keep_recorded(replace(question.wanted, config=kept.winner.config))
             return _times_of(kept, labels, whole=whole) or plain()
         if benchmark is None:
             return plain()
@@ -616,6 +658,7 @@ class ChoiceDecisions:
             return Measured(_chosen_of(found[0], labels), trials)
 
         config = self._decisions.decide(question, usable, measure)
+        keep_recorded(replace(question.wanted, config=config))
         if found and config == _chosen_of(found[0], labels):
             return found[0]
         kept = self._decisions.known(question, usable)  # another process decided, and its times are kept

@@ -9,13 +9,22 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
 from silo.errors import PackageError
 from silo.forks import Mutex
 from silo.integrations.inductor.gpu_decisions import ChoiceDecisions, TunerDecisions, make_plugin
 from silo.integrations.inductor.gpu_launchers import native_launchers
+from silo.integrations.inductor.gpu_records import (
+    KernelRecords,
+    noting_compiles,
+    noting_launches,
+    served_in_process,
+)
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
+from silo.kinds.triton.programs.records.capture_activation import present_records
+from silo.kinds.triton.programs.records.replayer import Replayer
 from silo.settings import settings
 
 __all__ = ["PARTS", "connect", "enable_gpu", "gpu_state"]
@@ -23,8 +32,13 @@ __all__ = ["PARTS", "connect", "enable_gpu", "gpu_state"]
 HEURISTICS: Final = "torch._inductor.runtime.triton_heuristics"
 CODECACHE: Final = "torch._inductor.codecache"
 
-PARTS: Final = ("decisions", "choices", "launch")
-"""The parts, each of which is on or off by itself. ``choices`` belong to decisions: of products and convolutions."""
+COMPILING: Final = "torch._inductor.async_compile"
+
+PARTS: Final = ("decisions", "choices", "launch", "record", "serve")
+"""The parts, each of which is on or off by itself, with a reason.
+
+``choices`` are the decisions about products and convolutions. ``serve`` and ``record`` are switched together.
+"""
 
 _SWEEP = HookPoint("CachingAutotuner", "autotune_to_one_config", ("self",))
 _DESCENT = HookPoint("CachingAutotuner", "coordinate_descent_tuning", ("self", "launcher"))
@@ -34,9 +48,15 @@ _LAUNCHERS = (
     HookPoint("StaticTritonCompileResult", "make_launcher", ("self",)),
     HookPoint("TritonCompileResult", "make_launcher", ("self",)),
 )
+_RUN = HookPoint("CachingAutotuner", "run", ("self", "args", "stream"))
+_COMPILE = HookPoint("CachingAutotuner", "_precompile_config", ("self", "cfg"))
+_TRITON = HookPoint("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str"))
 _LOOKUP = HookPoint("PersistentCache", "lookup", ("self", "choices", "op", "inputs", "benchmark"))
 _TUNER_MEMBERS = ("_precompile_config", "bench", "benchmark_all_configs")
 _NAMES = ("Config", "triton_config_to_hashable")
+_CALL_MEMBERS = ("_create_compile_meta", "_create_compile_options")
+_CALL_NAMES = ("ASTSource", "GPUTarget", "TritonCompileResult", "triton")
+_LOAD = "_load_triton_kernel_from_source"
 _RESULT_MEMBERS = ("_gen_launcher_code", "_get_arg_lists")
 
 
@@ -90,6 +110,23 @@ def judge_launch(heuristics: Any) -> Decision:  # noqa: ANN401
 def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
     """Whether Silo can decide between this torch's kernels for a product or a convolution."""
     return _judge([_missing(codecache, _LOOKUP)])
+
+
+def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can record this torch's kernels."""
+    tuner = getattr(heuristics, "CachingAutotuner", None)
+    found = [_missing(heuristics, _RUN), _missing(heuristics, _COMPILE)]
+    found += [f"CachingAutotuner.{name}" for name in _CALL_MEMBERS if not hasattr(tuner, name)]
+    found += [name for name in _CALL_NAMES if not hasattr(heuristics, name)]
+    return _judge(found)
+
+
+def judge_serve(compiling: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can serve this torch's kernels from a bundle."""
+    found = [_missing(compiling, _TRITON)]
+    found += [name for name in (_LOAD,) if not hasattr(compiling, name)]
+    found += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
+    return _judge(found)
 
 
 # ---- The replacements ----
@@ -186,6 +223,7 @@ class _Part:
         self.wanted = 0
         self._undo: list[tuple[Any, str, Replacement]] = []
         self._off: list[Callable[[], None]] = []
+        self._is_put = False
 
     @property
     def is_on(self) -> bool:
@@ -194,7 +232,7 @@ class _Part:
 
     def put(self, module: ModuleType) -> None:
         """Replace torch's functions in a module of Inductor's that is loaded."""
-        if self._undo:
+        if self._is_put:
             return
         judge, make = _MAKERS[self.name]
         self.decision = judge(module)
@@ -204,6 +242,7 @@ class _Part:
                 f"Inductor's kernels for GPUs: {self.name} stay torch's own: {self.decision.reason}",
             )
             return
+        self._is_put = True
         for point, replacement in make(self, module):
             place = _holder(module, point), point.name, replacement
             self._undo.append(place)
@@ -217,6 +256,7 @@ class _Part:
         for off in self._off:
             off()
         self._off.clear()
+        self._is_put = False
         self.decision = Rejected("it was switched off")
 
     def when_off(self, function: Callable[[], None]) -> None:
@@ -230,13 +270,61 @@ _notices = Notices()
 
 def _make_decisions(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
     tuner: Any = heuristics.CachingAutotuner
-    decisions = TunerDecisions(heuristics, tuner.autotune_to_one_config, tuner.coordinate_descent_tuning)
+    decisions = TunerDecisions(
+        heuristics, tuner.autotune_to_one_config, tuner.coordinate_descent_tuning, lambda: _shared.records
+    )
+    _shared.decisions = decisions
     part.when_off(decisions.stop)
     descent = (_DESCENT, partial(_descent, decisions))
     if has_plugins(heuristics):
         plugin = make_plugin(heuristics, decisions)
         return [(_PLUGINS, partial(_with_plugin, plugin, lambda: part.is_on)), descent]
     return [(_PRECOMPILE, partial(_before_precompile, decisions)), (_SWEEP, partial(_before_sweep, decisions)), descent]
+
+
+def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
+    records = _shared.records = KernelRecords(heuristics)
+
+    def off() -> None:
+        records.stop()
+        _shared.records = None
+
+    part.when_off(off)
+    if not records.records:
+        return []
+    return [(_COMPILE, partial(noting_compiles, records)), (_RUN, partial(noting_launches, records, _shared.note))]
+
+
+def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
+    del part
+    if not isinstance(present_records(), Replayer):
+        return []
+    return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD)))]
+
+
+class _Shared:
+    """The objects that parts share: the decisions, and the records of code."""
+
+    def __init__(self) -> None:
+        self.decisions: TunerDecisions | None = None
+        self.records: KernelRecords | None = None
+
+    def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
+        """Record the config of a launched kernel."""
+        if self.decisions is not None:
+            self.decisions.note(autotuner, config)
+
+    def serves(self, load: Callable[[], Any]) -> bool:
+        """Whether the bundle has the code of a kernel."""
+        decisions, records = self.decisions, self.records
+        if decisions is None or records is None or not records.serves:
+            return False
+        autotuner = load()
+        config = decisions.expected(autotuner)
+        return config is not None and records.has_code(autotuner, config)
+
+
+_shared = _Shared()
 
 
 def _make_choices(part: _Part, codecache: Any) -> _Made:  # noqa: ANN401
@@ -254,8 +342,16 @@ _MAKERS: Final[Mapping[str, tuple[Callable[[Any], Decision], Callable[[_Part, An
     "decisions": (judge_decisions, _make_decisions),
     "choices": (judge_choices, _make_choices),
     "launch": (judge_launch, _make_launch),
+    "record": (judge_record, _make_record),
+    "serve": (judge_serve, _make_serve),
 }
-_MODULES: Final = {"decisions": HEURISTICS, "choices": CODECACHE, "launch": HEURISTICS}
+_MODULES: Final = {
+    "decisions": HEURISTICS,
+    "choices": CODECACHE,
+    "launch": HEURISTICS,
+    "record": HEURISTICS,
+    "serve": COMPILING,
+}
 
 
 # The path of the program that torch starts as its compile worker.
@@ -263,7 +359,7 @@ _WORKER: Final = "compile_worker/__main__.py"
 _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "decisions": ("decisions", "choices"),
     "launch": ("launch",),
-    "record": (),
+    "record": ("record", "serve"),
 }
 
 
