@@ -342,9 +342,9 @@ def test_parameters_grid_and_stream_of_a_launch(run):
 
 def test_each_part_is_on_by_itself(run):
     found, _ = run(parts={"launch": False}, settings={"SILO_TUNE": "cached"}, code=PARTS)
-    assert found == {"decisions": True, "choices": True, "launch": False}
+    assert found == {"decisions": True, "choices": True, "fusions": True, "launch": False}
     found, _ = run(parts={"decisions": False}, code=PARTS)
-    assert found == {"decisions": False, "choices": False, "launch": True}
+    assert found == {"decisions": False, "choices": False, "fusions": False, "launch": True}
     found, _ = run(parts={"decisions": False, "launch": False, "record": False}, code=PARTS)
     assert not any(found.values())
 
@@ -397,6 +397,20 @@ def test_a_torch_that_moved_a_hook_keeps_its_own_part(run):
     assert "stay torch's own" in log
 
 
+def test_the_doctor_names_the_parts(run):
+    code = """
+    from dataclasses import asdict
+    from silo.commands.examine_machine import examine
+    del heuristics.StaticTritonCompileResult.make_launcher
+    found = [asdict(one) for one in examine() if one.part == "Inductor on GPUs"]
+    print(json.dumps(found))
+    """
+    ((found,), *_) = run(code)
+    assert found["state"] == "optional"
+    assert "by its hook points: decisions, choices, fusions, record, serve; launch: " in found["detail"]
+    assert "StaticTritonCompileResult.make_launcher" in found["detail"]
+
+
 def test_an_accelerated_program_begins_with_torchs_compiler(run):
     code = """
     from silo.integrations.torch import import_hook
@@ -405,7 +419,7 @@ def test_an_accelerated_program_begins_with_torchs_compiler(run):
         fromlist=["x"]).gpu_state().items() if name not in ("record", "serve")}))
     """
     found, _ = run(code, settings={"SILO_ACCELERATE": "1", "SILO_INDUCTOR": "decisions"})
-    assert found == {"decisions": True, "choices": True, "launch": False}
+    assert found == {"decisions": True, "choices": True, "fusions": True, "launch": False}
 
 
 def test_a_child_made_by_fork_after_a_launch_is_left_to_torch(run):
@@ -496,6 +510,36 @@ def test_choices_that_cannot_be_told_apart_stay_torchs(run):
     """)
     (_, _, benches), _ = run(code)
     assert benches == [2, 2]
+
+
+def test_the_time_of_fused_code_is_measured_once(run):
+    code = """
+    from types import SimpleNamespace
+    from torch._inductor.codegen import triton as generating
+    torch.cuda.current_device = lambda: 0
+    measured = []
+    def bench(self, mod, n_spills_threshold=8, node_names=None):
+        measured.append(mod.__file__)
+        return 0.25, mod.__file__
+    generating.TritonScheduling.benchmark_codegened_module = bench
+    def module(text):
+        file = f"{os.environ['SILO_HOME']}-{os.getpid()}-{len(text)}.py"
+        open(file, "w").write(text)
+        return SimpleNamespace(__file__=file, triton_=SimpleNamespace(device_props=SimpleNamespace(type="cuda")))
+    with inductor.enable("cuda"):
+        one, other = module("index=0 cuda:0 stream0 x"), module("index=11 cuda:11 stream11 x")
+        times = [generating.TritonScheduling.benchmark_codegened_module(None, mod)[0] for mod in (one, other, one)]
+        with override(tune="frozen"):
+            times.append(generating.TritonScheduling.benchmark_codegened_module(None, module("another"))[0])
+    print(json.dumps([times[:3], str(times[3]), len(measured)]))
+    """
+    (times, frozen, measured), _ = run(code)
+    assert times == [0.25] * 3
+    assert frozen == "inf"
+    assert measured == 1
+    (times, _, measured), log = run(code)
+    assert (times, measured) == ([0.25] * 3, 0)
+    assert "keeps these kernels apart" in log
 
 
 # ---- recording and serving ----

@@ -39,6 +39,7 @@ from silo.kinds.triton.programs.compiled_code import device_at
 from silo.kinds.triton.programs.records.stored_decisions import KeptDecision, keep_first, kept_decisions
 from silo.kinds.triton.programs.records.tuner_decisions import described_key, nearest_winner, refused, words_of_nearest
 from silo.measuring.lock_files import add_decisions, read_lock
+from silo.plain_files import read_plain
 from silo.settings import settings
 from silo.status_line import announce
 from silo.tuner.foreign_decision import ForeignWinner
@@ -667,6 +668,58 @@ class ChoiceDecisions:
     def _question(self, operator: str, inputs: str, hint: int | None) -> Question:
         subject: list[JSON] = ["choice", operator, self._precision(), _POLICY.sub("", inputs), hint]
         return make_question(operator, subject, {}, "cuda", self._current_device())
+
+    # -- times of fused code, by which torch decides what to fuse with a template -----------------------------------
+
+    def fused_time(self, module: Any, threshold: int, plain: Callable[[], tuple[float, str]]) -> tuple[float, str]:  # noqa: ANN401
+        """The time in milliseconds of generated code that torch tries out, and its file, as torch's method returns.
+
+        ``threshold`` is the number of spilled registers from which on torch does not measure; ``plain`` is its method.
+        """
+        tuner = getattr(module, "triton_", None)
+        props = getattr(tuner, "device_props", None)
+        if getattr(props, "type", None) != "cuda" or not module.__file__:
+            return plain()
+        try:
+            text = read_plain(module.__file__).decode()
+            subject: list[JSON] = ["fusion", threshold, _INDEX.sub(r"\1", text)]
+            question = make_question("a fusion", subject, {}, "cuda", self._current_device())
+            kept = self._decisions.known(question, _is_time)
+        except FrozenError:
+            raise
+        except (SiloError, OSError, UnicodeDecodeError) as error:
+            _left("a fusion", str(error))
+            return plain()
+        if kept is not None:
+            keep_recorded(kept.winner)
+            return _fused_ms(kept.winner.config), module.__file__
+        if settings().tune in ("cached", "frozen") or is_frozen():
+            _notices.once(
+                "fusions",
+                "nothing was decided about a fusion, and nothing may be measured: torch keeps these kernels apart",
+            )
+            return math.inf, module.__file__
+        config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))
+        keep_recorded(replace(question.wanted, config=config))
+        return _fused_ms(config), module.__file__
+
+
+# Numbers of devices in generated code, which are not part of a decision's subject.
+_INDEX = re.compile(r"(\bindex=|cuda:|_DeviceGuard\(|set_device\(|get_raw_stream\(|\bstream)\d+")
+
+
+def _is_time(kept: KeptDecision) -> bool:
+    return "nanoseconds" in kept.winner.config.as_dict()
+
+
+def _fused(time_ms: float) -> Measured:
+    config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else round(time_ms * 1e6))
+    return Measured(config, ((config, time_ms),))
+
+
+def _fused_ms(config: Config) -> float:
+    found = int(cast("int", config.as_dict()["nanoseconds"]))
+    return math.inf if found < 0 else found / 1e6
 
 
 def _label(choice: Any) -> str:  # noqa: ANN401

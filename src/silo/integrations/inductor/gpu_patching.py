@@ -27,17 +27,20 @@ from silo.kinds.triton.programs.records.capture_activation import present_record
 from silo.kinds.triton.programs.records.replayer import Replayer
 from silo.settings import settings
 
-__all__ = ["PARTS", "connect", "enable_gpu", "gpu_state"]
+__all__ = ["PARTS", "connect", "enable_gpu", "gpu_state", "judge_parts"]
 
 HEURISTICS: Final = "torch._inductor.runtime.triton_heuristics"
 CODECACHE: Final = "torch._inductor.codecache"
 
 COMPILING: Final = "torch._inductor.async_compile"
 
-PARTS: Final = ("decisions", "choices", "launch", "record", "serve")
+GENERATING: Final = "torch._inductor.codegen.triton"
+
+PARTS: Final = ("decisions", "choices", "fusions", "launch", "record", "serve")
 """The parts, each of which is on or off by itself, with a reason.
 
-``choices`` are the decisions about products and convolutions. ``serve`` and ``record`` are switched together.
+``choices`` are the decisions about products and convolutions, ``fusions`` the times of code that torch fuses on trial.
+``serve`` and ``record`` are switched together.
 """
 
 _SWEEP = HookPoint("CachingAutotuner", "autotune_to_one_config", ("self",))
@@ -48,6 +51,7 @@ _LAUNCHERS = (
     HookPoint("StaticTritonCompileResult", "make_launcher", ("self",)),
     HookPoint("TritonCompileResult", "make_launcher", ("self",)),
 )
+_FUSED = HookPoint("TritonScheduling", "benchmark_codegened_module", ("self", "mod", "n_spills_threshold"))
 _RUN = HookPoint("CachingAutotuner", "run", ("self", "args", "stream"))
 _COMPILE = HookPoint("CachingAutotuner", "_precompile_config", ("self", "cfg"))
 _TRITON = HookPoint("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str"))
@@ -110,6 +114,11 @@ def judge_launch(heuristics: Any) -> Decision:  # noqa: ANN401
 def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
     """Whether Silo can decide between this torch's kernels for a product or a convolution."""
     return _judge([_missing(codecache, _LOOKUP)])
+
+
+def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can keep the times of code that this torch fuses on trial."""
+    return _judge([_missing(generating, _FUSED)])
 
 
 def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
@@ -209,6 +218,22 @@ def _lookup(choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]) ->
         )
 
     return lookup
+
+
+def _fused(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) -> Callable[..., tuple[float, str]]:
+    """Wraps ``TritonScheduling.benchmark_codegened_module``."""
+
+    @wraps(plain)
+    def benchmark_codegened_module(
+        self: Any,  # noqa: ANN401
+        mod: Any,  # noqa: ANN401
+        n_spills_threshold: int = 8,
+        *rest: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> tuple[float, str]:
+        return choices.fused_time(mod, n_spills_threshold, lambda: plain(self, mod, n_spills_threshold, *rest, **named))
+
+    return benchmark_codegened_module
 
 
 # ---- The switch ----
@@ -327,11 +352,19 @@ class _Shared:
 _shared = _Shared()
 
 
+def _choice_decisions() -> ChoiceDecisions:
+    torch: Any = sys.modules["torch"]
+    return ChoiceDecisions(torch.get_float32_matmul_precision, torch.cuda.current_device)
+
+
 def _make_choices(part: _Part, codecache: Any) -> _Made:  # noqa: ANN401
     del part, codecache
-    torch: Any = sys.modules["torch"]
-    choices = ChoiceDecisions(torch.get_float32_matmul_precision, torch.cuda.current_device)
-    return [(_LOOKUP, partial(_lookup, choices))]
+    return [(_LOOKUP, partial(_lookup, _choice_decisions()))]
+
+
+def _make_fusions(part: _Part, generating: Any) -> _Made:  # noqa: ANN401
+    del part, generating
+    return [(_FUSED, partial(_fused, _choice_decisions()))]
 
 
 def _make_launch(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
@@ -341,6 +374,7 @@ def _make_launch(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
 _MAKERS: Final[Mapping[str, tuple[Callable[[Any], Decision], Callable[[_Part, Any], _Made]]]] = {
     "decisions": (judge_decisions, _make_decisions),
     "choices": (judge_choices, _make_choices),
+    "fusions": (judge_fusions, _make_fusions),
     "launch": (judge_launch, _make_launch),
     "record": (judge_record, _make_record),
     "serve": (judge_serve, _make_serve),
@@ -348,6 +382,7 @@ _MAKERS: Final[Mapping[str, tuple[Callable[[Any], Decision], Callable[[_Part, An
 _MODULES: Final = {
     "decisions": HEURISTICS,
     "choices": CODECACHE,
+    "fusions": GENERATING,
     "launch": HEURISTICS,
     "record": HEURISTICS,
     "serve": COMPILING,
@@ -357,7 +392,7 @@ _MODULES: Final = {
 # The path of the program that torch starts as its compile worker.
 _WORKER: Final = "compile_worker/__main__.py"
 _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "decisions": ("decisions", "choices"),
+    "decisions": ("decisions", "choices", "fusions"),
     "launch": ("launch",),
     "record": ("record", "serve"),
 }
@@ -439,6 +474,15 @@ def connect(module: ModuleType) -> None:
         return  # torch's compile workers neither decide nor launch
     _SWITCH.accelerate()
     _SWITCH.loaded(module)
+
+
+def judge_parts() -> Mapping[str, Decision]:
+    """Whether the installed torch has the hook points of each part, with the reason. Imports torch's compiler.
+
+    Raises:
+        ImportError: torch, or its compiler, cannot be imported.
+    """
+    return {name: judge(import_module(_MODULES[name])) for name, (judge, _) in _MAKERS.items()}
 
 
 def gpu_state() -> Mapping[str, Decision]:

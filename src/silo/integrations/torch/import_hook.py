@@ -39,6 +39,7 @@ _INDUCTOR = {
     "torch._inductor.runtime.triton_heuristics": _GPU,
     "torch._inductor.codecache": _GPU,
     "torch._inductor.async_compile": _GPU,
+    "torch._inductor.codegen.triton": _GPU,
 }
 
 
