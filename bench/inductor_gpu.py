@@ -7,7 +7,7 @@ Triton's cache, which also has those of torch's workers. Rows, for torch alone a
 - ``cold``: every cache is empty,
 - ``second``: the same machine again,
 - ``fresh``: a machine without torch's and Triton's caches; with Silo its store was carried along,
-- ``served``: a machine without any cache, served from the one file that ``cold`` recorded; with Silo alone,
+- ``served``: a machine without any cache, served, frozen, from the one file that ``cold`` recorded; with Silo alone,
 - ``ranks``: two processes at once with empty caches, and how many of their kernels have other configs.
 
 Rows that do not fit into ``--minutes`` are left out, and named.
@@ -91,7 +91,12 @@ def child(model: str, way: str) -> dict[str, Any]:
     enabled: Any = None
     if way == "silo":
         from silo.integrations import inductor
+        from silo.kinds.triton.programs.records.capture_activation import record, replay
 
+        if file := os.environ.get("BENCH_RECORD"):
+            record(file)
+        if file := os.environ.get("BENCH_BUNDLE"):
+            replay(file, frozen=True)
         enabled = inductor.enable("cuda")
     from torch._inductor import codecache
     from torch._inductor.runtime import triton_heuristics as heuristics
@@ -206,9 +211,9 @@ def run_row(model: str, way: str, row: str, places: Path) -> dict[str, Any]:
     folder = kept if row in ("cold", "second") else places / row
     environment = _environment(folder, places / "empty" if row == "served" else home)
     if row == "cold" and way == "silo":
-        environment["SILO_RECORD"] = str(bundle)
+        environment["BENCH_RECORD"] = str(bundle)
     if row == "served":
-        environment["SILO_BUNDLE"] = str(bundle)
+        environment["BENCH_BUNDLE"] = str(bundle)
     before = _binaries(folder)
     found = _finish(_start(model, way, environment))
     return {**found, "compiled": _binaries(folder) - before}

@@ -17,6 +17,11 @@ import json, os, torch
 from torch import nn
 from silo.integrations import inductor
 
+from silo.kinds.triton.programs.records.capture_activation import record, replay
+if os.environ.get("RECORD"):
+    record(os.environ["RECORD"])
+if os.environ.get("BUNDLE"):
+    replay(os.environ["BUNDLE"], frozen=True)
 enabled = inductor.enable("cuda", **json.loads(os.environ["PARTS"])) if os.environ["PARTS"] != "off" else None
 from torch._inductor import codecache, config
 from torch._inductor.runtime import triton_heuristics as heuristics
@@ -101,6 +106,16 @@ def test_the_next_process_measures_nothing(tmp_path, descent):
     assert fresh["configs"] == first["configs"]
     frozen, _ = _run(tmp_path, descent=descent, caches="thirds", SILO_TUNE="frozen")
     assert frozen["configs"] == first["configs"]
+
+
+def test_a_fresh_machine_is_served_from_one_file(tmp_path):
+    recorded, log = _run(tmp_path, RECORD=str(tmp_path / "K.silo"))
+    served, served_log = _run(
+        tmp_path, caches="others", BUNDLE=str(tmp_path / "K.silo"), SILO_HOME=str(tmp_path / "empty")
+    )
+    assert served["configs"] == recorded["configs"]
+    assert served["measured"] == {"kernels": 0, "choices": 0}, log + served_log
+    assert not list((tmp_path / "others").glob("triton/**/*.cubin")), served_log
 
 
 def test_a_part_that_is_off_stays_torchs(tmp_path):

@@ -1,12 +1,13 @@
-"""``torch.compile`` for CPU tensors through Triton and Silo, instead of Inductor's C++ backend.
+"""``torch.compile`` with Silo: Triton kernels for CPU tensors, and decisions and code of kernels for GPUs.
 
 >>> from silo.integrations import inductor
 >>> with inductor.enable() as enabled:  # doctest: +SKIP
 ...     compiled = torch.compile(model)
 ...     compiled(x)
 
-Inductor generates Triton kernels (``cpu_backend="triton"``); Silo chooses their blocks for a CPU, compiles them, and
-launches them without Triton's launcher.
+For the CPU Inductor generates Triton kernels (``cpu_backend="triton"``); Silo chooses their blocks, compiles them, and
+launches them without Triton's launcher. With ``enable("cuda")`` Inductor's kernels for GPUs stay as they are: Silo
+keeps their configs and agrees on them, launches them, and adds them to a recording.
 """
 
 from __future__ import annotations

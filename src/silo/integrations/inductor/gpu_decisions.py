@@ -469,6 +469,11 @@ class TunerDecisions:
             if autotuner.device_props.type == "cuda":
                 _left(str(autotuner.fn.__name__), str(error))
             return None
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # torch's objects have another form
+            _left(
+                str(autotuner.fn.__name__), f"this torch describes it in another form: {type(error).__name__}: {error}"
+            )
+            return None
 
     def _decided(self, autotuner: Any, question: Question, search: Callable[[], Any]) -> Any:  # noqa: ANN401
         """The launcher of the config that holds. ``search`` lets torch measure, and returns a launcher."""

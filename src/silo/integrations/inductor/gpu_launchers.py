@@ -81,6 +81,9 @@ def native_launchers(heuristics: Any, is_on: Callable[[], bool], plain: Callable
         except (SiloError, OSError) as error:
             _tell(self, str(error))
             return plain(self)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # torch's objects have another form
+            _tell(self, f"this torch describes it in another form: {type(error).__name__}: {error}")
+            return plain(self)
 
     return make_launcher
 
@@ -89,12 +92,13 @@ def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # 
     """Returns the function that Inductor's code calls: it computes the grid and passes the kernel's parameters."""
     if result.inductor_meta.get("store_cubin"):
         raise UnsupportedError("torch exports its code (cpp_wrapper)")
+    if result.compile_meta.get("device") is None:
+        raise UnsupportedError("its code is for several devices")
     if blocked := adapter.launch_hooks():
         raise UnsupportedError(blocked)
     program = program_of(result)
     launch = read_launch(program)
-    index = result.compile_meta.get("device") or 0
-    device = device_at("cuda", int(index))
+    device = device_at("cuda", int(result.compile_meta["device"]))
     loaded: Any = device.load(launch, program.blob, program.blob_kind, program.entry)
     signature = _signature(program)
     native = make_bound_launcher(program.entry, bind(loaded, launch, signature, Specialization(), {}), signature)

@@ -25,6 +25,7 @@ from silo.integrations.inductor.gpu_records import (
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
 from silo.kinds.triton.programs.records.capture_activation import present_records
 from silo.kinds.triton.programs.records.replayer import Replayer
+from silo.machine.device_plugins import devices_of_kind
 from silo.settings import settings
 
 __all__ = ["PARTS", "connect", "enable_gpu", "gpu_state", "judge_parts"]
@@ -477,11 +478,15 @@ def connect(module: ModuleType) -> None:
 
 
 def judge_parts() -> Mapping[str, Decision]:
-    """Whether the installed torch has the hook points of each part, with the reason. Imports torch's compiler.
+    """Whether the installed torch has the hook points of each part, with the reason; empty without a CUDA device.
+
+    Imports torch's compiler if there is such a device.
 
     Raises:
         ImportError: torch, or its compiler, cannot be imported.
     """
+    if not devices_of_kind("cuda"):
+        return {}
     return {name: judge(import_module(_MODULES[name])) for name, (judge, _) in _MAKERS.items()}
 
 

@@ -184,7 +184,7 @@ class KernelRecords:
         try:
             call, meta = self._call(autotuner, made)
             compiled = records.compile(call, lambda _: None)
-        except SiloError as error:
+        except (SiloError, AttributeError, KeyError, TypeError, ValueError) as error:
             if records.frozen:
                 raise FrozenError(f"{autotuner.fn.__name__} cannot be served: {error}") from error
             self._tell(autotuner, "compiled by Triton", error)
@@ -222,7 +222,7 @@ class KernelRecords:
             result = self._result_of(autotuner, config)
             call, _ = self._call(autotuner, result.config)
             records.keep_compiled(call, _compiled_of(call, result), "launched by a graph of torch.compile")
-        except (SiloError, OSError, ValueError) as error:
+        except (SiloError, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
             self._tell(autotuner, "not recorded", error)
         return config
 
