@@ -80,7 +80,9 @@ def _configs(heuristics: Any, codecache: Any) -> dict[str, str]:
             if isinstance(value, heuristics.CachingAutotuner) and len(value.launchers) == 1:
                 body = value.fn.src.partition("(")[2]
                 key = hashlib.sha256(f"{body} {value.size_hints}".encode()).hexdigest()[:16]
-                found[key] = str(value.launchers[0].config)
+                config = value.launchers[0].config
+                members = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+                found[key] = str(sorted(members.items()))
     return found
 
 

@@ -62,11 +62,14 @@ expected = torch.softmax(model(x), -1).float()
 expected.square().sum().backward()
 torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-3)
 torch.testing.assert_close(ours, x.grad, rtol=5e-2, atol=5e-3)
+def members(config):
+    return sorted({**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}.items())
+
 tuners = [value for module in list(codecache.PyCodeCache.modules) for value in vars(module).values()
           if isinstance(value, heuristics.CachingAutotuner) and value.launchers]
 print(json.dumps({
     "measured": measured,
-    "configs": sorted(f"{one.fn.src.partition('(')[2]} {one.launchers[0].config}" for one in tuners),
+    "configs": sorted(f"{one.fn.src.partition('(')[2]} {members(one.launchers[0].config)}" for one in tuners),
     "by_silo": [hasattr(one.launchers[0], "silo_kernel") for one in tuners],
     "registers": [one.launchers[0].n_regs for one in tuners],
     "parts": None if enabled is None else {name: bool(part) for name, part in enabled.parts.items()},
