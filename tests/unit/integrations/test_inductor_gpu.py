@@ -337,6 +337,27 @@ def test_parameters_grid_and_stream_of_a_launch(run):
     assert spills == 0
 
 
+def test_the_kernels_of_a_graph_are_reported(run):
+    code = """
+    counts = "'num_load': 1, 'kernel_num_gb': 0.024, 'kernel_flop': 3000,"
+    given["text"] = given["text"].replace("'num_load': 1,", counts)
+    with inductor.enable("cuda"):
+        assert inductor.kernels() == ()
+        kernel = made(**given)
+        launched(kernel, array(3000), array(3000), 3000)
+        (one,) = inductor.kernels()
+        print(json.dumps([one.name, one.config.as_dict(), one.registers, one.by_silo, one.time_ms, one.work.to_json()]))
+        assert one.least_ms is None  # nobody measured the device
+    """
+    (name, config, registers, by_silo, time_ms, work), _ = run(code)
+    assert name == "triton_poi_fused_mul_0"
+    assert config["XBLOCK"] == 128
+    assert registers > 0
+    assert by_silo
+    assert time_ms == 128.04
+    assert work == {"bytes": 24_000_000, "flops": 3000}
+
+
 # ---- switching ----
 
 

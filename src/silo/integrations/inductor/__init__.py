@@ -17,15 +17,18 @@ from typing import TYPE_CHECKING
 from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from silo.integrations.inductor.gpu_report import GraphKernel, kernels
     from silo.integrations.inductor.inductor_patching import Enabled, enable, state
     from silo.launch.torch_versions import inductor_versions as tested_versions
 
-__all__ = ["Enabled", "enable", "state", "tested_versions"]
+__all__ = ["Enabled", "GraphKernel", "enable", "kernels", "state", "tested_versions"]
 
 __getattr__ = lazy_names(
     globals(),
     {
         "Enabled": "silo.integrations.inductor.inductor_patching:Enabled",
+        "GraphKernel": "silo.integrations.inductor.gpu_report:GraphKernel",
+        "kernels": "silo.integrations.inductor.gpu_report:kernels",
         "enable": "silo.integrations.inductor.inductor_patching:enable",
         "state": "silo.integrations.inductor.inductor_patching:state",
         "tested_versions": "silo.launch.torch_versions:inductor_versions",

@@ -12,6 +12,7 @@ import logging
 import math
 import re
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -371,11 +372,16 @@ class TunerDecisions:
         self._descend = descend
         self._decisions = Decisions()
         self._measuring: set[int] = set()
+        self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self._on = True
 
     def stop(self) -> None:
         """From now on torch decides alone, also for kernels that hold a plug-in of this object."""
         self._on = False
+
+    def seen(self) -> list[Any]:
+        """Torch's objects of the kernels for CUDA that were compiled while this object was on, and that live."""
+        return list(self._seen)
 
     def is_measuring(self, autotuner: Any) -> bool:  # noqa: ANN401
         """Whether a search of this object is at work on a kernel."""
@@ -387,6 +393,8 @@ class TunerDecisions:
         """Let torch compile, or keep of its compiled results, the decided config alone."""
         if not self._on:
             return
+        if autotuner.device_props.type == "cuda":
+            self._seen.add(autotuner)
         candidates = _candidates(autotuner)
         config = self._decided_before(autotuner, candidates)
         final = config is not None

@@ -28,7 +28,7 @@ from silo.kinds.triton.programs.records.replayer import Replayer
 from silo.machine.device_plugins import devices_of_kind
 from silo.settings import settings
 
-__all__ = ["PARTS", "connect", "enable_gpu", "gpu_state", "judge_parts"]
+__all__ = ["PARTS", "connect", "deciding_kernels", "enable_gpu", "gpu_state", "judge_parts"]
 
 HEURISTICS: Final = "torch._inductor.runtime.triton_heuristics"
 CODECACHE: Final = "torch._inductor.codecache"
@@ -488,6 +488,11 @@ def judge_parts() -> Mapping[str, Decision]:
     if not devices_of_kind("cuda"):
         return {}
     return {name: judge(import_module(_MODULES[name])) for name, (judge, _) in _MAKERS.items()}
+
+
+def deciding_kernels() -> list[Any]:
+    """Torch's objects of the kernels for CUDA that the part ``decisions`` has seen, and that live."""
+    return [] if _shared.decisions is None else _shared.decisions.seen()
 
 
 def gpu_state() -> Mapping[str, Decision]:
