@@ -10,6 +10,8 @@ Torch's own measurement is replaced by times that :data:`TIMES` makes of a confi
 Triton's compiles, but for those that its cache has, are counted in :data:`COMPILED`.
 """
 
+# pyright: reportAttributeAccessIssue=false
+
 from __future__ import annotations
 
 import json

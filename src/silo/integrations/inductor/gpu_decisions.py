@@ -342,8 +342,9 @@ def question_about(autotuner: Any) -> Question:  # noqa: ANN401
         [[name, _plain(flags.get(name))] for name in (*_SEARCH_FLAGS, *_FACTS)],
     ]
     hints: Any = autotuner.size_hints
-    sizes = hints if isinstance(hints, dict) else {f"size{number}": one for number, one in enumerate(hints)}
-    key: dict[str, Value] = {str(name): int(one) for name, one in cast("dict[Any, Any]", sizes).items()}
+    listed = cast("Sequence[Any]", [] if isinstance(hints, dict) else hints)
+    sizes: dict[Any, Any] = {f"size{number}": one for number, one in enumerate(listed)} if listed else hints
+    key: dict[str, Value] = {str(name): int(one) for name, one in sizes.items()}
     index = meta.get("device")
     if index is None:
         interface = autotuner.get_device_interface()

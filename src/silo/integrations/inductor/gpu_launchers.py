@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from silo.core.dtypes import dtype
 from silo.core.launch_info import LaunchInfo
@@ -115,7 +115,7 @@ def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # 
         def_args,
         ["grid_0", "grid_1", "grid_2", "stream", *passed],
     )
-    _describe(launcher, result, launch, loaded)
+    _describe(heuristics, launcher, result, launch, loaded)
     return launcher
 
 
@@ -135,13 +135,14 @@ def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: S
                 others.append(plain(result))
             else:
                 return
-        given = sys._getframe(1).f_locals  # of the generated launcher: the only place that has all of its arguments  # noqa: SLF001
+        # The generated launcher, which calls this function, is the only place that has all of its arguments.
+        given = sys._getframe(1).f_locals  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         others[0](*[given[name] for name in names], stream=stream)
 
     return runner
 
 
-def _describe(launcher: Any, result: Any, launch: LaunchInfo, loaded: Any) -> None:  # noqa: ANN401
+def _describe(heuristics: Any, launcher: Any, result: Any, launch: LaunchInfo, loaded: Any) -> None:  # noqa: ANN401
     """Give a launcher, and the compiled code, the attributes that torch reads: it compares configs by them.
 
     Without ``_is_static`` torch leaves the function that the launcher calls as it is.
@@ -151,16 +152,9 @@ def _describe(launcher: Any, result: Any, launch: LaunchInfo, loaded: Any) -> No
         holder.n_regs, holder.n_spills = launch.registers, launch.spills
     launcher.config = result.config
     launcher.shared = launch.shared_bytes
-    launcher.cache_hash = _cache_hash(kernel)
+    launcher.cache_hash = heuristics.triton_hash_to_path_key(kernel.hash)  # its folder in Triton's cache
     launcher.store_cubin = False
     launcher.silo_kernel = loaded
-
-
-def _cache_hash(kernel: Any) -> str:  # noqa: ANN401
-    """Torch's name of a kernel's folder in Triton's cache."""
-    from torch._inductor.runtime.triton_heuristics import triton_hash_to_path_key  # noqa: PLC0415  # torch is loaded
-
-    return cast("str", triton_hash_to_path_key(kernel.hash))
 
 
 def _signature(program: CompiledProgram) -> Signature:

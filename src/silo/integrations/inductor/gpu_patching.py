@@ -23,8 +23,6 @@ from silo.integrations.inductor.gpu_records import (
     served_in_process,
 )
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
-from silo.kinds.triton.programs.records.capture_activation import present_records
-from silo.kinds.triton.programs.records.replayer import Replayer
 from silo.machine.device_plugins import devices_of_kind
 from silo.settings import settings
 
@@ -316,15 +314,13 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
         _shared.records = None
 
     part.when_off(off)
-    if not records.records:
-        return []
+    if not records.records and settings().record is None:
+        return []  # a replacement of run() would cost time at each launch
     return [(_COMPILE, partial(noting_compiles, records)), (_RUN, partial(noting_launches, records, _shared.note))]
 
 
 def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
-    del part
-    if not isinstance(present_records(), Replayer):
-        return []
+    del part  # a bundle may begin to serve later, with the import of Triton
     return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD)))]
 
 
