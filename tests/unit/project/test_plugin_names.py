@@ -19,7 +19,18 @@ TRITON = {
     "commands/cache_actions.py": "what writes the files of Triton's cache, by its place",
     "tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     **dict.fromkeys(
-        (f"integrations/inductor/{name}.py" for name in ("generated_kernels", "inductor_patching")),
+        (
+            f"integrations/inductor/{name}.py"
+            for name in (
+                "generated_kernels",
+                "gpu_decisions",
+                "gpu_launchers",
+                "gpu_patching",
+                "gpu_records",
+                "gpu_report",
+                "inductor_patching",
+            )
+        ),
         "the kernels that Inductor generates, which are of that kind",
     ),
     "__init__.py": "the module of silo.accelerate",
@@ -31,11 +42,6 @@ TRITON = {
     "cli/cache.py": "the option that names that format",
     "kinds/pallas/pallas_compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",
     "kinds/pallas/gpu_program.py": "the name that jax has for that lowering",
-    "integrations/inductor/gpu_decisions.py": "the kernels that torch.compile generates for GPUs, which are of that kind",
-    "integrations/inductor/gpu_launchers.py": "their code",
-    "integrations/inductor/gpu_patching.py": "modules and functions of torch whose names have the word in them",
-    "integrations/inductor/gpu_records.py": "their code in recordings",
-    "integrations/inductor/gpu_report.py": "their decisions",
     "integrations/torch/aoti.py": "the kernels of torch's packages, which are of that kind",
     "integrations/torch/import_hook.py": "a module of torch whose name has the word in it",
     "integrations/torch/dynamo.py": "a class of torch whose name has the word in it",
