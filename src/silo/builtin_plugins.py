@@ -46,6 +46,8 @@ OPTIONS: tuple[str, ...] = (
     "launch_pdl",
     "enable_fp_fusion",
     "debug",
+    "sanitize_overflow",
+    "enable_reflect_ftz",
     "cpu_chunk",
     "cpu_dot_rows",
     "cpu_dot_units",

@@ -17,6 +17,7 @@ from silo.errors import SettingsError
 from silo.forks import Mutex
 from silo.frozen import field, frozen, replace
 from silo.variables import (
+    INDUCTOR_PARTS,
     L2_STATES,
     LOG_LEVELS,
     MIB,
@@ -190,6 +191,7 @@ class Settings:
     compile_ahead: bool = True
     keep_decisions: bool = True
     short_measurements: bool = False
+    inductor: tuple[str, ...] = INDUCTOR_PARTS
     log: str | None = None
     quiet: bool = False
     check: bool = False
@@ -269,6 +271,7 @@ class Settings:
             compile_ahead=_flag(given, "SILO_COMPILE_AHEAD", default=True),
             keep_decisions=_flag(given, "SILO_KEEP_DECISIONS", default=True),
             short_measurements=_flag(given, "SILO_SHORT_MEASUREMENTS", default=False),
+            inductor=_inductor_parts(given),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
             quiet=_flag(given, "SILO_QUIET", default=False),
             check=_flag(given, "SILO_CHECK", default=False),
@@ -284,6 +287,19 @@ def _given(environment: Mapping[str, str]) -> dict[str, str]:
 def _triton_mode(given: Mapping[str, str]) -> str:
     on_cpu = given.get("TRITON_DEFAULT_BACKEND") in _OWN_BACKENDS or _stand_in(given) == "cpu"
     return _choice(given, "SILO_TRITON", TRITON_MODES, "cpu" if on_cpu else "auto")
+
+
+def _inductor_parts(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The parts that ``SILO_INDUCTOR`` lists; ``off`` lists none."""
+    text = given.get("SILO_INDUCTOR")
+    if text is None:
+        return INDUCTOR_PARTS
+    named = {one.strip() for one in text.split(",")} - {"", "off"}
+    if unknown := sorted(named - {*INDUCTOR_PARTS}):
+        raise SettingsError(
+            f"SILO_INDUCTOR={text}: {unknown[0]} is none of its parts, which are {', '.join(INDUCTOR_PARTS)}; or off"
+        )
+    return tuple(one for one in INDUCTOR_PARTS if one in named)
 
 
 def _stand_in(given: Mapping[str, str]) -> str | None:
@@ -521,6 +537,19 @@ def accelerate_wanted() -> bool:
     with _lock:
         current = _current
     return _flag(_given(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
+
+
+def inductor_wanted() -> bool:
+    """Whether Silo takes part in Inductor's kernels for GPUs in an accelerated program; read as :func:`triton_mode` is.
+
+    Raises:
+        SettingsError: ``SILO_INDUCTOR`` names an unknown part.
+    """
+    with _lock:
+        current = _current
+    if current is not None:
+        return current.accelerate and bool(current.inductor)
+    return accelerate_wanted() and bool(_inductor_parts(_given(os.environ)))
 
 
 def search_path() -> str | None:

@@ -7,6 +7,7 @@ from typing import Final
 from silo.frozen import frozen
 
 __all__ = [
+    "INDUCTOR_PARTS",
     "L2_STATES",
     "LOG_LEVELS",
     "MIB",
@@ -28,6 +29,7 @@ REMOTE_MODES = ("read", "write")
 REMOTE_SCHEMES = ("file", "http", "https", "s3", "gs", "az", "redis", "rediss")
 STAND_INS = ("cpu",)
 TRITON_MODES = ("auto", "cpu", "off")
+INDUCTOR_PARTS = ("decisions", "launch", "record")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -251,6 +253,14 @@ VARIABLES: Final = (
         "0",
         "In an accelerated program: Triton's tuners that measure by Triton's own benchmark measure every config shortly"
         " and only the fastest in full; `silo exec --short-measurements` sets it.",
+    ),
+    Variable(
+        "SILO_INDUCTOR",
+        "parts with commas, or `off`",
+        "decisions,launch,record",
+        "In an accelerated program that calls `torch.compile` for a GPU: what Silo does for Inductor's kernels."
+        " `decisions` keeps their configs and agrees on them, `launch` launches them, `record` adds them to a"
+        " recording and serves them from a bundle.",
     ),
     Variable(
         "SILO_RECORD",

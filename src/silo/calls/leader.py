@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from silo.measuring.study_key import StudyKey
     from silo.tuner.outcome import TuneOutcome
 
-__all__ = ["led_config"]
+__all__ = ["led", "led_config"]
+
+T = TypeVar("T")
 
 _LOOK_S = 0.1
 _SILENT_S = 10.0  # seconds; a shorter wait is not logged
@@ -69,37 +71,56 @@ def led_config(
         )
     path = Path(named)
     study = problem.study(situation.specialization, situation.bucket)
+
+    def decide() -> Config:
+        if isinstance(able := can_measure(), Rejected):
+            raise FrozenError(
+                f"{study}: leader mode has no decision in {path}, and this call cannot be measured "
+                f"({able.reason}); write one with silo tune --lock"
+            )
+        update_lock(path, [])  # creates the file, so that an unwritable place fails before measuring
+        outcome = tuned()
+        rows = [] if outcome is None else update_lock(path, [outcome])
+        decided = rows[0].config if rows else None
+        if decided is None:
+            raise FrozenError(f"{study}: leader mode found no config that can be used")
+        return decided
+
+    return led(path, str(study), lambda: _written(path, problem, situation), decide)
+
+
+def led(path: Path, subject: str, written: Callable[[], T | None], decide: Callable[[], T]) -> T:
+    """The decision in a lock file, or that of ``decide``, which one process at a time calls while the others wait.
+
+    Args:
+        path: the lock file; the lease lies beside it.
+        subject: the decision's subject, for messages.
+        written: returns the lock file's decision, None without one.
+        decide: measures, writes the decision to the lock file, and returns it.
+
+    Raises:
+        LockError: the lock file cannot be read or written, or its file system does not support locks.
+        FrozenError: the leader did not decide within ``SILO_LEADER_WAIT``.
+    """
     begin = time.monotonic()
     while True:
-        if (config := _written(path, problem, situation)) is not None:
-            return config
+        if (found := written()) is not None:
+            return found
         with _lease(path) as lease:
             if lease.held:
                 # The former leader may have written the decision between the check above and getting the lease.
-                if (config := _written(path, problem, situation)) is not None:
-                    return config
-                if isinstance(able := can_measure(), Rejected):
-                    raise FrozenError(
-                        f"{study}: leader mode has no decision in {path}, and this call cannot be measured "
-                        f"({able.reason}); write one with silo tune --lock"
-                    )
-                update_lock(path, [])  # creates the file, so that an unwritable place fails before measuring
-                outcome = tuned()
-                rows = [] if outcome is None else update_lock(path, [outcome])
-                decided = rows[0].config if rows else None
-                if decided is None:
-                    raise FrozenError(f"{study}: leader mode found no config that can be used")
-                return decided
+                found = written()
+                return decide() if found is None else found
             waited_s = time.monotonic() - begin
             if waited_s > settings().leader_wait_s:
                 raise FrozenError(
-                    f"{study}: waited {waited_s:.0f} s for {lease.leader()}, which measures, and {path} has "
+                    f"{subject}: waited {waited_s:.0f} s for {lease.leader()}, which measures, and {path} has "
                     "no decision yet; end that process, raise SILO_LEADER_WAIT, or tune before with silo tune --lock"
                 )
             if waited_s > _SILENT_S:
                 _notices.once(
                     f"waits {path}",
-                    f"{study}: waiting, for at most {settings().leader_wait_s:g} s (SILO_LEADER_WAIT), for "
+                    f"{subject}: waiting, for at most {settings().leader_wait_s:g} s (SILO_LEADER_WAIT), for "
                     f"{lease.leader()}, which measures",
                 )
         time.sleep(_LOOK_S)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from silo.core.decisions import Rejected
+from silo.core.decisions import Decision, Rejected
 from silo.core.findings import Finding
+from silo.core.plugins import load_place
 from silo.core.protocols import Device
 from silo.core.target import Target
 from silo.errors import RemoteError, SiloError
@@ -42,6 +43,7 @@ def examine() -> list[Finding]:
         *(_library(name, why) for name, why in _LIBRARIES),
         *_operators(),
         *_inductor(),
+        *_inductor_on_gpus(),
         *_programs_of_jax(),
         *(finding for kind in kinds().values() if isinstance(kind, NeedsCompilers) for finding in kind.findings()),
         _store(),
@@ -187,6 +189,31 @@ def _inductor() -> list[Finding]:
     if decision:
         return [Finding(part, "ok", f"{decision.reason}; off until silo.integrations.inductor.enable() is called")]
     return [Finding(part, "optional", decision.reason, "only for torch.compile of CPU tensors without C++")]
+
+
+def _inductor_on_gpus() -> list[Finding]:
+    """Which parts Silo takes in Inductor's kernels for GPUs here, and why not the others."""
+    from silo.launch.torch_versions import inductor_gpu_versions, installed_version  # noqa: PLC0415
+
+    version = installed_version()
+    if version is None:
+        return []
+    part = "Inductor on GPUs"
+    advice = "accelerated programs (silo exec), or silo.integrations.inductor.enable('cuda')"
+    try:
+        judge = cast(
+            "Callable[[], Mapping[str, Decision]]", load_place("silo.integrations.inductor.gpu_patching:judge_parts")
+        )
+        parts = judge()
+    except (ImportError, SiloError) as error:
+        return [Finding(part, "optional", f"torch {version}: its compiler cannot be used: {error}", advice)]
+    if not parts:
+        return []  # no such GPU is here
+    off = "".join(f"; {name}: {one.reason}" for name, one in parts.items() if not one)
+    on = ", ".join(name for name, one in parts.items() if one) or "nothing"
+    tested = ", ".join(inductor_gpu_versions())
+    detail = f"torch {version} (tested: {tested}), by its hook points: {on}{off}"
+    return [Finding(part, "ok" if not off else "optional", detail, advice)]
 
 
 def _programs_of_jax() -> list[Finding]:

@@ -9,16 +9,20 @@ __all__ = ["begin"]
 
 
 def begin() -> None:
-    """Make ``cuda`` the CPU if ``SILO_ON=cpu`` (:mod:`silo.integrations.cuda_on_cpu`), and do nothing otherwise.
+    """Make ``cuda`` the CPU if ``SILO_ON=cpu`` (:mod:`silo.integrations.cuda_on_cpu`).
+
+    In a program that is accelerated on a GPU, wait for torch's compiler, whose kernels for GPUs Silo takes part in.
+    Otherwise nothing is done.
 
     Raises:
         SettingsError: ``SILO_ON`` or ``SILO_PRETEND`` has an unknown value, or ``SILO_TRITON=off``.
         DeviceError: torch has a GPU here.
     """
     try:
-        from silo.settings import stand_in_wanted  # noqa: PLC0415  # may be damaged
+        from silo.settings import inductor_wanted, stand_in_wanted  # noqa: PLC0415  # may be damaged
 
         wanted = stand_in_wanted()
+        watched = not wanted and inductor_wanted()
     except Exception as error:  # a damaged installation may raise anything; programs that use Silo itself get the error
         if type(error).__name__ == "SettingsError":
             raise
@@ -27,3 +31,7 @@ def begin() -> None:
         from silo.integrations.cuda_on_cpu.activation import begin as switch_on  # noqa: PLC0415  # for few programs
 
         switch_on()
+    elif watched:
+        from silo.integrations.torch.import_hook import watch_inductor  # noqa: PLC0415  # for accelerated programs
+
+        watch_inductor()

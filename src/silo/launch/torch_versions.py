@@ -10,6 +10,7 @@ from silo.errors import PackageError
 from silo.launch.tested_releases import Releases, release_of
 
 __all__ = [
+    "inductor_gpu_versions",
     "inductor_versions",
     "installed_version",
     "judge_inductor",
@@ -24,6 +25,8 @@ _TORCH = Releases("torch", ("2.13", "2.15"), (2, 8), "whose operators Silo can d
 
 # Of Inductor's kernels for the CPU: the tested releases, and by release why one with all hook points does not work.
 _INDUCTOR_TESTED = ("2.13", "2.15")
+# Of Inductor's kernels for GPUs, on a stub of the driver.
+_INDUCTOR_GPU_TESTED = ("2.11", "2.13", "2.15")
 _INDUCTOR_BAD: dict[str, str] = {}
 
 
@@ -44,6 +47,11 @@ def judge_version(version: str) -> Decision:
 def inductor_versions() -> tuple[str, ...]:
     """Releases of torch with which Silo's tests of Inductor's kernels for the CPU pass."""
     return _INDUCTOR_TESTED
+
+
+def inductor_gpu_versions() -> tuple[str, ...]:
+    """Releases of torch with which Silo's tests of Inductor's kernels for GPUs pass."""
+    return _INDUCTOR_GPU_TESTED
 
 
 def judge_inductor(version: str) -> Decision:

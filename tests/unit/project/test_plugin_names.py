@@ -19,7 +19,18 @@ TRITON = {
     "commands/cache_actions.py": "what writes the files of Triton's cache, by its place",
     "tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     **dict.fromkeys(
-        (f"integrations/inductor/{name}.py" for name in ("generated_kernels", "inductor_patching")),
+        (
+            f"integrations/inductor/{name}.py"
+            for name in (
+                "generated_kernels",
+                "gpu_decisions",
+                "gpu_launchers",
+                "gpu_patching",
+                "gpu_records",
+                "gpu_report",
+                "inductor_patching",
+            )
+        ),
         "the kernels that Inductor generates, which are of that kind",
     ),
     "__init__.py": "the module of silo.accelerate",

@@ -1,12 +1,13 @@
-"""``torch.compile`` for CPU tensors through Triton and Silo, instead of Inductor's C++ backend.
+"""``torch.compile`` with Silo: Triton kernels for CPU tensors, and decisions and code of kernels for GPUs.
 
 >>> from silo.integrations import inductor
 >>> with inductor.enable() as enabled:  # doctest: +SKIP
 ...     compiled = torch.compile(model)
 ...     compiled(x)
 
-Inductor generates Triton kernels (``cpu_backend="triton"``); Silo chooses their blocks for a CPU, compiles them, and
-launches them without Triton's launcher.
+For the CPU Inductor generates Triton kernels (``cpu_backend="triton"``); Silo chooses their blocks, compiles them, and
+launches them without Triton's launcher. With ``enable("cuda")`` Inductor's kernels for GPUs stay as they are: Silo
+keeps their configs and agrees on them, launches them, and adds them to a recording.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ from typing import TYPE_CHECKING
 from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from silo.integrations.inductor.gpu_report import GraphKernel, kernels
     from silo.integrations.inductor.inductor_patching import Enabled, enable, state
     from silo.launch.torch_versions import inductor_versions as tested_versions
 
-__all__ = ["Enabled", "enable", "state", "tested_versions"]
+__all__ = ["Enabled", "GraphKernel", "enable", "kernels", "state", "tested_versions"]
 
 __getattr__ = lazy_names(
     globals(),
     {
         "Enabled": "silo.integrations.inductor.inductor_patching:Enabled",
+        "GraphKernel": "silo.integrations.inductor.gpu_report:GraphKernel",
+        "kernels": "silo.integrations.inductor.gpu_report:kernels",
         "enable": "silo.integrations.inductor.inductor_patching:enable",
         "state": "silo.integrations.inductor.inductor_patching:state",
         "tested_versions": "silo.launch.torch_versions:inductor_versions",

@@ -1,18 +1,18 @@
-"""Turns Inductor's Triton kernels for the CPU, served by Silo, on and off."""
+"""Turns Silo's part in ``torch.compile`` on and off: Triton kernels for the CPU, and the parts for GPUs."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any
 
 from silo.compile.c_compiler import find_compiler
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
-from silo.errors import PackageError, SiloError
+from silo.errors import PackageError, SettingsError, SiloError
 from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.integrations.inductor.generated_kernels import (
@@ -23,6 +23,7 @@ from silo.integrations.inductor.generated_kernels import (
     served_launcher,
     without_sorting,
 )
+from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
 from silo.machine.switched_on import SwitchedOn
@@ -31,7 +32,6 @@ from silo.settings import settings, triton_mode
 __all__ = [
     "GRAPH_TAG",
     "Enabled",
-    "HookPoint",
     "InductorHookPoints",
     "enable",
     "find_seams",
@@ -47,15 +47,6 @@ _CONFIG = "torch._inductor.config"
 _GRAPH = "torch._inductor.graph"
 _GENERATING = "torch._inductor.codegen.triton"
 _KEYS = "torch.compiler.config"
-
-
-@frozen
-class HookPoint:
-    """One function that is replaced: the class that holds it, its name, and the parameters that Silo relies on."""
-
-    holder: str
-    name: str
-    parameters: tuple[str, ...]
 
 
 # Part of the key of each graph that torch keeps on disk: another number for each change of the code that Inductor
@@ -118,8 +109,8 @@ def find_seams() -> InductorHookPoints | Rejected:
     for place in _PLACES:
         own: Mapping[str, Any] = getattr(holders[place.holder], "__dict__", {})
         function = own.get(place.name)
-        if function is None or not _fits(place.parameters, function):
-            missing.append(".".join(filter(None, (place.holder, place.name))))
+        if function is None or not fits(place.parameters, function):
+            missing.append(str(place))
         else:
             found[place] = (holders[place.holder], function)
     if missing:
@@ -127,42 +118,62 @@ def find_seams() -> InductorHookPoints | Rejected:
     return InductorHookPoints(heuristics, config, keys, found)
 
 
-def _fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401
-    try:
-        plain = getattr(function, "__func__", function)  # of a class method
-        return tuple(inspect.signature(plain).parameters)[: len(wanted)] == tuple(wanted)
-    except (TypeError, ValueError):
-        return False
-
-
 # ---- The switch ----
 
 
 class Enabled(SwitchedOn):
-    """``torch.compile`` of this thread uses Triton and Silo on the CPU, until :meth:`stop` or the end of the block.
+    """``torch.compile`` goes through Silo for one kind of device, until :meth:`stop` or the end of the block.
 
     False if Silo does not patch this torch; ``decision`` has the reason. Code compiled meanwhile stays as it is.
+    ``parts`` has a decision for each part that can be left out; it is empty for CPUs.
     """
 
-    def __init__(self, decision: Decision, undo: Callable[[], None] | None) -> None:
+    def __init__(
+        self,
+        decision: Decision,
+        undo: Callable[[], None] | None,
+        parts: Mapping[str, Decision] | None = None,
+        device: str = "the CPU",
+    ) -> None:
         super().__init__(undo)
         self.decision = decision
+        self.parts: Mapping[str, Decision] = MappingProxyType(dict(parts or {}))
+        self._device = device
 
     def __repr__(self) -> str:
-        return f"<Inductor on the CPU through Silo: {'on' if self else 'off'}, {self.decision.reason}>"
+        return f"<Inductor on {self._device} through Silo: {'on' if self else 'off'}, {self.decision.reason}>"
 
 
-def enable(*, force: bool = False) -> Enabled:
-    """Let ``torch.compile`` generate Triton kernels for CPU tensors, which Silo compiles and launches.
+def enable(
+    device: str = "cpu", *, decisions: bool = True, launch: bool = True, record: bool = True, force: bool = False
+) -> Enabled:
+    """Let Silo take part in ``torch.compile``, for one kind of device. Each call is undone separately.
 
-    Sets ``torch._inductor.config.cpu_backend`` to ``"triton"``, which like all of torch's settings holds for this
-    thread, and adds a tag to the key of the graphs that torch keeps. May be called more than once; each call is undone
-    separately. If this torch lacks one of the functions that Silo replaces, torch keeps its C++ backend, and the log
-    has the reason once. ``force`` tries a version of torch that is known not to work.
+    For ``"cpu"``, Inductor generates Triton kernels, which Silo compiles and launches. This sets
+    ``torch._inductor.config.cpu_backend`` to ``"triton"``, which like all of torch's settings holds for this thread,
+    and adds a tag to the key of the graphs that torch keeps.
+
+    For ``"cuda"``, Inductor generates the kernels that it always generates, and Silo takes part in three ways, in this
+    process. Graphs and their keys stay as they are.
+
+    If this torch lacks a function that Silo replaces, torch keeps its own, and the log has the reason once.
+
+    Args:
+        device: ``"cpu"`` or ``"cuda"``.
+        decisions: keep the chosen configs and the choices between kernels of products and convolutions in Silo's store,
+            and use those that an earlier process, a lock file or a bundle has, as ``SILO_TUNE`` says. For CUDA.
+        launch: launch code that Silo can read by Silo's launcher. For CUDA.
+        record: add kernels to the program's recording, and take their code from the program's bundle. For CUDA.
+        force: try a version of torch that is known not to work. For CPUs.
 
     Raises:
         PackageError: torch is not installed.
+        SettingsError: ``device`` is another kind.
     """
+    if device == "cuda":
+        return _enable_gpu({"decisions": decisions, "launch": launch, "record": record})
+    if device != "cpu":
+        raise SettingsError(f"Silo takes part in torch.compile for cpu and cuda, not for {device}")
     try:
         torch: Any = import_module("torch")
     except ImportError as error:
@@ -174,9 +185,28 @@ def enable(*, force: bool = False) -> Enabled:
     return Enabled(decision, _SWITCH.more(seams, decision))
 
 
-def state() -> Decision:
-    """Whether Silo serves Inductor's kernels for the CPU in this process, with the reason."""
-    return _SWITCH.decision
+def _enable_gpu(wanted: Mapping[str, bool]) -> Enabled:
+    from silo.integrations.inductor.gpu_patching import enable_gpu  # noqa: PLC0415  # programs for the CPU lack it
+
+    parts, undo = enable_gpu([name for name, is_wanted in wanted.items() if is_wanted])
+    return Enabled(_joined(parts), undo, parts, "GPUs")
+
+
+def _joined(parts: Mapping[str, Decision]) -> Decision:
+    """One decision for several parts: accepted if a part is on, with the reason of each part that is off."""
+    on = [name for name, part in parts.items() if part]
+    reasons = [f"on: {', '.join(on)}"] if on else []
+    reasons += [f"{name}: {part.reason}" for name, part in parts.items() if not part]
+    return Accepted("; ".join(reasons)) if on else Rejected("; ".join(reasons))
+
+
+def state(device: str = "cpu") -> Decision:
+    """Whether Silo takes part in ``torch.compile`` for ``"cpu"`` or ``"cuda"`` in this process, with the reason."""
+    if device == "cpu":
+        return _SWITCH.decision
+    from silo.integrations.inductor.gpu_patching import gpu_state  # noqa: PLC0415  # as above
+
+    return _joined(gpu_state())
 
 
 def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Decision]:
@@ -213,7 +243,7 @@ class _Switch:
         self.decision: Decision = Rejected("nobody asked for it: call silo.integrations.inductor.enable()")
         self._lock = Mutex()
         self._wanted = 0
-        self._before: list[tuple[Any, str, Any, Any]] = []  # holder, name, the original, ours
+        self._put_there: list[tuple[Any, str, Replacement]] = []
         self._notices = Notices()
 
     def refuse(self, decision: Decision) -> None:
@@ -255,15 +285,13 @@ class _Switch:
         with self._lock:
             self._wanted -= 1
             if self._wanted == 0:
-                for holder, name, before, ours in reversed(self._before):
-                    members = cast("dict[str, Any]", vars(holder))
-                    if members.get(name) is ours:  # else another function replaced ours, and calls it
-                        setattr(holder, name, before)
-                self._before.clear()
+                for holder, name, make in reversed(self._put_there):
+                    HOOKS.take(holder, name, make)
+                self._put_there.clear()
                 self.decision = Rejected("it was switched off")
 
     def _put(self, seams: InductorHookPoints) -> None:
-        made: dict[str, Callable[[Any], Any]] = {
+        made: dict[str, Replacement] = {
             "cached_autotune": partial(chosen_configs, seams.heuristics),
             "make_launcher": partial(served_launcher, seams.heuristics),
             "_create_compile_options": own_promises,
@@ -271,10 +299,9 @@ class _Switch:
             "is_unspec_arg": never_unwrapped,
             "get_backend_features": without_sorting,
         }
-        for place, (holder, plain) in seams.found.items():
-            ours = made[place.name](plain)
-            self._before.append((holder, place.name, plain, ours))
-            setattr(holder, place.name, ours)
+        for place, (holder, _) in seams.found.items():
+            self._put_there.append((holder, place.name, made[place.name]))
+            HOOKS.put(*self._put_there[-1])
 
 
 _SWITCH = _Switch()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -18,7 +18,7 @@ from typing import Any
 from silo.launch.traced_calls import set_tracer
 from silo.settings import checks_wanted
 
-__all__ = ["watch", "watch_extensions", "watch_memory"]
+__all__ = ["watch", "watch_extensions", "watch_inductor", "watch_memory"]
 
 _HERE = __name__.rpartition(".")[0]
 # Modules of torch, and the module here that connects each: tracing calls of Triton kernels into a graph, storing
@@ -33,6 +33,14 @@ _SEAMS = {
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}
 # Connected if cuda is the CPU: the builder of extensions in CUDA.
 _EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.refusals"}
+# Connected in an accelerated program: the tuner and the caches of Inductor's kernels for GPUs.
+_GPU = "silo.integrations.inductor.gpu_patching"
+_INDUCTOR = {
+    "torch._inductor.runtime.triton_heuristics": _GPU,
+    "torch._inductor.codecache": _GPU,
+    "torch._inductor.async_compile": _GPU,
+    "torch._inductor.codegen.triton": _GPU,
+}
 
 
 def watch() -> None:
@@ -53,14 +61,26 @@ def watch_extensions() -> None:
     _await(_EXTENSIONS)
 
 
-def _await(seams: Iterable[str]) -> None:
+def watch_inductor() -> None:
+    """Let Silo take part in Inductor's kernels for GPUs, from now on or from when torch loads its compiler."""
+    _await(_INDUCTOR)
+
+
+# The modules here that connect each awaited module of torch, in the order in which they were asked for.
+_connectors: dict[str, list[str]] = {}
+
+
+def _await(seams: Mapping[str, str]) -> None:
     """Connect each of these modules of torch: now if it is loaded, else when it is."""
     waiting: set[str] = set()
-    for name in seams:
+    for name, connector in seams.items():
         loaded = sys.modules.get(name)
         if loaded is not None:
-            _connect(loaded)
+            _connect(loaded, connector)
         else:
+            wanted = _connectors.setdefault(name, [])
+            if connector not in wanted:
+                wanted.append(connector)
             waiting.add(name)
     known = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
     if known is not None:
@@ -69,10 +89,10 @@ def _await(seams: Iterable[str]) -> None:
         sys.meta_path.insert(0, _Finder(waiting))
 
 
-def _connect(module: ModuleType) -> None:
+def _connect(module: ModuleType, connector: str) -> None:
     """Connect a module; an error in Silo is logged, because torch must load in any case."""
     try:
-        import_module({**_SEAMS, **_MEMORY, **_EXTENSIONS}[module.__name__]).connect(module)
+        import_module(connector).connect(module)
     except Exception as error:  # noqa: BLE001  # torch must load
         logging.getLogger("silo").warning(
             "%s is not connected, so torch takes kernels of Silo there as any others: %s: %s",
@@ -132,4 +152,5 @@ class _Loader(Loader):
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
         self._loader.exec_module(module)
-        _connect(module)
+        for connector in _connectors.pop(module.__name__, ()):
+            _connect(module, connector)

@@ -24,6 +24,14 @@ TRITON = CompilerDeclaration(
         Option("launch_pdl", bool, meaning="NVIDIA: programs may start before the previous launch ends", default=False),
         Option("enable_fp_fusion", bool, meaning="multiply and add may be rounded once", default=True, arithmetic=True),
         Option("debug", bool, meaning="device assertions are kept", default=False),
+        Option("sanitize_overflow", bool, meaning="with debug: integer overflow is an assertion too", default=True),
+        Option(
+            "enable_reflect_ftz",
+            bool,
+            meaning="NVIDIA: subnormal numbers are zero in functions of its math library",
+            default=True,
+            arithmetic=True,
+        ),
     ),
     blobs=(BlobKind("cubin"), BlobKind("hsaco")),
     # The modules that make the job, that it is made from, and that read the launch info from the binary.

@@ -49,6 +49,7 @@ from silo.kinds.triton.front.adapter.compile_calls import (
     kept_code,
     launcher_kind,
     read_compiled,
+    requested,
     revived,
     ttir_of,
 )
@@ -195,6 +196,7 @@ __all__ = [
     "reason_to_compile_in_turn",
     "reason_to_keep_nothing",
     "remote_cache",
+    "requested",
     "requested_compile",
     "require_triton",
     "revived",

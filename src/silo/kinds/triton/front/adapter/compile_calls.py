@@ -37,6 +37,7 @@ __all__ = [
     "kept_code",
     "launcher_kind",
     "read_compiled",
+    "requested",
     "revived",
     "ttir_of",
     "watch_compiles",
@@ -178,7 +179,7 @@ def _replace() -> Any:  # noqa: ANN401
                 return made
 
             handler = _handlers[-1] if _handlers else None
-            call = None if handler is None else _read(src, options, target)
+            call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
             # Triton's key of the environment stays right whatever the source is.
@@ -194,8 +195,8 @@ def _replace() -> Any:  # noqa: ANN401
     return before
 
 
-def _read(source: Any, options: Mapping[str, Any], target: Any) -> CompileCall | None:  # noqa: ANN401
-    """The call, if it is of the plain kind."""
+def requested(source: Any, options: Mapping[str, Any], target: Any) -> CompileCall | None:  # noqa: ANN401
+    """The compile request that a source of Triton's, options and a target are; None if it is not of the plain kind."""
     function = getattr(source, "fn", None)
     if type(source).__name__ != "ASTSource" or function is None or type(function).__name__ != "JITFunction":
         return None

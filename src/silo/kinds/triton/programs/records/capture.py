@@ -221,6 +221,29 @@ class Capture:
         for key, names in source.reading.names.items():
             self.recording.add(TextNames(key, names), {})
 
+    def keep_compiled(self, call: CompileCall, compiled: Any, reason: str) -> None:  # noqa: ANN401
+        """Record one variant that another compiler's program made, without variants of other specializations.
+
+        Args:
+            call: the request; its function identifies the source, and may have another name than the code's.
+            compiled: Triton's compiled kernel.
+            reason: the origin of the variant, for the bundle.
+
+        Raises:
+            SiloError: it cannot be recorded.
+        """
+        source = self._sources.of(call.function)
+        signature, specialization = types_of(call, source)
+        config = config_of(call, source.name)
+        wanted = canonical_json(
+            [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), str(target_of(call))]
+        )
+        with self._lock:
+            known = wanted in self._generic
+            self._generic.add(wanted)
+        if not known:
+            self._record(call, compiled, source, signature, specialization, config, reason)
+
     def _tell(self, call: CompileCall, error: Exception) -> None:
         """Log once for each kernel and reason that it is not recorded. The program goes on as without a recording."""
         name = str(call.function.__name__)

@@ -27,7 +27,7 @@ from silo.kinds.triton.programs.variant_providers import PROVIDERS
 from silo.sanitized_text import one_line
 from silo.settings import settings
 
-__all__ = ["begin_by_settings", "record", "recording", "replay", "replaying"]
+__all__ = ["begin_by_settings", "present_records", "record", "recording", "replay", "replaying"]
 
 _log = logging.getLogger("silo")
 
@@ -163,11 +163,21 @@ class _Finder:
         return None
 
 
+_present: list[Capture | Replayer] = []
+
+
+def present_records() -> Capture | Replayer | None:
+    """The recorder or the replayer that works in this process now, the newest if there are several."""
+    return _present[-1] if _present else None
+
+
 def _both(asked: Capture | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
     decisions = asked if lock is None else LockedDecisions(Path(lock), asked)
     compiles, tuners = intercept_compiles(asked.compile), _watch(decisions)
+    _present.append(asked)
 
     def undo() -> None:
+        _present.remove(asked)
         tuners()
         compiles()
 

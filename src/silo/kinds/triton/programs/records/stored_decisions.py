@@ -44,7 +44,7 @@ from silo.settings import settings
 from silo.status_line import announce
 from silo.tuner.foreign_decision import ForeignWinner
 
-__all__ = ["KeptDecision", "StoredDecisions"]
+__all__ = ["KeptDecision", "StoredDecisions", "keep_first", "kept_decisions"]
 
 _log = logging.getLogger("silo")
 
@@ -64,7 +64,8 @@ class KeptDecision(Persisted):
     """A decision with the search that led to it.
 
     ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
-    () without a plain form. ``milliseconds`` is how long the search took, with the compiles.
+    () without a plain form. ``configs`` are the configs of these times; () if they are the tuner's own, in its order.
+    ``milliseconds`` is how long the search took, with the compiles.
     """
 
     title = "a kept decision"
@@ -72,10 +73,13 @@ class KeptDecision(Persisted):
     winner: ForeignWinner = field(form=value_of(ForeignWinner))
     times: tuple[float | tuple[float, ...], ...] = field(form=listed(VALUE))
     milliseconds: int = field(form=NATURAL)
+    configs: tuple[Config, ...] = field(default=(), form=listed(value_of(Config)), left_out=True)
 
     def __post_init__(self) -> None:
         if not all(_is_time(one) for one in self.times):
             raise ValueError("the times of a kept decision are not numbers")
+        if self.configs and len(self.configs) != len(self.times):
+            raise ValueError("a kept decision has other times than configs")
 
 
 @dataclass(slots=True, eq=False)
@@ -203,7 +207,7 @@ class StoredDecisions:
         again = key in known.asked
         wanted = winner_of(known.source, tuner, key, None)
         place = _place(known.source, wanted, allowed)
-        question = known.asked[key] = _Question(place, wanted, _read(place))
+        question = known.asked[key] = _Question(place, wanted, kept_decisions(place))
         if settings().tune not in ("cached", "frozen"):
             if again or tuning_is_heard():
                 return None  # the cache was emptied, or a listener of the program's waits for the measurement
@@ -246,24 +250,45 @@ def _settle(tuner: Any, question: _Question, kept: KeptDecision, configs: Sequen
 
     Of processes that decide at once one is the first for all of them, and for those that come later.
     """
-    slot = question.wanted.slot
     others: list[Any] = []
 
+    def usable(found: KeptDecision) -> bool:
+        config = find_decision(tuner, [found.winner], question.wanted, lambda: configs).config
+        others[:] = [] if config is None else [config]
+        return config is not None
+
+    before = question.kept.get(question.wanted.slot)
+    return None if keep_first(question.place, kept, before, usable) is kept else others[0]
+
+
+def keep_first(
+    place: str, kept: KeptDecision, before: KeptDecision | None, usable: Callable[[KeptDecision], bool]
+) -> KeptDecision:
+    """Keep a decision in the store, unless another process has kept a usable one since; returns the one that holds.
+
+    Of processes that decide at once one is the first for all of them, and for those that come later.
+
+    Args:
+        place: the key of the store's records about one kernel and device.
+        kept: the decision of this process.
+        before: the decision for the slot that this process read before it measured; None without one.
+        usable: whether this process can use another's decision.
+    """
+    holds: list[KeptDecision] = []
+
     def judge(records: Iterable[JSON]) -> JSON:
-        found = _newest(records).get(slot)
-        others.clear()
-        if found is not None and found != question.kept.get(slot):
-            config = find_decision(tuner, [found.winner], question.wanted, lambda: configs).config
-            if config is not None:
-                others.append(config)
-                return None
+        found = _newest(records).get(kept.winner.slot)
+        holds[:] = [kept]
+        if found is not None and found != before and usable(found):
+            holds[:] = [found]
+            return None
         return kept.to_json()
 
-    session().store.records.append_judged(question.place, judge)
-    return others[0] if others else None
+    session().store.records.append_judged(place, judge)
+    return holds[0]
 
 
-def _read(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
+def kept_decisions(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
     """The kept decisions of one place by slot, the newest of each."""
     return _newest(session().store.records.read(place))
 

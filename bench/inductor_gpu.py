@@ -1,0 +1,277 @@
+"""Models under ``torch.compile`` on a GPU, with Silo and without: tuning, first calls, steps, and fresh machines.
+
+``python -m bench.inductor_gpu``: a 16-block MLP and a small decoder in ``max-autotune-no-cudagraphs``. Every row is a
+process of its own. It counts the measurements of torch's tuner, and Triton's compiles by the files that appear in
+Triton's cache, which also has those of torch's workers. Rows, for torch alone and with Silo:
+
+- ``cold``: every cache is empty,
+- ``second``: the same machine again,
+- ``fresh``: a machine without torch's and Triton's caches; with Silo its store was carried along,
+- ``served``: a machine without any cache, served, frozen, from the one file that ``cold`` recorded; with Silo alone,
+- ``ranks``: two processes at once with empty caches, and how many of their kernels have other configs.
+
+Rows that do not fit into ``--minutes`` are left out, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe, save
+
+MODELS = ("mlp", "decoder")
+WAYS = ("torch", "silo")
+ROWS = ("cold", "second", "fresh", "served", "ranks")
+STEPS = 30
+
+
+# ---- One process ----
+
+
+def _model(name: str, torch: Any) -> tuple[Any, Any]:
+    """A model of bfloat16 on the GPU, and its input."""
+    nn, functional = torch.nn, torch.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.norm = nn.LayerNorm(width)
+            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x: Any) -> Any:
+            return x + self.down(functional.gelu(self.up(self.norm(x))))
+
+    class Layer(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+            self.norm, self.block = nn.LayerNorm(width), Block(width)
+            self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+        def forward(self, x: Any) -> Any:
+            batch, length, width = x.shape
+            parts = self.qkv(self.norm(x)).view(batch, length, 3, 8, width // 8).permute(2, 0, 3, 1, 4)
+            attended = functional.scaled_dot_product_attention(parts[0], parts[1], parts[2], is_causal=True)
+            return self.block(x + self.out(attended.transpose(1, 2).reshape(batch, length, width)))
+
+    torch.manual_seed(0)
+    if name == "mlp":
+        made, shape = nn.Sequential(*(Block(1024) for _ in range(16))), (512, 1024)
+    else:
+        made, shape = nn.Sequential(*(Layer(512) for _ in range(4)), nn.LayerNorm(512)), (4, 256, 512)
+    return made.cuda().bfloat16().eval(), torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+
+def _configs(heuristics: Any, codecache: Any) -> dict[str, str]:
+    """The config of each kernel that was launched, by its body."""
+    found: dict[str, str] = {}
+    for module in list(codecache.PyCodeCache.modules):
+        for value in list(vars(module).values()):
+            if isinstance(value, heuristics.CachingAutotuner) and len(value.launchers) == 1:
+                body = value.fn.src.partition("(")[2]
+                key = hashlib.sha256(f"{body} {value.size_hints}".encode()).hexdigest()[:16]
+                config = value.launchers[0].config
+                members = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+                found[key] = str(sorted(members.items()))
+    return found
+
+
+def child(model: str, way: str) -> dict[str, Any]:
+    """Compile and run a model in this process; its figures."""
+    import torch  # the parent needs none
+
+    enabled: Any = None
+    if way == "silo":
+        from silo.integrations import inductor
+        from silo.kinds.triton.programs.records.capture_activation import record, replay
+
+        if file := os.environ.get("BENCH_RECORD"):
+            record(file)
+        if file := os.environ.get("BENCH_BUNDLE"):
+            replay(file, frozen=True)
+        enabled = inductor.enable("cuda")
+    from torch._inductor import codecache
+    from torch._inductor.runtime import triton_heuristics as heuristics
+
+    measured = {"kernels": 0, "choices": 0}
+    bench = heuristics.CachingAutotuner.bench
+    lookup = codecache.PersistentCache.lookup
+
+    def counted_bench(*args: Any, **options: Any) -> Any:
+        measured["kernels"] += 1
+        return bench(*args, **options)
+
+    def counted_lookup(
+        self: Any, choices: Any, op: str, inputs: str, benchmark: Any, *rest: Any, **options: Any
+    ) -> Any:
+        def counted(given: Any) -> Any:
+            measured["choices"] += len(given)
+            return benchmark(given)
+
+        return lookup(self, choices, op, inputs, None if benchmark is None else counted, *rest, **options)
+
+    heuristics.CachingAutotuner.bench = counted_bench
+    codecache.PersistentCache.lookup = counted_lookup
+    with torch.no_grad():
+        plain, x = _model(model, torch)
+        expected = plain(x)
+        torch.cuda.synchronize()
+        compiled = torch.compile(plain, mode="max-autotune-no-cudagraphs", fullgraph=True)
+        begin = time.perf_counter()
+        found = compiled(x)
+        torch.cuda.synchronize()
+        first_s = time.perf_counter() - begin
+        torch.testing.assert_close(found, expected, rtol=5e-2, atol=5e-2)
+        for _ in range(5):
+            compiled(x)
+        torch.cuda.synchronize()
+        steps: list[float] = []
+        hosts: list[float] = []
+        for _ in range(STEPS):
+            begin = time.perf_counter()
+            found = compiled(x)
+            hosts.append(time.perf_counter() - begin)
+            torch.cuda.synchronize()
+            steps.append(time.perf_counter() - begin)
+    configs = _configs(heuristics, codecache)
+    launchers = [
+        hasattr(one, "silo_kernel")
+        for module in list(codecache.PyCodeCache.modules)
+        for value in list(vars(module).values())
+        if isinstance(value, heuristics.CachingAutotuner)
+        for one in value.launchers
+    ]
+    return {
+        "first_s": first_s,
+        "step_us": statistics.median(steps) * 1e6,
+        "host_us": statistics.median(hosts) * 1e6,
+        "measured": measured,
+        "kernels": len(launchers),
+        "by_silo": sum(launchers),
+        "configs": configs,
+        "result": hashlib.sha256(found.float().cpu().numpy().tobytes()).hexdigest()[:16],
+        "parts": None if enabled is None else {name: part.reason for name, part in enabled.parts.items()},
+        "torch": torch.__version__,
+        "gpu": torch.cuda.get_device_name(),
+    }
+
+
+# ---- The processes of a row ----
+
+
+def _environment(folder: Path, home: Path, **more: str) -> dict[str, str]:
+    return {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "SILO_HOME": str(home),
+        **more,
+    }
+
+
+def _binaries(folder: Path) -> int:
+    return sum(1 for _ in folder.glob("triton/**/*.cubin"))
+
+
+def _start(model: str, way: str, environment: dict[str, str]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "bench.inductor_gpu", "--child", model, way]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, error = process.communicate()
+    line = next((one for one in out.splitlines() if one.startswith("{")), None)
+    if process.returncode or line is None:
+        return {"failed": (error or out)[-1500:]}
+    return {**json.loads(line), "log": [one for one in error.splitlines() if "silo" in one.lower()][-8:]}
+
+
+def run_row(model: str, way: str, row: str, places: Path) -> dict[str, Any]:
+    """The figures of one row; ``places`` has the folders of earlier rows of the same model and way."""
+    kept, home, bundle = places / "kept", places / "home", places / "recorded.silo"
+    if row == "ranks":
+        shared = places / "ranks"
+        started = [
+            _start(model, way, _environment(shared / str(rank), shared / "home", SILO_QUIET="1")) for rank in range(2)
+        ]
+        found = [_finish(one) for one in started]
+        if any("failed" in one for one in found):
+            return next(one for one in found if "failed" in one)
+        one, other = (rank["configs"] for rank in found)
+        differ = sum(config != other.get(key) for key, config in one.items())
+        return {**found[0], "ranks_differ": differ, "same_result": found[0]["result"] == found[1]["result"]}
+    folder = kept if row in ("cold", "second") else places / row
+    environment = _environment(folder, places / "empty" if row == "served" else home)
+    if row == "cold" and way == "silo":
+        environment["BENCH_RECORD"] = str(bundle)
+    if row == "served":
+        environment["BENCH_BUNDLE"] = str(bundle)
+    before = _binaries(folder)
+    found = _finish(_start(model, way, environment))
+    return {**found, "compiled": _binaries(folder) - before}
+
+
+def line(model: str, way: str, row: str, found: dict[str, Any]) -> str:
+    """A line of the table."""
+    if "failed" in found:
+        return f"{model:8} {way:6} {row:7} failed: {found['failed'].strip().splitlines()[-1:]}"
+    measured = found["measured"]
+    more = f"  {found['ranks_differ']} kernels differ" if "ranks_differ" in found else ""
+    return (
+        f"{model:8} {way:6} {row:7}{found['first_s']:9.1f}{found['step_us']:10.0f}{found['host_us']:10.0f}"
+        f"{measured['kernels']:9}{measured['choices']:9}{found.get('compiled', 0):9}"
+        f"{found['by_silo']:6}/{found['kernels']}{more}"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--child", nargs=2, metavar=("MODEL", "WAY"), help=argparse.SUPPRESS)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=ROWS)
+    parser.add_argument("--minutes", type=float, default=4.0, help="leave rows out after this time (4)")
+    parser.add_argument("--json", type=Path, help="keep the figures here")
+    given = parser.parse_args(arguments)
+    if given.child:
+        print(json.dumps(child(*given.child)))
+        return 0
+    begin, rows, left = time.monotonic(), dict[str, Any](), list[str]()
+    print(
+        f"{'model':8} {'way':6} {'row':7}{'first s':>9}{'step us':>10}{'host us':>10}{'measured':>9}{'choices':>9}"
+        f"{'compiled':>9}{'by Silo':>9}"
+    )
+    with tempfile.TemporaryDirectory(prefix="silo-inductor-gpu-") as place:
+        longest = 0.0
+        for model in given.models:
+            for row in given.rows:
+                for way in WAYS:
+                    name = f"{model} {way} {row}"
+                    if way == "torch" and row == "served":
+                        continue
+                    started = time.monotonic()
+                    if started - begin + longest / 2 > 60 * given.minutes:
+                        left.append(name)
+                        continue
+                    rows[name] = run_row(model, way, row, Path(place, model, way))
+                    longest = max(longest, time.monotonic() - started)
+                    print(line(model, way, row, rows[name]), flush=True)
+    if left:
+        print(f"left out, as {given.minutes:g} minutes are over: {', '.join(left)}")
+    if given.json:
+        save(given.json, describe(), {"rows": rows, "left_out": left})
+    return 1 if any("failed" in one for one in rows.values()) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

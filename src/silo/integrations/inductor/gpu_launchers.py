@@ -1,0 +1,182 @@
+"""Native launchers of Inductor's compiled kernels for GPUs, in the place of torch's and of Triton's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Final
+
+from silo.core.dtypes import dtype
+from silo.core.launch_info import LaunchInfo
+from silo.core.notices import Notices
+from silo.core.signature import Effect, Parameter, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.errors import ArgumentError, SiloError, UnsupportedError
+from silo.kinds.triton.front import adapter
+from silo.kinds.triton.front.adapter import CompiledProgram
+from silo.kinds.triton.programs.compiled_code import device_at, read_launch
+from silo.launch.native import Launcher
+from silo.launch.runtime import bind, make_bound_launcher
+from silo.plain_files import read_plain
+
+__all__ = ["native_launchers", "program_of"]
+
+_notices = Notices()
+_NUMBERS: Final = {"i1": ParameterKind.BOOL, "u1": ParameterKind.BOOL}
+
+
+def program_of(result: Any) -> CompiledProgram:  # noqa: ANN401  # one of the two kinds of compile results
+    """The compiled code of a result of Inductor's, which torch has not loaded yet.
+
+    Raises:
+        UnsupportedError: it is launched in a way that Silo does not know.
+        ToolchainError: it holds no code of a kind that Silo launches.
+        OSError: the file of the code cannot be read.
+    """
+    kernel, meta = result.kernel, result.compile_meta
+    if hasattr(kernel, "asm"):
+        return adapter.read_compiled(kernel)
+    for name in ("host_tma_descriptor_args", "device_agnostic"):
+        if getattr(kernel, name, None):
+            raise UnsupportedError(f"torch launches it with {name}")
+    if not kernel.cubin_raw and not kernel.cubin_path:
+        result.reload_cubin_path()
+    blob = bytes(kernel.cubin_raw or read_plain(kernel.cubin_path))
+    metadata = {
+        "name": kernel.name,
+        "num_warps": kernel.num_warps,
+        "warp_size": 32,
+        "shared": kernel.shared,
+        "num_ctas": 1,
+        "cluster_dims": (1, 1, 1),
+        "global_scratch_size": getattr(kernel, "global_scratch_size", 0) or 0,
+        "global_scratch_align": getattr(kernel, "global_scratch_align", 1) or 1,
+        "profile_scratch_size": 0,
+    }
+    constants: Mapping[Any, Any] = meta["constants"]
+    signature = {
+        name: "constexpr" if place in kernel.full_constexprs else kind
+        for place, (name, kind) in enumerate(
+            (name, meta["signature"].get(name, "constexpr")) for name in kernel.arg_names
+        )
+    }
+    return CompiledProgram(
+        kernel, str(kernel.name), blob, "cubin", signature, constants, {}, metadata, ("cuda", meta["cc"], 32)
+    )
+
+
+def native_launchers(heuristics: Any, is_on: Callable[[], bool], plain: Callable[[Any], Any]) -> Callable[[Any], Any]:  # noqa: ANN401
+    """Wraps ``make_launcher`` of a kind of compile results: Silo launches code for CUDA that it can read.
+
+    Torch's own launcher is made only if Silo refuses, because making it loads the code.
+    """
+
+    @wraps(plain)
+    def make_launcher(self: Any) -> Any:  # noqa: ANN401
+        if self.compile_meta.get("device_type") != "cuda" or not is_on():
+            return plain(self)
+        try:
+            return _made(heuristics, self, plain)
+        except (SiloError, OSError) as error:
+            _tell(self, str(error))
+            return plain(self)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:  # torch's objects have another form
+            _tell(self, f"this torch describes it in another form: {type(error).__name__}: {error}")
+            return plain(self)
+
+    return make_launcher
+
+
+def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+    """Returns the function that Inductor's code calls: it computes the grid and passes the kernel's parameters."""
+    if result.inductor_meta.get("store_cubin"):
+        raise UnsupportedError("torch exports its code (cpp_wrapper)")
+    if result.compile_meta.get("device") is None:
+        raise UnsupportedError("its code is for several devices")
+    if blocked := adapter.launch_hooks():
+        raise UnsupportedError(blocked)
+    program = program_of(result)
+    launch = read_launch(program)
+    device = device_at("cuda", int(result.compile_meta["device"]))
+    loaded: Any = device.load(launch, program.blob, program.blob_kind, program.entry)
+    signature = _signature(program)
+    native = make_bound_launcher(program.entry, bind(loaded, launch, signature, Specialization(), {}), signature)
+    kernel = result.kernel
+    static = not hasattr(kernel, "asm")
+    names: Sequence[str] = kernel.arg_names if static else kernel.src.fn.arg_names
+    constexprs = kernel.declared_constexprs if static else heuristics.get_constexprs(kernel.src.fn)
+    _, def_args, none_args = result._get_arg_lists(names, constexprs)  # noqa: SLF001
+    passed = [
+        name for name in names if program.signature.get(name, "constexpr") != "constexpr" and name not in none_args
+    ]
+    launcher = result._gen_launcher_code(  # noqa: SLF001
+        {"runner": _runner(native, result, plain, def_args)},
+        def_args,
+        ["grid_0", "grid_1", "grid_2", "stream", *passed],
+    )
+    _describe(heuristics, launcher, result, launch, loaded)
+    return launcher
+
+
+def _runner(native: Launcher, result: Any, plain: Callable[[Any], Any], names: Sequence[str]) -> Callable[..., None]:  # noqa: ANN401
+    """The function that the generated launcher calls with a grid, a stream and the kernel's parameters.
+
+    ``names`` are the launcher's own parameters. Arguments that Silo refuses go to torch's launcher, from then on.
+    """
+    others: list[Callable[..., None]] = []
+
+    def runner(x: int, y: int, z: int, stream: int, *arguments: object) -> None:
+        if not others:
+            try:
+                native[x, y, z](*arguments, stream=stream)
+            except ArgumentError as error:  # nothing was launched
+                _tell(result, str(error))
+                others.append(plain(result))
+            else:
+                return
+        # The generated launcher, which calls this function, is the only place that has all of its arguments.
+        given = sys._getframe(1).f_locals  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        others[0](*[given[name] for name in names], stream=stream)
+
+    return runner
+
+
+def _describe(heuristics: Any, launcher: Any, result: Any, launch: LaunchInfo, loaded: Any) -> None:  # noqa: ANN401
+    """Give a launcher, and the compiled code, the attributes that torch reads: it compares configs by them.
+
+    Without ``_is_static`` torch leaves the function that the launcher calls as it is.
+    """
+    kernel = result.kernel
+    for holder in (launcher, kernel):
+        holder.n_regs, holder.n_spills = launch.registers, launch.spills
+    launcher.config = result.config
+    launcher.shared = launch.shared_bytes
+    launcher.cache_hash = heuristics.triton_hash_to_path_key(kernel.hash)  # its folder in Triton's cache
+    launcher.store_cubin = False
+    launcher.silo_kernel = loaded
+
+
+def _signature(program: CompiledProgram) -> Signature:
+    """The parameters of compiled code. Torch promises their types: a pointer takes tensors of any dtype."""
+    parameters: list[Parameter] = []
+    for name, kind in program.signature.items():
+        if kind == "constexpr":
+            continue
+        if not isinstance(kind, str):
+            raise UnsupportedError(f"the argument {name} is a tuple")
+        if kind.startswith("*"):
+            parameters.append(Parameter(name, ParameterKind.POINTER, effect=Effect.READ))
+        elif kind.startswith(("fp", "bf")):
+            parameters.append(Parameter(name, ParameterKind.FLOAT, dtype(kind)))
+        elif kind[:1] in ("i", "u") and kind[1:].isdecimal():
+            parameters.append(Parameter(name, _NUMBERS.get(kind, ParameterKind.INTEGER), dtype(kind)))
+        else:
+            raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
+    return Signature(tuple(parameters))
+
+
+def _tell(result: Any, reason: str) -> None:  # noqa: ANN401
+    name = str(result.inductor_meta.get("kernel_name", "a kernel"))
+    told = f"{name} is launched by torch's own launcher, at its cost (some microseconds at most): {reason}"
+    _notices.once(told, told)

@@ -1,0 +1,496 @@
+"""Turns Silo's parts for Inductor's kernels on GPUs on and off: decisions, launching, recording and serving."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.notices import Notices
+from silo.errors import PackageError
+from silo.forks import Mutex
+from silo.integrations.inductor.gpu_decisions import ChoiceDecisions, TunerDecisions, make_plugin
+from silo.integrations.inductor.gpu_launchers import native_launchers
+from silo.integrations.inductor.gpu_records import (
+    KernelRecords,
+    noting_compiles,
+    noting_launches,
+    served_in_process,
+)
+from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
+from silo.machine.device_plugins import devices_of_kind
+from silo.settings import settings
+
+__all__ = ["PARTS", "connect", "deciding_kernels", "enable_gpu", "gpu_state", "judge_parts"]
+
+HEURISTICS: Final = "torch._inductor.runtime.triton_heuristics"
+CODECACHE: Final = "torch._inductor.codecache"
+
+COMPILING: Final = "torch._inductor.async_compile"
+
+GENERATING: Final = "torch._inductor.codegen.triton"
+
+PARTS: Final = ("decisions", "choices", "fusions", "launch", "record", "serve")
+"""The parts, each of which is on or off by itself, with a reason.
+
+``choices`` are the decisions about products and convolutions, ``fusions`` the times of code that torch fuses on trial.
+``serve`` and ``record`` are switched together.
+"""
+
+_SWEEP = HookPoint("CachingAutotuner", "autotune_to_one_config", ("self",))
+_DESCENT = HookPoint("CachingAutotuner", "coordinate_descent_tuning", ("self", "launcher"))
+_PRECOMPILE = HookPoint("CachingAutotuner", "precompile", ("self", "warm_cache_only", "reload_kernel"))
+_PLUGINS = HookPoint("", "get_caching_autotuner_plugins", ("autotuner",))
+_LAUNCHERS = (
+    HookPoint("StaticTritonCompileResult", "make_launcher", ("self",)),
+    HookPoint("TritonCompileResult", "make_launcher", ("self",)),
+)
+_FUSED = HookPoint("TritonScheduling", "benchmark_codegened_module", ("self", "mod", "n_spills_threshold"))
+_RUN = HookPoint("CachingAutotuner", "run", ("self", "args", "stream"))
+_COMPILE = HookPoint("CachingAutotuner", "_precompile_config", ("self", "cfg"))
+_TRITON = HookPoint("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str"))
+_LOOKUP = HookPoint("PersistentCache", "lookup", ("self", "choices", "op", "inputs", "benchmark"))
+_TUNER_MEMBERS = ("_precompile_config", "bench", "benchmark_all_configs")
+_NAMES = ("Config", "triton_config_to_hashable")
+_CALL_MEMBERS = ("_create_compile_meta", "_create_compile_options")
+_CALL_NAMES = ("ASTSource", "GPUTarget", "TritonCompileResult", "triton")
+_LOAD = "_load_triton_kernel_from_source"
+_RESULT_MEMBERS = ("_gen_launcher_code", "_get_arg_lists")
+
+
+# ---- Which hook points a torch has; pure over its modules ----
+
+
+def _holder(module: Any, point: HookPoint) -> Any:  # noqa: ANN401
+    return getattr(module, point.holder, None) if point.holder else module
+
+
+def _missing(module: Any, point: HookPoint) -> str:  # noqa: ANN401
+    """The name of a hook point that a torch lacks, or has in another form; "" if it has it."""
+    members: Mapping[str, Any] = getattr(_holder(module, point), "__dict__", {})
+    function = members.get(point.name)
+    return "" if function is not None and fits(point.parameters, function) else str(point)
+
+
+def _judge(found: list[str]) -> Decision:
+    missing = [one for one in found if one]
+    if missing:
+        return Rejected(f"this torch's Inductor has no {', '.join(missing)} of the form that Silo knows")
+    return Accepted("its hook points are here")
+
+
+def has_plugins(heuristics: Any) -> bool:  # noqa: ANN401
+    """Whether a torch has the plug-in class of its tuner, since 2.13; before that, its methods are replaced."""
+    base = getattr(heuristics, "CachingAutotunerPlugin", None)
+    hooks = all(hasattr(base, name) for name in ("pre_compile", "pre_autotune"))
+    return hooks and hasattr(heuristics, "DEFER") and not _missing(heuristics, _PLUGINS)
+
+
+def judge_decisions(heuristics: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can decide for the kernels that this torch generates."""
+    tuner = getattr(heuristics, "CachingAutotuner", None)
+    found = [_missing(heuristics, _SWEEP), _missing(heuristics, _DESCENT), _missing(heuristics, _PRECOMPILE)]
+    found += [f"CachingAutotuner.{name}" for name in _TUNER_MEMBERS if not hasattr(tuner, name)]
+    found += [name for name in _NAMES if not hasattr(heuristics, name)]
+    return _judge(found)
+
+
+def judge_launch(heuristics: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can launch the kernels that this torch generates."""
+    found = [_missing(heuristics, point) for point in _LAUNCHERS]
+    for point in _LAUNCHERS:
+        kind = _holder(heuristics, point)
+        found += [f"{point.holder}.{name}" for name in _RESULT_MEMBERS if not hasattr(kind, name)]
+    found += [name for name in ("get_constexprs", "triton_hash_to_path_key") if not hasattr(heuristics, name)]
+    return _judge(found)
+
+
+def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can decide between this torch's kernels for a product or a convolution."""
+    return _judge([_missing(codecache, _LOOKUP)])
+
+
+def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can keep the times of code that this torch fuses on trial."""
+    return _judge([_missing(generating, _FUSED)])
+
+
+def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can record this torch's kernels."""
+    tuner = getattr(heuristics, "CachingAutotuner", None)
+    found = [_missing(heuristics, _RUN), _missing(heuristics, _COMPILE)]
+    found += [f"CachingAutotuner.{name}" for name in _CALL_MEMBERS if not hasattr(tuner, name)]
+    found += [name for name in _CALL_NAMES if not hasattr(heuristics, name)]
+    return _judge(found)
+
+
+def judge_serve(compiling: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can serve this torch's kernels from a bundle."""
+    found = [_missing(compiling, _TRITON)]
+    found += [name for name in (_LOAD,) if not hasattr(compiling, name)]
+    found += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
+    return _judge(found)
+
+
+# ---- The replacements ----
+
+
+def _with_plugin(plugin: Any, is_on: Callable[[], bool], plain: Callable[[Any], Any]) -> Callable[[Any], Any]:  # noqa: ANN401
+    """Wraps ``get_caching_autotuner_plugins``: Silo's plug-in is the last."""
+
+    @wraps(plain)
+    def get_caching_autotuner_plugins(autotuner: Any) -> Any:  # noqa: ANN401
+        return [*plain(autotuner), plugin] if is_on() else plain(autotuner)
+
+    return get_caching_autotuner_plugins
+
+
+def _before_precompile(decisions: TunerDecisions, plain: Callable[..., None]) -> Callable[..., None]:
+    """Wraps ``CachingAutotuner.precompile`` of a torch without plug-ins."""
+
+    @wraps(plain)
+    def precompile(
+        self: Any,  # noqa: ANN401
+        warm_cache_only: bool = False,  # noqa: FBT001, FBT002  # torch's own signature
+        reload_kernel: Any = None,  # noqa: ANN401
+        *rest: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> None:
+        if not warm_cache_only:
+            with self.lock:
+                if reload_kernel is not None:
+                    self._reload_kernel = reload_kernel
+                decisions.before_compile(self)
+        plain(self, warm_cache_only, reload_kernel, *rest, **named)
+
+    return precompile
+
+
+def _before_sweep(decisions: TunerDecisions, plain: Callable[..., None]) -> Callable[..., None]:
+    """Wraps ``CachingAutotuner.autotune_to_one_config`` of a torch without plug-ins."""
+
+    @wraps(plain)
+    def autotune_to_one_config(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        if not decisions.is_measuring(self):
+            decisions.before_measuring(self, args, kwargs)
+            if len(self.launchers) == 1:
+                return
+        plain(self, *args, **kwargs)
+
+    return autotune_to_one_config
+
+
+def _descent(decisions: TunerDecisions, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps ``CachingAutotuner.coordinate_descent_tuning``, which torch calls without a hook of its plug-ins."""
+
+    @wraps(plain)
+    def coordinate_descent_tuning(self: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return decisions.descent(self, launcher, args, kwargs)
+
+    return coordinate_descent_tuning
+
+
+def _lookup(choices: ChoiceDecisions, plain: Callable[..., dict[Any, float]]) -> Callable[..., dict[Any, float]]:
+    """Wraps ``PersistentCache.lookup``."""
+
+    @wraps(plain)
+    def lookup(
+        self: Any,  # noqa: ANN401
+        choices_: Any,  # noqa: ANN401
+        op: str,
+        inputs: str,
+        benchmark: Any,  # noqa: ANN401
+        hint_override: int | None = None,
+    ) -> dict[Any, float]:
+        return choices.lookup(
+            choices_,
+            op,
+            inputs,
+            benchmark,
+            hint_override,
+            lambda: plain(self, choices_, op, inputs, benchmark, hint_override),
+        )
+
+    return lookup
+
+
+def _fused(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) -> Callable[..., tuple[float, str]]:
+    """Wraps ``TritonScheduling.benchmark_codegened_module``."""
+
+    @wraps(plain)
+    def benchmark_codegened_module(
+        self: Any,  # noqa: ANN401
+        mod: Any,  # noqa: ANN401
+        n_spills_threshold: int = 8,
+        *rest: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> tuple[float, str]:
+        return choices.fused_time(mod, n_spills_threshold, lambda: plain(self, mod, n_spills_threshold, *rest, **named))
+
+    return benchmark_codegened_module
+
+
+# ---- The switch ----
+
+
+class _Part:
+    """One part: how many callers want it, and the replacements while somebody does."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.decision: Decision = Rejected("nobody asked for it")
+        self.wanted = 0
+        self._undo: list[tuple[Any, str, Replacement]] = []
+        self._off: list[Callable[[], None]] = []
+        self._is_put = False
+
+    @property
+    def is_on(self) -> bool:
+        """Whether its replacements act."""
+        return self.wanted > 0
+
+    def put(self, module: ModuleType) -> None:
+        """Replace torch's functions in a module of Inductor's that is loaded."""
+        if self._is_put:
+            return
+        judge, make = _MAKERS[self.name]
+        self.decision = judge(module)
+        if not self.decision:
+            _notices.once(
+                f"{self.name} {self.decision.reason}",
+                f"Inductor's kernels for GPUs: {self.name} stay torch's own: {self.decision.reason}",
+            )
+            return
+        self._is_put = True
+        for point, replacement in make(self, module):
+            place = _holder(module, point), point.name, replacement
+            self._undo.append(place)
+            HOOKS.put(*place)
+
+    def take(self) -> None:
+        """Put torch's functions back."""
+        for place in reversed(self._undo):
+            HOOKS.take(*place)
+        self._undo.clear()
+        for off in self._off:
+            off()
+        self._off.clear()
+        self._is_put = False
+        self.decision = Rejected("it was switched off")
+
+    def when_off(self, function: Callable[[], None]) -> None:
+        """Call a function once the part is off."""
+        self._off.append(function)
+
+
+_Made = list[tuple[HookPoint, Replacement]]
+_notices = Notices()
+
+
+def _make_decisions(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
+    tuner: Any = heuristics.CachingAutotuner
+    decisions = TunerDecisions(
+        heuristics, tuner.autotune_to_one_config, tuner.coordinate_descent_tuning, lambda: _shared.records
+    )
+    _shared.decisions = decisions
+    part.when_off(decisions.stop)
+    descent = (_DESCENT, partial(_descent, decisions))
+    if has_plugins(heuristics):
+        plugin = make_plugin(heuristics, decisions)
+        return [(_PLUGINS, partial(_with_plugin, plugin, lambda: part.is_on)), descent]
+    return [(_PRECOMPILE, partial(_before_precompile, decisions)), (_SWEEP, partial(_before_sweep, decisions)), descent]
+
+
+def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
+    records = _shared.records = KernelRecords(heuristics)
+
+    def off() -> None:
+        records.stop()
+        _shared.records = None
+
+    part.when_off(off)
+    if not records.records and settings().record is None:
+        return []  # a replacement of run() would cost time at each launch
+    return [(_COMPILE, partial(noting_compiles, records)), (_RUN, partial(noting_launches, records, _shared.note))]
+
+
+def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
+    del part  # a bundle may begin to serve later, with the import of Triton
+    return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD)))]
+
+
+class _Shared:
+    """The objects that parts share: the decisions, and the records of code."""
+
+    def __init__(self) -> None:
+        self.decisions: TunerDecisions | None = None
+        self.records: KernelRecords | None = None
+
+    def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
+        """Record the config of a launched kernel."""
+        if self.decisions is not None:
+            self.decisions.note(autotuner, config)
+
+    def serves(self, load: Callable[[], Any]) -> bool:
+        """Whether the bundle has the code of a kernel."""
+        decisions, records = self.decisions, self.records
+        if decisions is None or records is None or not records.serves:
+            return False
+        autotuner = load()
+        config = decisions.expected(autotuner)
+        return config is not None and records.has_code(autotuner, config)
+
+
+_shared = _Shared()
+
+
+def _choice_decisions() -> ChoiceDecisions:
+    torch: Any = sys.modules["torch"]
+    return ChoiceDecisions(torch.get_float32_matmul_precision, torch.cuda.current_device)
+
+
+def _make_choices(part: _Part, codecache: Any) -> _Made:  # noqa: ANN401
+    del part, codecache
+    return [(_LOOKUP, partial(_lookup, _choice_decisions()))]
+
+
+def _make_fusions(part: _Part, generating: Any) -> _Made:  # noqa: ANN401
+    del part, generating
+    return [(_FUSED, partial(_fused, _choice_decisions()))]
+
+
+def _make_launch(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
+    return [(point, partial(native_launchers, heuristics, lambda: part.is_on)) for point in _LAUNCHERS]
+
+
+_MAKERS: Final[Mapping[str, tuple[Callable[[Any], Decision], Callable[[_Part, Any], _Made]]]] = {
+    "decisions": (judge_decisions, _make_decisions),
+    "choices": (judge_choices, _make_choices),
+    "fusions": (judge_fusions, _make_fusions),
+    "launch": (judge_launch, _make_launch),
+    "record": (judge_record, _make_record),
+    "serve": (judge_serve, _make_serve),
+}
+_MODULES: Final = {
+    "decisions": HEURISTICS,
+    "choices": CODECACHE,
+    "fusions": GENERATING,
+    "launch": HEURISTICS,
+    "record": HEURISTICS,
+    "serve": COMPILING,
+}
+
+
+# The path of the program that torch starts as its compile worker.
+_WORKER: Final = "compile_worker/__main__.py"
+_PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "decisions": ("decisions", "choices", "fusions"),
+    "launch": ("launch",),
+    "record": ("record", "serve"),
+}
+
+
+class _GpuSwitch:
+    """Counts the callers that want each part."""
+
+    def __init__(self) -> None:
+        self.parts = {name: _Part(name) for name in PARTS}
+        self._lock = Mutex()
+        self._accelerated = False
+
+    def accelerate(self) -> None:
+        """Want the parts that ``SILO_INDUCTOR`` lists, once, to the end of the process."""
+        with self._lock:
+            first, self._accelerated = not self._accelerated, True
+        if first:
+            self.more(tuple(name for one in settings().inductor for name in _PARTS_OF[one]), lambda _: None)
+
+    def more(self, names: tuple[str, ...], load: Callable[[str], ModuleType | None]) -> None:
+        """Switch parts on; ``load`` returns a module of Inductor's, None if the part has to wait for its import."""
+        with self._lock:
+            for name in names:
+                part = self.parts[name]
+                part.wanted += 1
+                module = load(_MODULES[name])
+                if module is None:
+                    part.decision = Accepted("from the import of torch's Inductor on")
+                else:
+                    part.put(module)
+
+    def less(self, names: tuple[str, ...]) -> None:
+        """Undo one :meth:`more`."""
+        with self._lock:
+            for name in names:
+                part = self.parts[name]
+                part.wanted -= 1
+                if not part.wanted:
+                    part.take()
+
+    def loaded(self, module: ModuleType) -> None:
+        """A module of Inductor's has been imported: parts that wait for it begin."""
+        with self._lock:
+            for name, part in self.parts.items():
+                if part.wanted and _MODULES[name] == module.__name__:
+                    part.put(module)
+
+
+_SWITCH = _GpuSwitch()
+
+
+def enable_gpu(wanted: Sequence[str]) -> tuple[Mapping[str, Decision], Callable[[], None] | None]:
+    """Switch parts for kernels on GPUs on. Returns whether each part is on, and the function that undoes this call.
+
+    The latter is None if no part is on. ``wanted`` are names of settings: ``decisions``, ``launch``, ``record``.
+
+    Raises:
+        PackageError: torch is not installed.
+    """
+    try:
+        import_module("torch")
+    except ImportError as error:
+        raise PackageError(f"torch.compile needs torch, which cannot be imported: {error}") from error
+    names = tuple(name for one in wanted for name in _PARTS_OF[one])
+    _SWITCH.more(names, import_module)
+    left = Rejected("the caller left it out")
+    found = {name: _SWITCH.parts[name].decision if name in names else left for name in PARTS}
+    undo = partial(_SWITCH.less, names)
+    if not any(found.values()):
+        undo()
+        return found, None
+    return found, undo
+
+
+def connect(module: ModuleType) -> None:
+    """Let Silo take part in an accelerated program, whose torch has just loaded this module of Inductor's."""
+    if sys.argv[:1] and sys.argv[0].endswith(_WORKER):
+        return  # torch's compile workers neither decide nor launch
+    _SWITCH.accelerate()
+    _SWITCH.loaded(module)
+
+
+def judge_parts() -> Mapping[str, Decision]:
+    """Whether the installed torch has the hook points of each part, with the reason; empty without a CUDA device.
+
+    Imports torch's compiler if there is such a device.
+
+    Raises:
+        ImportError: torch, or its compiler, cannot be imported.
+    """
+    if not devices_of_kind("cuda"):
+        return {}
+    return {name: judge(import_module(_MODULES[name])) for name, (judge, _) in _MAKERS.items()}
+
+
+def deciding_kernels() -> list[Any]:
+    """Torch's objects of the kernels for CUDA that the part ``decisions`` has seen, and that live."""
+    return [] if _shared.decisions is None else _shared.decisions.seen()
+
+
+def gpu_state() -> Mapping[str, Decision]:
+    """Whether each part is on in this process, with the reason."""
+    return {name: part.decision for name, part in _SWITCH.parts.items()}

@@ -1,0 +1,109 @@
+"""Functions of Inductor that Silo replaces: whether a torch has them in the expected form, and the replacing itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from silo.forks import Mutex
+from silo.frozen import frozen
+
+__all__ = ["HOOKS", "HookPoint", "HookStack", "Replacement", "fits"]
+
+# Makes the replacement of a function of torch's from that function.
+Replacement: TypeAlias = Callable[[Any], Any]
+
+
+@frozen
+class HookPoint:
+    """One function that is replaced: the class that holds it, its name, and the parameters that Silo relies on.
+
+    ``holder`` is "" for a function of the module itself. A torch with further parameters after these still fits.
+    """
+
+    holder: str
+    name: str
+    parameters: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return ".".join(filter(None, (self.holder, self.name)))
+
+
+def fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401
+    """Whether a function's first parameters have these names.
+
+    >>> fits(("number",), lambda number, base=10: number), fits(("number",), lambda: 0)
+    (True, False)
+    """
+    try:
+        plain = getattr(function, "__func__", function)  # of a class method
+        return tuple(inspect.signature(plain).parameters)[: len(wanted)] == tuple(wanted)
+    except (TypeError, ValueError):
+        return False
+
+
+@dataclass(eq=False, slots=True)
+class _Place:
+    """One member of a class or module: torch's own function, the replacements in order, and the present member."""
+
+    holder: Any
+    name: str
+    plain: Any
+    present: Any
+    makers: list[Replacement] = field(default_factory=list[Replacement])
+
+
+class HookStack:
+    """Replaces members of classes and modules. Several features may replace one member, and end in any order.
+
+    If the program itself replaces a member meanwhile, its function stays there, and calls the replacement before it.
+
+    >>> class Torch: size = staticmethod(lambda: 1)
+    >>> plain, stack, one = vars(Torch)["size"], HookStack(), lambda plain: staticmethod(lambda: plain() + 1)
+    >>> stack.put(Torch, "size", one); Torch.size()
+    2
+    >>> stack.take(Torch, "size", one); vars(Torch)["size"] is plain
+    True
+    """
+
+    def __init__(self) -> None:
+        self._lock = Mutex()
+        self._places: dict[tuple[int, str], _Place] = {}
+
+    def put(self, holder: Any, name: str, make: Replacement) -> None:  # noqa: ANN401
+        """Replace a member by ``make`` of the function that is there now."""
+        with self._lock:
+            key = (id(holder), name)
+            place = self._places.get(key)
+            if place is None:
+                members = cast("dict[str, Any]", vars(holder))
+                place = self._places[key] = _Place(holder, name, members[name], members[name])
+            place.makers.append(make)
+            self._renew(place)
+
+    def take(self, holder: Any, name: str, make: Replacement) -> None:  # noqa: ANN401
+        """Undo one :meth:`put`; the other replacements of the member stay."""
+        with self._lock:
+            place = self._places.get((id(holder), name))
+            if place is None or make not in place.makers:
+                return
+            place.makers.remove(make)
+            self._renew(place)
+            if not place.makers:
+                del self._places[id(holder), name]
+
+    @staticmethod
+    def _renew(place: _Place) -> None:
+        if cast("dict[str, Any]", vars(place.holder)).get(place.name) is not place.present:
+            return  # the program replaced ours, and calls it
+        made = place.plain
+        for make in place.makers:
+            made = make(made)
+        place.present = made
+        setattr(place.holder, place.name, made)
+
+
+HOOKS = HookStack()
+"""The replaced functions of Inductor in this process."""
