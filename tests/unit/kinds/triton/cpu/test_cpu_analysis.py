@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from silo.errors import UnsupportedError
-from silo.kinds.triton.cpu.analysis.costs import is_index_only, is_structurally_affine, recompute_cost, row_axis
+from silo.kinds.triton.cpu.analysis.affine import is_index_only, is_structurally_affine
+from silo.kinds.triton.cpu.analysis.costs import recompute_cost, row_axis
 from silo.kinds.triton.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.kinds.triton.cpu.analysis.value_properties import (
     constant_scalar,

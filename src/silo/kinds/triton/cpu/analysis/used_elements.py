@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from silo.kinds.triton.cpu.analysis.costs import is_range_mask
+from silo.kinds.triton.cpu.analysis.affine import is_range_mask
 from silo.kinds.triton.cpu.analysis.value_properties import store_parts
 from silo.kinds.triton.front.operations import flow, tt
 from silo.kinds.triton.front.operations.operation_table import RENDERED

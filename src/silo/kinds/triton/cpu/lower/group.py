@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from silo.kinds.triton.cpu import ops
-from silo.kinds.triton.cpu.analysis.costs import is_structurally_affine
+from silo.kinds.triton.cpu.analysis.affine import is_structurally_affine
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, load_parts, store_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.forms import AffineForms

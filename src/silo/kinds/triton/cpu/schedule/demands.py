@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from silo.kinds.triton.cpu.analysis.costs import row_axis, unit_axis
+from silo.kinds.triton.cpu.analysis.affine import unit_axis
+from silo.kinds.triton.cpu.analysis.costs import row_axis
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BlockSchedule,

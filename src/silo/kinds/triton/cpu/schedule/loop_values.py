@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from silo.kinds.triton.cpu.analysis.costs import is_structurally_affine
+from silo.kinds.triton.cpu.analysis.affine import is_structurally_affine
 from silo.kinds.triton.cpu.analysis.value_properties import any_of, is_whole, scalar_source, stored_operands
 from silo.kinds.triton.cpu.schedule.block_schedule import Carried
 from silo.kinds.triton.front.operations import arith, flow, tt

@@ -13,13 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from silo.kinds.triton.cpu.analysis.costs import (
-    arithmetic_cost,
-    is_index_only,
-    is_range_mask,
-    is_structurally_affine,
-    recompute_cost,
-)
+from silo.kinds.triton.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
+from silo.kinds.triton.cpu.analysis.costs import arithmetic_cost, recompute_cost
 from silo.kinds.triton.cpu.analysis.value_properties import (
     constant_scalar,
     defining_block,
