@@ -16,8 +16,7 @@ from functools import lru_cache
 from itertools import combinations, pairwise, product
 
 from silo.core.config import Config, ConfigSet
-from silo.core.decision_list import Bound, DecisionList, Step
-from silo.core.dispatch import Bucket, DispatchRules, bucket_of, bucket_to_json, distance
+from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step, bucket_of, bucket_to_json, distance
 from silo.core.host_arrays import has_numpy
 from silo.core.notices import Notices
 from silo.core.values import ExactTuple, canonical_json
