@@ -18,7 +18,7 @@ from silo.drivers.cpu.levels import level_of
 from silo.errors import CompilerMissingError, SourceError, TargetError, TrustError
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.cpu_declaration import CPU
-from silo.kinds.triton.cpu.cpu_jobs import compiler_identity
+from silo.kinds.triton.cpu.cpu_identity import compiler_identity
 from silo.kinds.triton.cpu.object_build import llvm_of
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.settings import settings

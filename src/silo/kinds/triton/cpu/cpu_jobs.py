@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from typing import cast
 
 from silo.compile.c_compiler import CCompiler
-from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, digest
+from silo.core.values import JSON
 from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
-from silo.drivers.cpu.levels import CpuLevel, level_of
+from silo.drivers.cpu.levels import level_of
 from silo.errors import CompileError, SourceError, UnsupportedError
 from silo.kinds.triton.cpu.analysis.costs import program_nanoseconds
 from silo.kinds.triton.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.cpu_declaration import CPU
+from silo.kinds.triton.cpu.cpu_identity import code_identity
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c
 from silo.kinds.triton.cpu.object_build import build_kernel, compile_flags
-from silo.kinds.triton.front.adapter import Ttir, lower_to_ttir, triton_identity, triton_version
+from silo.kinds.triton.front.adapter import Ttir, lower_to_ttir, triton_version
 from silo.kinds.triton.front.facts import TtirFacts
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.ssa import Module, Operation
@@ -36,9 +36,7 @@ from silo.settings import settings
 
 __all__ = [
     "EmittedJob",
-    "code_identity",
     "compile_ttir",
-    "compiler_identity",
     "emit_job",
     "entry_name",
     "job_layout",
@@ -47,28 +45,6 @@ __all__ = [
     "make_job",
     "module_layout",
 ]
-
-
-# ---- The identity of the CPU compiler, which is part of the keys of jobs and arti ----
-
-
-def compiler_identity(level: CpuLevel, toolchain: CCompiler) -> str:
-    """The identity under which kernels are kept: Triton, whose front end makes a job, and :func:`code_identity`.
-
-    Raises:
-        ToolchainError: no usable Triton.
-    """
-    return f"{code_identity(level, toolchain)} {triton_identity(force=settings().force_triton)}"
-
-
-def code_identity(level: CpuLevel, toolchain: CCompiler) -> str:
-    """The identity under which jobs are kept: Silo's code with the text that it emits, the C compiler, its flags."""
-    flags = digest("cpu-flags/1", [*compile_flags(level), *toolchain.command[1:]])[:16]
-    return f"cpu code {code_digest(*CPU.code)} flags {flags} {toolchain.version}"
-
-
-# ---- Jobs of the CPU compiler ----
-
 
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 

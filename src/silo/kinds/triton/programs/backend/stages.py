@@ -18,7 +18,8 @@ from silo.drivers.cpu.levels import host_target, level_of
 from silo.errors import CompileError, SourceError
 from silo.kinds.triton.cpu.checking.checked_code import compile_checked
 from silo.kinds.triton.cpu.code_options import CpuOptions
-from silo.kinds.triton.cpu.cpu_jobs import EmittedJob, compiler_identity, emit_job, make_job, module_layout
+from silo.kinds.triton.cpu.cpu_identity import compiler_identity
+from silo.kinds.triton.cpu.cpu_jobs import EmittedJob, emit_job, make_job, module_layout
 from silo.kinds.triton.cpu.object_build import build_kernel
 from silo.kinds.triton.front.adapter import CpuFrontEnd, cpu_target, read_off, run_cpu_passes
 from silo.kinds.triton.front.adapter.triton_toolchain import module

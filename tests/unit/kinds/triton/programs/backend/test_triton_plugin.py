@@ -393,7 +393,7 @@ def test_the_key_in_tritons_cache_names_level_and_compilers(monkeypatch):
     assert name in identity
     other = "x86-64-v2" if name != "x86-64-v2" else "x86-64-v3"
     assert CpuBackend(GPUTarget("cpu", other, 1)).hash() != identity
-    monkeypatch.setattr("silo.kinds.triton.cpu.cpu_jobs.code_digest", lambda *_: "f" * 32)
+    monkeypatch.setattr("silo.kinds.triton.cpu.cpu_identity.code_digest", lambda *_: "f" * 32)
     assert backend.hash() != identity
 
 
