@@ -28,7 +28,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.drivers.cpu.levels import host_target, level_of
-from silo.kinds.triton.cpu import cpu_jobs
+from silo.kinds.triton.cpu import cpu_identity
 from silo.kinds.triton.cpu import object_build as build
 from silo.kinds.triton.front.adapter import triton_installation as installation
 from silo.settings import override
@@ -334,7 +334,7 @@ def test_the_entry_of_an_object_needs_no_triton(monkeypatch):
     """What a worker makes of a job depends on the job alone: it knows neither Triton nor what the caller set."""
     toolchain = CCompiler(("cc",), "made up 1.0")
     level = level_of(host_target())
-    before = cpu_jobs.code_identity(level, toolchain)
+    before = cpu_identity.code_identity(level, toolchain)
     monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
     reinstalled(monkeypatch, version="0.1")
-    assert cpu_jobs.code_identity(level, toolchain) == before
+    assert cpu_identity.code_identity(level, toolchain) == before
