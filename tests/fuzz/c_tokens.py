@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from silo.kinds.triton.cpu.emit.kernel_text import PRELUDE, REST, EmittedKernel
+from silo.kinds.triton.cpu.emit.kernel_text import PRELUDE, EmittedKernel
+from silo.kinds.triton.cpu.emit.shared_text import REST
 from silo.kinds.triton.cpu.lower.messages import c_string
 
 __all__ = ["strange"]

@@ -343,7 +343,8 @@ def question_about(autotuner: Any) -> Question:  # noqa: ANN401
     ]
     hints: Any = autotuner.size_hints
     listed = cast("Sequence[Any]", [] if isinstance(hints, dict) else hints)
-    sizes: dict[Any, Any] = {f"size{number}": one for number, one in enumerate(listed)} if listed else hints
+    named = cast("dict[Any, Any]", hints)
+    sizes = {f"size{number}": one for number, one in enumerate(listed)} if listed else named
     key: dict[str, Value] = {str(name): int(one) for name, one in sizes.items()}
     index = meta.get("device")
     if index is None:

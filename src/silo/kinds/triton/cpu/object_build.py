@@ -12,7 +12,7 @@ from silo.core.target import Target
 from silo.drivers.cpu.levels import CpuLevel, level_of
 from silo.errors import CompileError, ToolchainError
 from silo.kinds.triton.cpu.compile_effort import SIMD, USUAL, efforts_after_a_fault
-from silo.kinds.triton.cpu.emit.kernel_text import part
+from silo.kinds.triton.cpu.emit.shared_text import part
 from silo.settings import child_environment
 
 __all__ = [

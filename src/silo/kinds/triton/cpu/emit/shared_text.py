@@ -1,0 +1,43 @@
+"""The part of a kernel's C text that other kernels share, as a text of its own.
+
+Multiplying tiles takes a compiler as long as the rest of a kernel, and is the same for its configs and for many
+kernels. Such a text has a line (:data:`REST`) after all that may be shared: functions that are ``SILO_APART`` and
+blocks of dots. Compiled in one piece they are static; else they are hidden symbols of an object that is linked in.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = ["BLOCK", "REST", "Parts", "part"]
+
+REST = "/* ---- from here on: of this kernel alone */"
+BLOCK = "SILO_DOT_KERNEL_"  # how the line of a block of a dot begins
+_STATIC = "#define SILO_APART static __attribute__((noinline, unused))\n"
+_HIDDEN = '#define SILO_APART __attribute__((noinline, visibility("hidden")))\n'
+_BODY = re.compile(r"^(SILO_APART [^{};]*?) ?\{\n.*?^\}$", re.MULTILINE | re.DOTALL)
+_BLOCK_LINE = re.compile(rf"^{BLOCK}(\w+)\((\d+), (\d+)\)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The C text of one kernel, and its shared part: "" if that is not worth an object."""
+
+    own: str
+    shared: str = ""
+
+
+def part(text: str) -> Parts:
+    """The two parts of a kernel's C text.
+
+    >>> part("int f(void);").shared
+    ''
+    """
+    head, line, rest = text.partition(f"\n{REST}\n")
+    if not line or _STATIC not in head:
+        return Parts(text)
+    shared = head.replace(_STATIC, _HIDDEN)
+    declared = _BODY.sub(r"\1;", shared)
+    declared = _BLOCK_LINE.sub(r"SILO_APART silo_dot_kernel_\1 silo_dot_\1_\2x\3;", declared)
+    return Parts(declared + line + rest, shared + "\n")
