@@ -16,17 +16,8 @@ from silo.compile.c_compiler import find_compiler  # noqa: E402
 from silo.drivers.cpu.levels import host_target, level_of  # noqa: E402
 from silo.errors import CompileError  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
-<<<<<<< HEAD
-from silo.kinds.triton.cpu.emit.kernel_text import (  # noqa: E402
-    BLOCK,
-    REST,
-    emit_c,
-    part,
-)
-=======
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
 from silo.kinds.triton.cpu.emit.shared_text import BLOCK, REST, part  # noqa: E402
->>>>>>> parent of 9878127e (kinds: kernel_text <- c_printer <- shared_text)
 from silo.kinds.triton.cpu.object_build import build_kernel, compile_flags, forget_shared  # noqa: E402
 
 pytestmark = needs_compiler
