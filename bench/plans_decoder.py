@@ -105,7 +105,10 @@ def graphs_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, buc
 
 
 def measure(rows: dict[str, Row], model: Any, tokens: int, stretch: int, array: Any, back: Any, wait: Any) -> Any:
-    """Samples (host us, whole us) of every row, token by token; the results of all are compared."""
+    """Samples (host us, whole us) of every row, token by token; the results of all are compared.
+
+    A peer's row of other results is left out, with a line that says so; one of Silo's ends the run.
+    """
     chance = np.random.default_rng(3)
     inputs = [chance.standard_normal(model.WIDTH).astype(np.float32) for _ in range(tokens)]
     samples: dict[str, list[tuple[float, float]]] = {name: [] for name in rows}
@@ -123,8 +126,13 @@ def measure(rows: dict[str, Row], model: Any, tokens: int, stretch: int, array: 
                 results[name].append(back(made).copy())
         floor = np.stack(results[FLOOR])
         for name, found in results.items():
-            if not np.allclose(np.stack(found), floor, rtol=1e-4, atol=1e-4):
-                raise SystemExit(f"{name} computed other tokens than {FLOOR}, between {first} and {first + stretch}")
+            if np.allclose(np.stack(found), floor, rtol=1e-4, atol=1e-4):
+                continue
+            difference = f"{name} computed other tokens than {FLOOR}, between {first} and {first + stretch}"
+            if name in {"silo.plan", FLOOR}:
+                raise SystemExit(difference)
+            print(f"left out: {difference}")
+            del rows[name], samples[name]
     return samples
 
 
