@@ -24,10 +24,9 @@ from silo.core.values import JSON
 from silo.errors import BundleError
 from silo.export.c_names import joined
 from silo.export.export_folder import Differences, FolderRecord, compare_folder, licence, read_record, write_folder
-from silo.export.exported_library import ExportedLibrary
+from silo.export.exported_library import ExportedLibrary, plans_of
 from silo.export.function_signatures import functions_of
 from silo.export.operations import operations_of
-from silo.export.plan_classes import plans_of
 from silo.export.project import CpuSource, export_files, namespace_of
 from silo.export.shared_library import built_libraries
 from silo.export.wheel import package_files, package_of, write_wheel

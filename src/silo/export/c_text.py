@@ -18,9 +18,9 @@ from silo.export.exported_library import (
     filled,
     folded,
     number,
+    plan_classes,
 )
 from silo.export.function_signatures import ExportedFunction, FunctionChoice, ParameterRole, Taken
-from silo.export.plan_classes import plan_classes
 
 __all__ = ["c_header", "c_source", "cpp_header"]
 
