@@ -161,9 +161,9 @@ def error(found: np.ndarray, kind: str, exact: np.ndarray) -> tuple[float, float
 def tolerance(kernel: Kernel, reference_error: float, scale: float) -> float | None:
     """How far from float64 another run may be; None where the kernel is too sensitive to tell a fault from rounding.
 
-    Twice what the reference code is off, and four roundings of the largest value; of 0.25 where all are smaller, for
-    they come from values of about 1 that nearly cancel.
+    Twice the error of the reference code, and four roundings of the largest value; of 4 if all are smaller, because they
+    are sums of values of about 1, which reach several before they cancel.
     """
     if reference_error > min(256 * unit(kernel), 0.05) * max(scale, 1e-3):
         return None
-    return 2 * reference_error + 4 * unit(kernel) * max(scale, 0.25)
+    return 2 * reference_error + 4 * unit(kernel) * max(scale, 4.0)
