@@ -116,27 +116,15 @@ void silo_bundle_plan_give(struct silo_step_plan *plan) {
 
 /* ---- parts ---- */
 
-/* As the driver states them, or as C lays them out; a CPU's are 8 bytes each, or more. */
 static int find_places(struct part *part, silo_error *error) {
     const struct silo_served *served = part->served;
-    const struct silo_packing *packing = &served->packing;
-    const int64_t told =
-        silo_binary_places(served->code->binary, &served->function, part->places, packing->count);
-    size_t end = 0;
-    if (told >= 0 && told != packing->count)
+    size_t end;
+    int64_t stated;
+    if (silo_plan_places(&served->packing, served->code->binary, &served->function,
+                         served->where->gpu == NULL, part->places, &end, &stated) != 0)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the driver states %lld parameters of the code, the bundle %u",
-                         served->variant->kernel.data, (long long)told, packing->count);
-    for (uint32_t i = 0; i < packing->count; i++) {
-        struct silo_parameter_place *place = &part->places[i];
-        if (told < 0) {
-            const uint32_t size = silo_packed_bytes(packing, &packing->packed[i]);
-            const uint32_t align = served->where->gpu == NULL || size > 8 ? 8 : size;
-            place->offset = (end + align - 1) / align * align;
-            place->size = size;
-        }
-        end = place->offset + place->size;
-    }
+                         served->variant->kernel.data, (long long)stated, served->packing.count);
     /* Rounded up, so that the next one's values are aligned as a tensor map has to be. */
     part->bytes = (uint32_t)((sizeof(struct silo_plan_values) + end + 63) / 64 * 64);
     return 0;

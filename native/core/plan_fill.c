@@ -5,6 +5,25 @@
 
 #include <stdlib.h>
 
+int silo_plan_places(const struct silo_packing *packing, const struct silo_binary *binary,
+                     const struct silo_function *function, bool on_cpu,
+                     struct silo_parameter_place *places, size_t *end, int64_t *stated) {
+    *stated = on_cpu ? -1 : silo_binary_places(binary, function, places, packing->count);
+    *end = 0;
+    if (*stated >= 0 && *stated != packing->count)
+        return -1;
+    for (uint32_t i = 0; i < packing->count; i++) {
+        if (*stated < 0) {
+            const size_t size = silo_packed_bytes(packing, &packing->packed[i]),
+                         align = on_cpu || size > 8 ? 8 : size;
+            places[i] = (struct silo_parameter_place){(*end + align - 1) / align * align, size};
+        }
+        const size_t behind = places[i].offset + places[i].size;
+        *end = behind > *end ? behind : *end;
+    }
+    return 0;
+}
+
 /* Values of one replay; -1 with the error. */
 static int evaluate(const struct silo_plan_form *form, const struct silo_plan_arguments *arguments,
                     uint64_t *values, silo_error *error) {

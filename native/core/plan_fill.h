@@ -86,6 +86,13 @@ struct silo_plan_grid {
     struct silo_plan_made *described;
 };
 
+/* The places of a launch's parameters behind its struct silo_plan_values: as the driver states
+ * them, or else as C lays them out; on a CPU each begins at a multiple of 8 bytes. `end`: the byte
+ * behind the last. -1 if the driver states another number of parameters, which is `stated` then. */
+int silo_plan_places(const struct silo_packing *packing, const struct silo_binary *binary,
+                     const struct silo_function *function, bool on_cpu,
+                     struct silo_parameter_place *places, size_t *end, int64_t *stated);
+
 /* Memory that nodes use: an argument's, or memory that the plan holds. */
 struct silo_plan_memory {
     int32_t argument; /* -1: low to high */

@@ -227,33 +227,12 @@ static int layout(struct silo_plan_form *form, const struct found *found,
     node->values = form->block_bytes;
     if (node->kernel == NULL)
         return -1;
-    if (node->function->device != NULL) { /* as the driver lays them out, if it says so */
-        const int64_t told =
-            silo_binary_places(node->binary, node->function, places, packing->count);
-        if (told == packing->count)
-            for (uint32_t i = 0; i < packing->count; i++)
-                form->block_bytes =
-                    node->values + (uint32_t)(places[i].offset + places[i].size) > form->block_bytes
-                        ? node->values + (uint32_t)(places[i].offset + places[i].size)
-                        : form->block_bytes;
-        else if (told >= 0)
-            return refuse("the driver states another number of parameters");
-        else {
-            size_t at = 0;
-            for (uint32_t i = 0; i < packing->count; i++) {
-                const size_t size = silo_packed_bytes(packing, &packing->packed[i]),
-                             align = size > 8 ? 8 : size;
-                at = (at + align - 1) / align * align;
-                places[i] = (struct silo_parameter_place){at, size};
-                at += size;
-            }
-            form->block_bytes = node->values + (uint32_t)at;
-        }
-    } else {
-        for (uint32_t i = 0; i < packing->count; i++)
-            places[i] = (struct silo_parameter_place){8 * (size_t)i, 8};
-        form->block_bytes = node->values + 8 * packing->count;
-    }
+    size_t end;
+    int64_t stated;
+    if (silo_plan_places(packing, node->binary, node->function, node->function->device == NULL,
+                         places, &end, &stated) != 0)
+        return refuse("the driver states another number of parameters");
+    form->block_bytes = node->values + (uint32_t)end;
     form->block_bytes += sizeof(struct silo_plan_values) + 8; /* words are written whole */
     form->block_bytes = (form->block_bytes + 63) & ~UINT32_C(63);
     return 0;
