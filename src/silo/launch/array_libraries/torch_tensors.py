@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from silo.core.decisions import Rejected
 from silo.core.host_arrays import numpy_dtype
 from silo.core.plugins import driver_of
-from silo.errors import CaseError, DeviceError
+from silo.errors import CaseError
 from silo.launch.array_extents import ALIGNMENT, extent_of
-from silo.launch.array_libraries.array_library import LibraryDevice
 from silo.launch.array_libraries.filling import fill, fill_into
 from silo.launch.array_libraries.host_copies import as_bits, flat_memory
 from silo.launch.array_libraries.pinned import tell_where
@@ -25,11 +24,7 @@ if TYPE_CHECKING:
     from silo.core.recipes import ArrayRecipe
     from silo.launch.array_libraries.array_library import ArrayLibrary
 
-__all__ = ["LIBRARY", "count", "describe", "pristine_copy"]
-
-
-# ---- Tensors of torch, on every device that torch has ----
-
+__all__ = ["LIBRARY", "pristine_copy"]
 
 # torch's names of the devices of DLPack's memory; AMD's GPUs have CUDA's name.
 _DEVICES = {2: "cuda", 8: "mps", 10: "cuda", 14: "xpu"}
@@ -147,64 +142,3 @@ def pristine_copy(tensor: Any) -> Any:  # noqa: ANN401
 
 
 LIBRARY: Final[ArrayLibrary] = _Torch()
-
-
-# ---- Devices that Silo knows through torch alone ----
-
-
-def count(torch: Any, kind: str) -> int:  # noqa: ANN401  # the module
-    """How many devices of a kind torch sees."""
-    if kind == "mps":
-        return int(torch.backends.mps.is_available())
-    module = getattr(torch, kind, None)
-    return int(module.device_count()) if module is not None and module.is_available() else 0
-
-
-def describe(torch: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """The description of one of them by torch. DeviceError where that is too little."""
-    return {"xpu": _xpu, "mtia": _mtia, "mps": _mps}[kind](torch, index)
-
-
-def _xpu(torch: Any, index: int) -> LibraryDevice:  # noqa: ANN401
-    properties = torch.xpu.get_device_properties(index)
-    return LibraryDevice(
-        model=str(properties.name),
-        arch=str(getattr(properties, "architecture", "")),
-        sm_count=int(properties.gpu_subslice_count),
-        facts={
-            "warp_size": max(map(int, getattr(properties, "sub_group_sizes", ())), default=None),
-            "max_threads_per_block": _optional(properties, "max_work_group_size"),
-            "memory_bytes": _optional(properties, "total_memory"),
-        },
-    )
-
-
-def _mtia(torch: Any, index: int) -> LibraryDevice:  # noqa: ANN401
-    properties = torch.mtia.get_device_properties(index)
-    try:
-        units = int(properties.max_grid_height * properties.max_grid_width)
-    except AttributeError:
-        known = ", ".join(name for name in dir(properties) if not name.startswith("_"))
-        raise DeviceError(f"mtia:{index}: torch does not say how large its grid is; it says {known}") from None
-    return LibraryDevice(
-        model=str(getattr(properties, "name", "MTIA")),
-        arch="",
-        sm_count=units,
-        facts={"memory_bytes": _optional(properties, "total_memory")},
-    )
-
-
-def _mps(torch: Any, index: int) -> LibraryDevice:  # noqa: ANN401
-    del index  # there is one
-    backend = torch.backends.mps
-    return LibraryDevice(
-        model=str(backend.get_name()),
-        arch="",
-        sm_count=int(backend.get_core_count()),
-        facts={"warp_size": 32, "memory_bytes": int(torch.mps.recommended_max_memory())},
-    )
-
-
-def _optional(properties: object, name: str) -> int | None:
-    value = getattr(properties, name, None)
-    return None if value is None else int(value)
