@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from silo.core.host_arrays import numpy_dtype
 from silo.errors import ArgumentError, CaseError
 from silo.launch.array_extents import ALIGNMENT, extent_of
-from silo.launch.array_libraries.array_library import LibraryDevice, imported
+from silo.launch.array_libraries.array_library import imported
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.host_copies import as_bits
 
@@ -19,11 +19,7 @@ if TYPE_CHECKING:
     from silo.core.recipes import ArrayRecipe
     from silo.launch.array_libraries.array_library import ArrayLibrary
 
-__all__ = ["LIBRARY", "count", "describe"]
-
-
-# ---- Arrays of jax ----
-
+__all__ = ["LIBRARY"]
 
 # jax's names of the devices of DLPack's memory.
 _DEVICES = {1: "cpu", 2: "cuda", 10: "rocm"}
@@ -86,26 +82,3 @@ def _row_major(host: NDArray[Any]) -> tuple[int, ...]:
 
 
 LIBRARY: Final[ArrayLibrary] = _Jax()
-
-
-# ---- Devices that Silo knows through jax alone ----
-
-
-def count(jax: Any, kind: str) -> int:  # noqa: ANN401  # the module
-    """How many devices of a kind jax sees."""
-    try:
-        return len(jax.devices(kind))
-    except RuntimeError:  # jax raises this if it lacks the backend
-        return 0
-
-
-def describe(jax: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """The description of one of them by jax."""
-    found = jax.devices(kind)[index]
-    statistics: dict[str, Any] = found.memory_stats() or {}
-    return LibraryDevice(
-        model=str(found.device_kind),
-        arch=str(found.device_kind).lower().removeprefix("tpu ").replace(" ", ""),
-        sm_count=int(getattr(found, "num_cores", 1)),
-        facts={"memory_bytes": statistics.get("bytes_limit")},
-    )
