@@ -14,8 +14,8 @@ import pytest
 
 from bundle_samples import variant
 from silo.artifacts.artifact import Artifact
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import SiloError
 from silo.store.remote import copying
 from silo.store.remote.address import RemoteAddress

@@ -161,7 +161,7 @@ def error(found: np.ndarray, kind: str, exact: np.ndarray) -> tuple[float, float
 def tolerance(kernel: Kernel, reference_error: float, scale: float) -> float | None:
     """How far from float64 another run may be; None where the kernel is too sensitive to tell a fault from rounding.
 
-    Twice the error of the reference code, and four roundings of the largest value; of 4 if all are smaller, because they
+    Twice the error of the reference code, and four roundings of the largest value; of 4 if all are smaller, as they
     are sums of values of about 1, which reach several before they cancel.
     """
     if reference_error > min(256 * unit(kernel), 0.05) * max(scale, 1e-3):

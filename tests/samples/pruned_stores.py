@@ -9,8 +9,8 @@ from pathlib import Path
 from bundle_samples import variant
 from fake_backend.measure import fake_study
 from silo.artifacts.artifact import Artifact
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.core.variant import Compiled, CompiledBlob
 from silo.store.store import Store
 from silo.store.upkeep import losing_artifacts
 from silo.store.usage import PruneRule, prune

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from silo.core.compiled import CacheFiles, Compiled
 from silo.core.config import Config
 from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
@@ -15,7 +16,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect, Signature
 from silo.core.target import Target
 from silo.core.values import JSON
-from silo.core.variant import CacheFiles, Compiled, CompileJob, Variant
+from silo.core.variant import CompileJob, Variant
 
 if TYPE_CHECKING:  # modules that a first launch from a bundle does not need
     from silo.core.check_limits import CheckLimits

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from silo.core.config import Config
 from silo.core.json_reader import ANYTHING, TEXT, Persisted, value_of
-from silo.core.launch_info import LaunchInfo
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import TARGET, Target
 from silo.core.values import JSON, Value, digest, has_look_alike
 from silo.frozen import field, frozen, remembered
 
-__all__ = ["CacheFiles", "CompileJob", "Compiled", "CompiledBlob", "Variant"]
-
-
-# ---- Variants, compile jobs and their keys ----
+__all__ = ["CompileJob", "Variant"]
 
 
 @frozen
@@ -101,36 +97,3 @@ class CompileJob(Persisted):
     def _keys(self) -> dict[str, str]:
         """The keys that were computed, by the compiler's identity; a process has few compilers for one job."""
         return {}
-
-
-# ---- The results of compile jobs ----
-
-
-@frozen
-class CompiledBlob:
-    """One file of bytes with its kind, which the compiler declares."""
-
-    kind: str
-    data: bytes
-
-
-@frozen
-class Compiled:
-    """The outcome of one compile job: launch info, the blob a driver loads, sidecars (C source, TTIR), notes."""
-
-    launch: LaunchInfo
-    blob: CompiledBlob
-    sidecars: tuple[CompiledBlob, ...] = ()
-    log: str = ""
-
-
-@frozen
-class CacheFiles:
-    """The files that a framework's own compile would leave in its cache, in the order it writes them.
-
-    ``files`` holds the ending of each file's name, and its content. Empty: ``reason`` says why the framework has to
-    compile this itself.
-    """
-
-    files: tuple[tuple[str, bytes], ...]
-    reason: str = ""

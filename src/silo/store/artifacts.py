@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef, text_of
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.decisions import Decision
 from silo.core.json_reader import TEXT, Persisted, listed, value_of
@@ -17,7 +18,6 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.values import JSON
-from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import SiloError
 from silo.frozen import field, frozen
 from silo.store.entries import Entries

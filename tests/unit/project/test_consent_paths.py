@@ -46,6 +46,7 @@ CALLS = {
     "load_place": {
         "commands/cache_actions.py": "what writes files of Triton's cache, of those that Silo ships",
         "machine/device_plugins.py": "device plug-ins, by their entry points",
+        "commands/examine_machine.py": "Silo's own judgement of Inductor's hook points, imported only then",
         "cli/exec.py": "the name of a journal, by Silo's own integration, which the command imports only then",
         "kinds/triton/programs/backend/activation.py": "Silo's own switch, which no layer left of it may import",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
@@ -57,7 +58,7 @@ CALLS = {
     # Who calls that.
     "open_object": {
         "launch/cpu_objects.py": "load: code that was compiled a moment ago",
-        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, with the consent of the ledger",
+        "integrations/cuda_on_cpu/activation.py": "the guard for torch's CUDA key, with the consent of the ledger",
     },
     "load_entry": {
         "drivers/cpu/cpu_device.py": "CpuDevice.load",
@@ -68,6 +69,9 @@ CALLS = {
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
         "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
+        "integrations/inductor/gpu_launchers.py": "Device.load of what Inductor had Triton compile, with consent",
+        "integrations/inductor/gpu_patching.py": "torch's own function that makes a kernel, or its module",
+        "integrations/inductor/gpu_records.py": "torch's own function that makes a kernel of its text",
         "integrations/inductor/generated_kernels.py": "Device.load of what Inductor had Triton compile, with consent",
         "kinds/triton/front/ceiling_kernels.py": "Triton's language",
         "kinds/triton/cpu/checking/checked_code.py": "code that checks itself, compiled a moment ago",
@@ -86,7 +90,7 @@ CALLS = {
     },
     "load_code": {
         "calls/resolver.py": "what the store has consent to",
-        "integrations/jax/call_records.py": "what the store has consent to, called as its vouched record says",
+        "integrations/jax/jax_programs.py": "what the store has consent to, called as its vouched record says",
     },
     "VouchedCode": {
         "kernels/bundle_kernels.py": "with its consent",
@@ -125,8 +129,8 @@ CALLS = {
         "kinds/triton/programs/records/archive_lookup.py": "a recording's code, as it was built or as it has it called",
         "kernels/bundle_kernels.py": "a bundle's code, as it has it called",
         "building/loaded_kernels.py": "the store's code",
-        "integrations/jax/call_records.py": "the launch that a program of jax names, as its record has the code called",
-        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, as the store's outcome of its job",
+        "integrations/jax/jax_programs.py": "the launch that a program of jax names, as its record has the code called",
+        "integrations/cuda_on_cpu/activation.py": "the guard for torch's CUDA key, as the store's outcome of its job",
         "kinds/triton/programs/records/stored_first_compile.py": "a C module of Triton's drivers, which Triton loads",
     },
     # Who vouches.
@@ -134,7 +138,7 @@ CALLS = {
         "store/artifacts.py": "what the compile path hands over",
         "store/trust_ledger.py": "note_variants, of those whose job ran here",
         "commands/build_bundle.py": "the cases of a bundle that is made here",
-        "integrations/jax/call_records.py": "how a traced call has code called that the store vouches for",
+        "integrations/jax/jax_programs.py": "how a traced call has code called that the store vouches for",
         "kinds/triton/programs/records/capture.py": "what Triton compiled, or kept in its cache, and launches here",
         "kinds/triton/programs/records/stored_first_compile.py": "a C module that Triton's driver has built here",
     },
@@ -150,7 +154,7 @@ CALLS = {
     "trust_remote": {"commands/trust_code.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {
         "building/compilation.py": "the outcome of a job that ran here",
-        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, built a moment ago",
+        "integrations/cuda_on_cpu/activation.py": "the guard for torch's CUDA key, built a moment ago",
     },
     # Python that runs because it is named.
     "exec_module": {
@@ -211,6 +215,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
     assert [path for path, _ in asked] == [
         "integrations/inductor/generated_kernels.py",
+        "integrations/inductor/gpu_launchers.py",
         "kinds/triton/programs/program_kernels.py",
         "kinds/triton/programs/records/served_launches.py",
         "launch/runtime.py",

@@ -15,8 +15,8 @@ import pytest
 
 from bundle_samples import variant
 from silo.artifacts.artifact import Artifact
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import RemoteError, SettingsError
 from silo.settings import Settings
 from silo.store.remote import copying

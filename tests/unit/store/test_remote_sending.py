@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.core.variant import Compiled, CompiledBlob
 from silo.store.remote import copying
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient

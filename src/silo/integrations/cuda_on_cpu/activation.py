@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.compile.native_build import build
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.values import digest
-from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import CompileError, LaunchError
 from silo.launch.cpu_objects import open_object
 from silo.machine.process_session import session

@@ -15,7 +15,7 @@ from silo.core.specialization import Specialization
 from silo.errors import ArgumentError, SiloError, UnsupportedError
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.adapter import CompiledProgram
-from silo.kinds.triton.programs.compiled_code import device_at, read_launch
+from silo.kinds.triton.programs.compiled_code import consent_to, device_at, read_launch
 from silo.launch.native import Launcher
 from silo.launch.runtime import bind, make_bound_launcher
 from silo.plain_files import read_plain
@@ -99,7 +99,8 @@ def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # 
     program = program_of(result)
     launch = read_launch(program)
     device = device_at("cuda", int(result.compile_meta["device"]))
-    loaded: Any = device.load(launch, program.blob, program.blob_kind, program.entry)
+    consent = consent_to(program, launch)
+    loaded: Any = device.load(launch, program.blob, program.blob_kind, program.entry, consent=consent)
     signature = _signature(program)
     native = make_bound_launcher(program.entry, bind(loaded, launch, signature, Specialization(), {}), signature)
     kernel = result.kernel

@@ -94,10 +94,11 @@ def renamed(heuristics: Any, function: Any) -> Any:  # noqa: ANN401  # Triton's 
     text = kernel_body(str(function.src), stem)
     file = f"<{stem} {digest('inductor-kernel/1', [text])[:16]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)  # Triton reads the text there
-    made: dict[str, Any] = {}
-    # The text that torch generated and has executed under its other name.
-    exec(compile(text, file, "exec"), plain.__globals__, made)  # noqa: S102
-    return heuristics.triton.jit(made[stem])
+    # The same code under its other name: nothing is executed that torch has not executed.
+    code = plain.__code__.replace(co_name=stem, co_qualname=stem, co_filename=file, co_firstlineno=1)
+    made = FunctionType(code, plain.__globals__, stem, plain.__defaults__, plain.__closure__)
+    made.__annotations__, made.__module__, made.__qualname__ = plain.__annotations__, plain.__module__, stem
+    return heuristics.triton.jit(made)
 
 
 # ---- Decisions of the recording, or of the bundle ----

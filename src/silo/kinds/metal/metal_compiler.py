@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.core.code_facts import CodeFacts, Lowered
+from silo.core.compiled import Compiled
 from silo.core.consent import Consent, text_sha256
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
@@ -12,7 +13,7 @@ from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.target import Target
 from silo.core.values import parse_json
-from silo.core.variant import Compiled, CompileJob, Variant
+from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, TrustError
 from silo.kinds.metal.clang import code_flags, find_clang
 from silo.kinds.metal.compile_job import compile_job, emulator_identity, entry_text

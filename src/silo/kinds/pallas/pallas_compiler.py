@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.notices import Notices
@@ -16,7 +17,7 @@ from silo.core.protocols import Source
 from silo.core.signature import Effect
 from silo.core.target import CPU_LEVELS, Target
 from silo.core.values import JSON
-from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
+from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, ResourceError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, call_plan

@@ -16,10 +16,10 @@ from silo.checking.memory import Contents, CopiedMemory, MemoryLaunch, allocatio
 from silo.compile.c_compiler import CCompiler
 from silo.compile.native_build import BuiltObject, build
 from silo.core.check_limits import CheckLimits
+from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
 from silo.core.target import Target
-from silo.core.variant import Compiled, CompiledBlob
 from silo.frozen import frozen, replace
 from silo.kinds.metal.checking.address_spaces import Mixed, mixed_spaces
 from silo.kinds.metal.checking.lines import LineTable

@@ -13,9 +13,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from silo.core.compiled import CacheFiles
 from silo.core.notices import Notices
 from silo.core.target import Target
-from silo.core.variant import CacheFiles, CompileJob
+from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
 from silo.forks import Mutex, in_child
 from silo.kinds.triton.front.adapter import (
