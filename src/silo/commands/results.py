@@ -33,16 +33,21 @@ class _Shown(Protocol):
     def lines(self) -> tuple[str, ...]: ...
 
 
+def _printable_lines(result: _Shown) -> list[str]:
+    """The lines of a result, each fit for a terminal: messages may hold text of a kernel's author."""
+    return [printable(part) for line in result.lines() for part in line.splitlines()]
+
+
 def shown(result: _Shown) -> str:
     """A result as text: its table, as wide as the terminal, and its lines."""
-    return "\n".join([result.table().text(shutil.get_terminal_size((120, 50)).columns), *result.lines()])
+    return "\n".join([result.table().text(shutil.get_terminal_size((120, 50)).columns), *_printable_lines(result)])
 
 
 def shown_as_html(result: _Shown) -> str:
     """A result as HTML for a notebook."""
     from html import escape  # noqa: PLC0415  # notebooks alone need it
 
-    lines = "<br>".join(escape(printable(line)) for line in result.lines())
+    lines = "<br>".join(map(escape, _printable_lines(result)))
     return result.table().html() + (f"<p>{lines}</p>" if lines else "")
 
 
