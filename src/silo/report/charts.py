@@ -245,7 +245,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 9 else text[:8] + "\u2026"
 
 
-# ---- A roofline: rates of arithmetic by operations for each byte, below what the device reaches ----
+# ---- A roofline: rates of arithmetic by operations for each byte, below the limits of the device ----
 
 
 @dataclass(frozen=True, slots=True)
