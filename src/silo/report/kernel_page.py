@@ -67,7 +67,7 @@ class StudyReport:
 
 @dataclass(frozen=True)
 class OtherSizes:
-    """Predictions for other sizes, from the measured sizes of a kernel on one device: the head of a table, and its rows.
+    """Predictions for other sizes, from the measured sizes of a kernel on a device: a head and rows of a table.
 
     Each row has a measured size, its winner, and the loss at this size of the config that the other sizes predict for
     it ("" if it was not held out).
