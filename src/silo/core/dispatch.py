@@ -51,190 +51,6 @@ __all__ = [
 ]
 
 
-# ---- Buckets of key values, and the rules that lead from a bucket to a config ----
-
-
-# Integers up to this one are buckets of their own: a batch of 3 and one of 4 are different problems.
-EXACT_LIMIT = 16
-
-# Those that bucket_of and bucket_from_json make are equal if their canonical forms are: a flag that is True and a count
-# that is 1 are tuned by themselves.
-Bucket: TypeAlias = tuple[Value, ...]
-
-
-def bucket_of(values: Sequence[Value]) -> Bucket:
-    """The bucket of a call's key values. Only integers are grouped; bools, strings, dtypes and the rest stay exact.
-
-    >>> bucket_of((3, 1000, 1025, "relu"))
-    (3, 1024, 2048, 'relu')
-    """
-    return ExactTuple(
-        _bucket(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values
-    )
-
-
-def _bucket(value: int) -> int:
-    if value < 0:
-        return -_bucket(-value)
-    if value <= EXACT_LIMIT:
-        return value
-    return min(1 << (value - 1).bit_length(), INT64_MAX)
-
-
-def distance(left: Bucket, right: Bucket) -> int | None:
-    """How far apart two buckets are, in sixteenths of an octave, summed over the integers; None: not comparable.
-
-    An octave is a factor of two (log2 made piecewise linear between powers of two, so that it is an exact integer).
-    0 lies one octave below 1. Values other than integers, and signs, must be equal.
-    """
-    if len(left) != len(right):
-        return None
-    total = 0
-    for a, b in zip(left, right, strict=True):
-        if type(a) is int and type(b) is int and (a < 0) == (b < 0):
-            total += abs(_position(abs(a)) - _position(abs(b)))
-        elif identity_of(a) != identity_of(b):
-            return None
-    return total
-
-
-def _position(value: int) -> int:
-    if value == 0:
-        return -16
-    octave = value.bit_length() - 1
-    return 16 * octave + (16 * (value - (1 << octave)) >> octave)
-
-
-def bucket_to_json(bucket: Bucket) -> JSON:
-    """The canonical form: a list of values."""
-    return [value_to_json(value) for value in bucket]
-
-
-def bucket_from_json(data: JSON) -> Bucket:
-    """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
-    return ExactTuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
-
-
-BUCKET: Final[Form[Bucket]] = Form(lambda data, what: bucket_from_json(data), bucket_to_json)  # noqa: ARG005  # see Form
-
-
-@frozen
-class Match:
-    """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where no rule of the table was."""
-
-    config: Config
-    rule: Bucket | None = field(identity=identity_of)
-    reason: str
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether a rule for this very bucket was there."""
-        return self.reason == "exact"
-
-
-def _read_rule(data: JSON, what: str) -> tuple[Bucket, Config]:
-    parts = read_list(data, what)
-    if len(parts) != 2:
-        raise malformed(what, data)
-    return bucket_from_json(parts[0]), Config.from_json(parts[1])
-
-
-def _write_rule(rule: tuple[Bucket, Config]) -> JSON:
-    return [bucket_to_json(rule[0]), rule[1].to_json()]
-
-
-def _read_unseen(data: JSON, what: str) -> DecisionList:  # noqa: ARG001  # see Form
-
-    return DecisionList.from_json(data)
-
-
-@frozen
-class DispatchRules(Persisted):
-    """From the values of the arguments in ``key`` to a config: a table of buckets, and a rule for the others.
-
-    A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
-    better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near ones the
-    one whose canonical text comes first. ``fallback`` serves values that no bucket compares with. Rules are kept in
-    canonical order, so equal tables compare equal.
-    """
-
-    title = "dispatch rules"
-
-    key: tuple[str, ...] = field(form=listed(TEXT, most=MAX_NAMES))
-    rules: tuple[tuple[Bucket, Config], ...] = field(identity=identity_of, form=listed(Form(_read_rule, _write_rule)))
-    fallback: Config = field(form=value_of(Config))
-    unseen: DecisionList | None = field(
-        default=None, form=Form(_read_unseen, lambda value: value.to_json()), left_out=True
-    )
-
-    def __post_init__(self) -> None:
-        ordered = sorted(self.rules, key=lambda rule: canonical_json(bucket_to_json(rule[0])))
-        texts = [canonical_json(bucket_to_json(bucket)) for bucket, _ in ordered]
-        if len(set(texts)) != len(texts):
-            raise ValueError("two dispatch rules have one bucket")
-        for bucket, _ in ordered:
-            if len(bucket) != len(self.key):
-                raise ValueError(f"the bucket {bucket!r} does not have one value for each of {self.key!r}")
-        if self.unseen is not None and (strange := self.unseen.names - set(self.key)):
-            raise ValueError(f"a decision list reads {', '.join(sorted(strange))}, which is not in {self.key!r}")
-        object.__setattr__(self, "rules", tuple(ordered))
-
-    @classmethod
-    def of(
-        cls,
-        key: Sequence[str],
-        table: Mapping[Bucket, Config],
-        fallback: Config,
-        unseen: DecisionList | None = None,
-    ) -> DispatchRules:
-        """Rules from a table."""
-        return cls(tuple(key), tuple(table.items()), fallback, unseen)
-
-    def lookup(self, values: Sequence[Value]) -> Match:
-        """The config for these key values (not yet bucketed). Never fails: the fallback is mandatory.
-
-        >>> rules = DispatchRules.of(["n"], {(1024,): Config.of(BLOCK=256)}, Config.of(BLOCK=64))
-        >>> rules.lookup([3000]).config
-        Config(values=(('BLOCK', 256),), options=())
-        """
-        bucket = bucket_of(values)
-        near: tuple[int, Bucket, Config] | None = None
-        for rule, config in self.rules:  # in lexical order: the first of equally near ones stays
-            apart = distance(bucket, rule)
-            if apart is not None and (near is None or apart < near[0]):
-                near = (apart, rule, config)
-        if self.unseen is not None and (near is None or near[0] > 0):
-            # By the bucket, not the value: a launcher asks once a bucket. The bounds are bounds of buckets.
-            step = self.unseen.find(dict(zip(self.key, bucket, strict=True)))
-            if step is not None:
-                return Match(step.config, None, f"decision list: {step}")
-        if near is None:
-            return Match(self.fallback, None, "no rule is comparable: fallback")
-        apart, rule, config = near
-        return Match(config, rule, "exact" if apart == 0 else f"nearest bucket, {apart / 16:g} octaves away")
-
-    def explain(self, values: Sequence[Value]) -> str:
-        """The lookup in words, one line a rule."""
-        bucket, match = bucket_of(values), self.lookup(values)
-        named = ", ".join(f"{name}={value}" for name, value in zip(self.key, values, strict=True))
-        lines = [f"{named or 'no key'} -> {match.config} ({match.reason})"]
-        for rule, config in self.rules:
-            apart = distance(bucket, rule)
-            how = "not comparable" if apart is None else f"{apart / 16:g} octaves away"
-            sign = "*" if identity_of(rule) == identity_of(match.rule) else " "
-            lines.append(f" {sign} {_label(self.key, rule)}: {config} ({how})")
-        if self.unseen is not None:
-            for step in self.unseen.steps:
-                sign = "*" if match.reason == f"decision list: {step}" else " "
-                lines.append(f" {sign} other sizes, {step}: {step.config}")
-        lines.append(f" {'*' if match.reason.endswith('fallback') else ' '} otherwise: {self.fallback}")
-        return "\n".join(lines)
-
-
-def _label(key: Sequence[str], bucket: Bucket) -> str:
-    return ", ".join(f"{name}={value}" for name, value in zip(key, bucket, strict=True))
-
-
 # ---- Decision lists ----
 
 
@@ -340,3 +156,180 @@ class DecisionList:
     def from_json(cls, data: JSON) -> DecisionList:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         return cls(_STEPS.read(data, "a decision list"))
+
+
+# ---- Buckets of key values, and the rules that lead from a bucket to a config ----
+
+
+# Integers up to this one are buckets of their own: a batch of 3 and one of 4 are different problems.
+EXACT_LIMIT = 16
+
+# Those that bucket_of and bucket_from_json make are equal if their canonical forms are: a flag that is True and a count
+# that is 1 are tuned by themselves.
+Bucket: TypeAlias = tuple[Value, ...]
+
+
+def bucket_of(values: Sequence[Value]) -> Bucket:
+    """The bucket of a call's key values. Only integers are grouped; bools, strings, dtypes and the rest stay exact.
+
+    >>> bucket_of((3, 1000, 1025, "relu"))
+    (3, 1024, 2048, 'relu')
+    """
+    return ExactTuple(
+        _bucket(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values
+    )
+
+
+def _bucket(value: int) -> int:
+    if value < 0:
+        return -_bucket(-value)
+    if value <= EXACT_LIMIT:
+        return value
+    return min(1 << (value - 1).bit_length(), INT64_MAX)
+
+
+def distance(left: Bucket, right: Bucket) -> int | None:
+    """How far apart two buckets are, in sixteenths of an octave, summed over the integers; None: not comparable.
+
+    An octave is a factor of two (log2 made piecewise linear between powers of two, so that it is an exact integer).
+    0 lies one octave below 1. Values other than integers, and signs, must be equal.
+    """
+    if len(left) != len(right):
+        return None
+    total = 0
+    for a, b in zip(left, right, strict=True):
+        if type(a) is int and type(b) is int and (a < 0) == (b < 0):
+            total += abs(_position(abs(a)) - _position(abs(b)))
+        elif identity_of(a) != identity_of(b):
+            return None
+    return total
+
+
+def _position(value: int) -> int:
+    if value == 0:
+        return -16
+    octave = value.bit_length() - 1
+    return 16 * octave + (16 * (value - (1 << octave)) >> octave)
+
+
+def bucket_to_json(bucket: Bucket) -> JSON:
+    """The canonical form: a list of values."""
+    return [value_to_json(value) for value in bucket]
+
+
+def bucket_from_json(data: JSON) -> Bucket:
+    """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
+    return ExactTuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
+
+
+BUCKET: Final[Form[Bucket]] = Form(lambda data, what: bucket_from_json(data), bucket_to_json)  # noqa: ARG005  # see Form
+
+
+@frozen
+class Match:
+    """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where no rule of the table was."""
+
+    config: Config
+    rule: Bucket | None = field(identity=identity_of)
+    reason: str
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a rule for this very bucket was there."""
+        return self.reason == "exact"
+
+
+def _read_rule(data: JSON, what: str) -> tuple[Bucket, Config]:
+    parts = read_list(data, what)
+    if len(parts) != 2:
+        raise malformed(what, data)
+    return bucket_from_json(parts[0]), Config.from_json(parts[1])
+
+
+def _write_rule(rule: tuple[Bucket, Config]) -> JSON:
+    return [bucket_to_json(rule[0]), rule[1].to_json()]
+
+
+@frozen
+class DispatchRules(Persisted):
+    """From the values of the arguments in ``key`` to a config: a table of buckets, and a rule for the others.
+
+    A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
+    better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near ones the
+    one whose canonical text comes first. ``fallback`` serves values that no bucket compares with. Rules are kept in
+    canonical order, so equal tables compare equal.
+    """
+
+    title = "dispatch rules"
+
+    key: tuple[str, ...] = field(form=listed(TEXT, most=MAX_NAMES))
+    rules: tuple[tuple[Bucket, Config], ...] = field(identity=identity_of, form=listed(Form(_read_rule, _write_rule)))
+    fallback: Config = field(form=value_of(Config))
+    unseen: DecisionList | None = field(default=None, form=value_of(DecisionList), left_out=True)
+
+    def __post_init__(self) -> None:
+        ordered = sorted(self.rules, key=lambda rule: canonical_json(bucket_to_json(rule[0])))
+        texts = [canonical_json(bucket_to_json(bucket)) for bucket, _ in ordered]
+        if len(set(texts)) != len(texts):
+            raise ValueError("two dispatch rules have one bucket")
+        for bucket, _ in ordered:
+            if len(bucket) != len(self.key):
+                raise ValueError(f"the bucket {bucket!r} does not have one value for each of {self.key!r}")
+        if self.unseen is not None and (strange := self.unseen.names - set(self.key)):
+            raise ValueError(f"a decision list reads {', '.join(sorted(strange))}, which is not in {self.key!r}")
+        object.__setattr__(self, "rules", tuple(ordered))
+
+    @classmethod
+    def of(
+        cls,
+        key: Sequence[str],
+        table: Mapping[Bucket, Config],
+        fallback: Config,
+        unseen: DecisionList | None = None,
+    ) -> DispatchRules:
+        """Rules from a table."""
+        return cls(tuple(key), tuple(table.items()), fallback, unseen)
+
+    def lookup(self, values: Sequence[Value]) -> Match:
+        """The config for these key values (not yet bucketed). Never fails: the fallback is mandatory.
+
+        >>> rules = DispatchRules.of(["n"], {(1024,): Config.of(BLOCK=256)}, Config.of(BLOCK=64))
+        >>> rules.lookup([3000]).config
+        Config(values=(('BLOCK', 256),), options=())
+        """
+        bucket = bucket_of(values)
+        near: tuple[int, Bucket, Config] | None = None
+        for rule, config in self.rules:  # in lexical order: the first of equally near ones stays
+            apart = distance(bucket, rule)
+            if apart is not None and (near is None or apart < near[0]):
+                near = (apart, rule, config)
+        if self.unseen is not None and (near is None or near[0] > 0):
+            # By the bucket, not the value: a launcher asks once a bucket. The bounds are bounds of buckets.
+            step = self.unseen.find(dict(zip(self.key, bucket, strict=True)))
+            if step is not None:
+                return Match(step.config, None, f"decision list: {step}")
+        if near is None:
+            return Match(self.fallback, None, "no rule is comparable: fallback")
+        apart, rule, config = near
+        return Match(config, rule, "exact" if apart == 0 else f"nearest bucket, {apart / 16:g} octaves away")
+
+    def explain(self, values: Sequence[Value]) -> str:
+        """The lookup in words, one line a rule."""
+        bucket, match = bucket_of(values), self.lookup(values)
+        named = ", ".join(f"{name}={value}" for name, value in zip(self.key, values, strict=True))
+        lines = [f"{named or 'no key'} -> {match.config} ({match.reason})"]
+        for rule, config in self.rules:
+            apart = distance(bucket, rule)
+            how = "not comparable" if apart is None else f"{apart / 16:g} octaves away"
+            sign = "*" if identity_of(rule) == identity_of(match.rule) else " "
+            lines.append(f" {sign} {_label(self.key, rule)}: {config} ({how})")
+        if self.unseen is not None:
+            for step in self.unseen.steps:
+                sign = "*" if match.reason == f"decision list: {step}" else " "
+                lines.append(f" {sign} other sizes, {step}: {step.config}")
+        lines.append(f" {'*' if match.reason.endswith('fallback') else ' '} otherwise: {self.fallback}")
+        return "\n".join(lines)
+
+
+def _label(key: Sequence[str], bucket: Bucket) -> str:
+    return ", ".join(f"{name}={value}" for name, value in zip(key, bucket, strict=True))
