@@ -37,8 +37,13 @@ from silo.integrations.inductor.gpu_records import (
 )
 from silo.kinds.triton.front.adapter import triton_version
 from silo.kinds.triton.programs.compiled_code import device_at
-from silo.kinds.triton.programs.records.stored_decisions import KeptDecision, keep_first, kept_decisions
-from silo.kinds.triton.programs.records.tuner_decisions import described_key, nearest_winner, refused, words_of_nearest
+from silo.kinds.triton.programs.records.stored_decisions import (
+    DecisionNotices,
+    KeptDecision,
+    keep_first,
+    kept_decisions,
+)
+from silo.kinds.triton.programs.records.tuner_decisions import described_key, nearest_winner, refused
 from silo.measuring.lock_files import add_decisions, read_lock
 from silo.plain_files import read_plain
 from silo.settings import settings
@@ -121,7 +126,7 @@ class Decisions:
     """Answers questions from a lock file, then from the store; new decisions are kept in both as the settings say."""
 
     def __init__(self) -> None:
-        self._announced = False
+        self._news = DecisionNotices(_notices)
 
     def known(self, question: Question, usable: Callable[[KeptDecision], bool]) -> KeptDecision | None:
         """The decision for exactly this question; None without one.
@@ -142,13 +147,7 @@ class Decisions:
         kept = kept_decisions(question.place).get(question.wanted.slot)
         if kept is None or not usable(kept):
             return None
-        saved_s = kept.milliseconds / 1000
-        message = f"{question.name} uses what an earlier process decided; {saved_s:.1f} s of tuning are saved"
-        first, self._announced = not self._announced, True
-        if first:
-            announce(message)
-        else:
-            _log.debug("%s", message)
+        self._news.served(question.name, kept)
         return kept
 
     def unmeasured(self, question: Question, candidates: Sequence[Config]) -> Config | None:
@@ -169,14 +168,10 @@ class Decisions:
         kept += [_for_device(one, wanted) for one in recorded_nearby(wanted)]
         near = nearest_winner([one for one in kept if one.config in candidates], wanted)
         if near is not None:
-            _notices.once(f"{question.name} uses", f"{question.name} uses {words_of_nearest(near, wanted)}")
+            self._news.nearest(question.name, near, wanted)
             return near.config
         if mode == "cached":
-            _notices.once(
-                f"{question.name} first",
-                f"{question.name} uses its first config: nothing was decided for it, and SILO_TUNE=cached measures "
-                "nothing",
-            )
+            self._news.first_config(question.name)
             return candidates[0]
         raise refused(
             FrozenError(

@@ -44,7 +44,7 @@ from silo.settings import settings
 from silo.status_line import announce
 from silo.tuner.foreign_decision import ForeignWinner
 
-__all__ = ["KeptDecision", "StoredDecisions", "keep_first", "kept_decisions"]
+__all__ = ["DecisionNotices", "KeptDecision", "StoredDecisions", "keep_first", "kept_decisions"]
 
 _log = logging.getLogger("silo")
 
@@ -82,6 +82,39 @@ class KeptDecision(Persisted):
             raise ValueError("a kept decision has other times than configs")
 
 
+class DecisionNotices:
+    """The lines about kept decisions: the first one in use is announced, the others are in the log.
+
+    ``notices`` belongs to the caller, so that no line is logged twice.
+    """
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._lock = Mutex()
+        self._announced = False
+
+    def served(self, name: str, kept: KeptDecision) -> None:
+        """A kept decision is in use."""
+        message = f"{name} uses what an earlier process decided; {kept.milliseconds / 1000:.1f} s of tuning are saved"
+        with self._lock:
+            first, self._announced = not self._announced, True
+        if first:
+            announce(message)
+        else:
+            _log.debug("%s", message)
+
+    def nearest(self, name: str, near: ForeignWinner, wanted: ForeignWinner) -> None:
+        """The decision about the nearest key is in use."""
+        self._notices.once(f"{name} uses", f"{name} uses {words_of_nearest(near, wanted)}")
+
+    def first_config(self, name: str) -> None:
+        """The first config is in use, because nothing was decided and ``SILO_TUNE=cached``."""
+        self._notices.once(
+            f"{name} first",
+            f"{name} uses its first config: nothing was decided for it, and SILO_TUNE=cached measures nothing",
+        )
+
+
 @dataclass(slots=True, eq=False)
 class _Question:
     """A decision that is wanted, and the kept decisions that are about the same kernel, configs and device."""
@@ -112,7 +145,7 @@ class StoredDecisions:
         self._tuners: weakref.WeakKeyDictionary[Any, _Tuner] = weakref.WeakKeyDictionary()
         self._lock = Mutex()
         self._notices = Notices()
-        self._announced = False
+        self._news = DecisionNotices(self._notices)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The kept decision for a key, or the config that ``SILO_TUNE`` says; None: the tuner works it out.
@@ -151,13 +184,10 @@ class StoredDecisions:
         wanted = question.wanted
         found = find_decision(tuner, [one.winner for one in question.kept.values()], wanted, lambda: allowed)
         if found.config is not None and found.near is not None:
-            self._notices.once(f"{name} uses", f"{name} uses {words_of_nearest(found.near, wanted)}")
+            self._news.nearest(name, found.near, wanted)
             return found.config
         if mode == "cached":
-            self._notices.once(
-                f"{name} first",
-                f"{name} uses its first config: nothing was decided for it, and SILO_TUNE=cached measures nothing",
-            )
+            self._news.first_config(name)
             return allowed[0]
         if not self._refuses:
             return None
@@ -222,13 +252,7 @@ class StoredDecisions:
                 one: list(time) if isinstance(time, tuple) else time
                 for one, time in zip(allowed, kept.times, strict=True)
             }
-        with self._lock:
-            first, self._announced = not self._announced, True
-        message = f"{name} uses what an earlier process decided; {kept.milliseconds / 1000:.1f} s of tuning are saved"
-        if first:
-            announce(message)
-        else:
-            _log.debug("%s", message)
+        self._news.served(name, kept)
 
 
 def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) -> str:
