@@ -66,6 +66,7 @@ def run(
             *options.words,
             *(f"--skip={one}" for one in options.skip),
             *(() if options.configs is None else (f"--configs={options.configs}",)),
+            *("--part", *(str(number) for number in options.part)),
         ],
         env={**os.environ, **own},
         capture_output=True,
@@ -187,6 +188,9 @@ def main() -> int:
         "--skip", action="append", default=[], metavar="WORD", help="leave functions of such a name out"
     )
     parser.add_argument("--configs", type=int, help="leave this many configs to each tuner; all by default")
+    parser.add_argument(
+        "--part", type=int, nargs=2, default=(1, 1), metavar=("K", "N"), help="every N-th function, from the K-th on"
+    )
     parser.add_argument("--cover", action="append")
     parser.add_argument("--on", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--json", type=Path)

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import triton
 from triton.compiler import compiler
 from triton.runtime.autotuner import Autotuner
 
 from bench.engines import stubs
-from bench.engines.draws import WARM_SIZES, Draws
+from bench.engines.draws import DEVICE, WARM_SIZES, Draws
 from bench.engines.table import CALLS, Call
 from silo.errors import SiloError
 from silo.kinds.triton.programs.program_kernels import TABLE, ProgramKernel
@@ -152,6 +153,24 @@ def run(call: Call, options: argparse.Namespace, counts: Counts) -> dict[str, An
     return found
 
 
+def device_memory(size: int, alignment: int, stream: int | None) -> torch.Tensor:
+    """Scratch memory for kernels with device descriptors, aligned as torch aligns it."""
+    del alignment, stream
+    return torch.empty(size, dtype=torch.int8, device=DEVICE)
+
+
+def chosen_calls(options: argparse.Namespace) -> list[Call]:
+    """The functions with one of the words in their name and none of ``--skip``: every N-th, from the K-th on."""
+    chosen = [
+        call
+        for call in CALLS
+        if not options.words or any(word in call.name for word in options.words)
+        if not any(word in call.name for word in options.skip)
+    ]
+    part, parts = options.part
+    return chosen[part - 1 :: parts]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine", choices=("vllm", "sglang"))
@@ -162,21 +181,21 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10)
     parser.add_argument("--skip", action="append", default=[])
     parser.add_argument("--configs", type=int)
+    parser.add_argument("--part", type=int, nargs=2, default=(1, 1), metavar=("K", "N"))
     options = parser.parse_intermixed_args()
     if options.configs is not None:
         limit_configs(options.configs)
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)  # memory that is not initialized is NaN
+    triton.set_allocator(device_memory)  # engines do this at their start
     stubs.install(options.engine, options.checkouts)
     importlib.import_module(f"bench.engines.{options.engine}_calls")
     TABLE.keep()
     counts = Counts()
     with options.out.open("w") as out:
-        for call in CALLS:
-            wanted = not options.words or any(word in call.name for word in options.words)
-            if wanted and not any(word in call.name for word in options.skip):
-                out.write(json.dumps(run(call, options, counts)) + "\n")
-                out.flush()
+        for call in chosen_calls(options):
+            out.write(json.dumps(run(call, options, counts)) + "\n")
+            out.flush()
         kernels = {labelled(one): one.launches for one in TABLE}
         out.write(
             json.dumps({"name": "", "counts": counts.to_json(), "kernels": kernels, "first": counts.first}) + "\n"

@@ -861,7 +861,7 @@ def _(d: Draws) -> Named:
         "cu_num_logits": d.starts(counts),
         "pos": d.integers(0, 4000, n, dtype=torch.int64),
         "idx_mapping": mapping,
-        "expanded_idx_mapping": mapping.repeat_interleave(torch.tensor(counts)),
+        "expanded_idx_mapping": mapping.repeat_interleave(torch.tensor(counts, device=mapping.device)),
         "expanded_local_pos": d.tensor([place for one in counts for place in range(one)]),
         "temperature": d.uniform(REQUESTS),
         "seed": d.integers(0, 2**31, REQUESTS, dtype=torch.int64),
