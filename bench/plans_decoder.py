@@ -95,10 +95,12 @@ def graphs_row(model: Any, array: Callable[[np.ndarray], Any], longest: int, buc
         "bytes": before - torch.cuda.mem_get_info()[0],
     }
 
+    held = (graphs, decoder)  # graphs hold addresses alone: the decoder's arrays live as long as they do
+
     def make(given: Any, at: int) -> Any:
         hidden.copy_(given)
         place.fill_(at)
-        graphs[at // bucket].replay()
+        held[0][at // bucket].replay()
         return hidden
 
     return make, facts
