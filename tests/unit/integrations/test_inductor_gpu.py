@@ -503,6 +503,24 @@ def test_choices_are_measured_once(run):
     assert benches == []
 
 
+@pytest.mark.parametrize("last", [0.0081925004, 0.0081924996])  # nanoseconds would round one up, the other down
+def test_the_order_of_choices_is_that_of_the_process_that_measured(run, last):
+    code = CHOICES + textwrap.dedent(f"""
+    def tied(given):
+        return dict(zip(given, (3.0, {last}, {last} - 1e-10, {last}), strict=True))
+    def order(made, benchmark):
+        found = codecache.PersistentCache().lookup(made, "mm", "[('cuda', 'torch.float16', 8)]", benchmark)
+        return [[one.description, found[one]] for one in sorted(found, key=found.get)]
+    with inductor.enable("cuda"):
+        print(json.dumps([order(choices(3, 8), tied), order(choices(9, 8), None)]))
+    """)
+    (first, again), _ = run(code)
+    assert first == again
+    assert first[0][0].endswith("num_warps=4")
+    (elsewhere, _), _ = run(code)
+    assert elsewhere == first
+
+
 def test_a_new_choice_is_measured_with_the_others(run):
     code = CHOICES + textwrap.dedent("""
     with inductor.enable("cuda"):

@@ -671,7 +671,7 @@ class ChoiceDecisions:
         config = self._decisions.decide(question, usable, measure)
         keep_recorded(replace(question.wanted, config=config))
         if found and config == _chosen_of(found[0], labels):
-            return found[0]
+            return _choice_times(config, {label: found[0].get(one, math.inf) for label, one in labels.items()}, labels)
         kept = self._decisions.known(question, usable)  # another process decided, and its times are kept
         return (None if kept is None else _times_of(kept, labels, whole=whole)) or (found[0] if found else plain())
 
@@ -762,7 +762,7 @@ def _chosen_of(times: Mapping[Any, float], labels: Mapping[str, Any]) -> Config:
 
 
 def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> dict[Any, float] | None:
-    """The kept times of all choices; those that were not measured cannot win.
+    """The kept times of all choices; a choice that was not measured cannot win.
 
     None if the kept choice is not among them; and with ``whole``, if a choice was not measured, as it may be faster. A
     lock file's decision has no other times.
@@ -770,10 +770,23 @@ def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> 
     chosen = kept.winner.config.as_dict()
     if chosen.get("choice") not in labels:
         return None
-    times = {str(config.as_dict()["choice"]): time_ms for config, time_ms in zip(kept.configs, kept.times, strict=True)}
+    times = {
+        str(config.as_dict()["choice"]): float(cast("float", time_ms))
+        for config, time_ms in zip(kept.configs, kept.times, strict=True)
+    }
     if whole and times and any(label not in times for label in labels):
         return None
-    winner_ms = int(cast("int", chosen.get("nanoseconds", 0))) / 1e6
-    found = {label: float(cast("float", times.get(label, math.inf))) for label in labels}
-    found[str(chosen["choice"])] = winner_ms or 1.0
-    return {labels[label]: time_ms for label, time_ms in found.items()}
+    return _choice_times(kept.winner.config, times, labels)
+
+
+def _choice_times(config: Config, times: Mapping[str, float], labels: Mapping[str, Any]) -> dict[Any, float]:
+    """``times`` of labels as torch's look-up returns them. The choice of ``config`` is the first, and none is faster.
+
+    Torch's choice between equal times, and between templates for a fusion, depends on their order: so the process that
+    measured and each that reads its decision return the same.
+    """
+    chosen = config.as_dict()
+    winner = str(chosen["choice"])
+    winner_ms = times.get(winner) or int(cast("int", chosen.get("nanoseconds", 0))) / 1e6 or 1.0
+    others = {label: max(winner_ms, times.get(label, math.inf)) for label in labels if label != winner}
+    return {labels[label]: time_ms for label, time_ms in {winner: winner_ms, **others}.items()}
