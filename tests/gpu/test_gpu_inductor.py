@@ -65,10 +65,13 @@ torch.testing.assert_close(ours, x.grad, rtol=5e-2, atol=5e-3)
 def members(config):
     return sorted({**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}.items())
 
-tuners = [value for module in list(codecache.PyCodeCache.modules) for value in vars(module).values()
+# The kernels of the graphs themselves: modules with get_args are candidates of fusions, launched to measure them alone.
+graphs = [one for one in list(codecache.PyCodeCache.modules) if hasattr(one, "call") and not hasattr(one, "get_args")]
+tuners = [value for module in graphs for value in vars(module).values()
           if isinstance(value, heuristics.CachingAutotuner) and value.launchers]
 print(json.dumps({
     "measured": measured,
+    "graphs": len(graphs),
     "configs": sorted(f"{one.fn.src.partition('(')[2]} {members(one.launchers[0].config)}" for one in tuners),
     "by_silo": [hasattr(one.launchers[0], "silo_kernel") for one in tuners],
     "registers": [one.launchers[0].n_regs for one in tuners],
@@ -101,6 +104,8 @@ def _run(folder, *, parts="{}", descent="0", caches="caches", **settings):
 def test_the_next_process_measures_nothing(tmp_path, descent):
     first, log = _run(tmp_path, descent=descent)
     assert all(first["parts"].values()), first["reasons"]
+    assert first["graphs"] == 2  # forward and backward
+    assert first["configs"]
     assert all(first["by_silo"]), log
     assert all(first["registers"])
     assert first["measured"]["choices"] > 0
