@@ -104,7 +104,7 @@ def _run(folder, *, parts="{}", descent="0", caches="caches", **settings):
 def test_the_next_process_measures_nothing(tmp_path, descent):
     first, log = _run(tmp_path, descent=descent)
     assert all(first["parts"].values()), first["reasons"]
-    assert first["graphs"] == 2  # forward and backward
+    assert first["graphs"] >= 2  # forward and backward
     assert first["configs"]
     assert all(first["by_silo"]), log
     assert all(first["registers"])
