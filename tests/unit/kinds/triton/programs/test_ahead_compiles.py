@@ -60,7 +60,7 @@ if len(sys.argv) == 1:
 
 
 def run(code, **more):
-    return program(HEAD + code, **more)
+    return program(HEAD + code, **{"SILO_COMPILE_AHEAD": "1", **more})
 
 
 def test_workers_and_orders():
