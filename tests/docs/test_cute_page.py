@@ -39,6 +39,7 @@ def test_the_page_builds_inspects_and_exports_its_kernels(tmp_path):
     assert list((tmp_path / "engine").glob("*.hpp"))
 
 
+@pytest.mark.all
 def test_a_second_build_compiles_nothing_and_gives_the_same_bytes(tmp_path):
     (tmp_path / "kernels.py").write_text("\n".join(blocks(PAGE, "python")), encoding="utf-8")
     made = []

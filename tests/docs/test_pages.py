@@ -1,4 +1,8 @@
-"""The pages run: Python blocks as one program a page, `silo` lines of shell blocks as written."""
+"""The pages run: Python blocks as one program a page, `silo` lines of shell blocks.
+
+A line that compiles every example does so in ``scripts/test --all``; in other runs it has one example, the rest of the
+line as written.
+"""
 
 import os
 import re
@@ -10,6 +14,7 @@ import pytest
 
 import warm_python
 from emulator_jobs import require_clang
+from repetitions import EVERYTHING
 from silo.kinds.triton.cpu.operations_page import updated
 from triton_entry import SILO, entry_folder
 
@@ -25,6 +30,8 @@ def blocks(page, language):
 # Their kernels need the CuTe DSL, and jax: test_cute_page.py, test_pallas_page.py, test_jax_page.py. Tutorials'
 # blocks are files: test_tutorials.py.
 ELSEWHERE = ("cute.md", "pallas.md", "jax.md", *(page.name for page in (ROOT / "docs").glob("tutorial-*.md")))
+# One kernel stands for all of a file where a run is not to take minutes.
+EVERY_EXAMPLE = re.compile(r"silo (build|check) examples/kernels\.py(?!.* --kernel )")
 # Pages that build the same kernels and only add to a store: whichever comes second compiles next to nothing.
 ONE_STORE = ("README.md", "quickstart.md")
 
@@ -38,7 +45,7 @@ def environment(home, store):
         "SILO_TRITON": "cpu",
         "TRITON_CACHE_DIR": str(home / "triton"),
         "SILO_HOME": str(store),
-        "SILO_TUNE_BUDGET": "2",
+        "SILO_TUNE_BUDGET": "1",
         "PATH": bin_folder + os.pathsep + os.environ["PATH"],
     }
 
@@ -77,6 +84,8 @@ def test_silo_commands_run(page, tmp_path, tmp_path_factory):
     if not lines:
         pytest.skip("no silo commands on this page")
     for line in lines:
+        if not EVERYTHING:
+            line = EVERY_EXAMPLE.sub(r"\g<0> --kernel add", line)
         words = shlex.split(line, comments=True)
         result = run([sys.executable, "-m", "silo", *words[1:]], tmp_path, store)
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"

@@ -57,8 +57,14 @@ def test_there_are_four_tutorials():
     assert [page.stem for page in PAGES] == ["tutorial-cpp", "tutorial-kernel", "tutorial-program", "tutorial-team"]
 
 
+# The first runs each time. The commands of the others start dozens of processes.
+USUAL = "tutorial-kernel"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=() if page.stem == USUAL else pytest.mark.all, id=page.stem) for page in PAGES]
+)
 def test_the_tutorial_runs(page, tmp_path):
     pytest.importorskip("triton", reason="tutorials compile Triton kernels")
     text = page.read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "fork_program.py"
 LIMIT_S = 240
-FORKS = repetitions("SILO_TEST_FORKS", 8, 16)
+FORKS = repetitions("SILO_TEST_FORKS", 4, 16)
 
 
 @pytest.mark.timeout(300 + FORKS)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import launch_kernels
+from repetitions import combinations
 from timed_program import run_timed
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "pool_program.py"
@@ -35,8 +36,7 @@ def test_without_another_runtime(what):
 
 
 @needs_runtime
-@pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("what", ["fork", "crowd", "sizes", "errors", "handler"])
+@pytest.mark.parametrize(("what", "pool"), combinations(["fork", "crowd", "sizes", "errors", "handler"], POOLS))
 def test_beside_openmp(what, pool):
     run(what, pool, RUNTIME)
 

@@ -42,12 +42,14 @@ def environment(*, devices: int = 2, **more: str) -> dict[str, str]:
 def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **more: str) -> str:
     """Run a program in a process with the stub; its output. Fails the test where the program fails.
 
-    It has a store of its own, so that no other program has decided for its tuners.
+    It has a store of its own, so that no other program has decided for its tuners, and compiles each config in its
+    turn unless ``SILO_COMPILE_AHEAD="1"`` is given.
     """
     with tempfile.TemporaryDirectory(prefix="silo-program-") as folder:
         file = Path(folder, "program.py")  # Triton reads kernels from files
         file.write_text(textwrap.dedent(code))
         more.setdefault("SILO_HOME", str(Path(folder, "home")))
+        more.setdefault("SILO_COMPILE_AHEAD", "0")  # its workers take longer to start than most programs run
         done = warm_python.run(
             [sys.executable, str(file), *arguments],
             capture_output=True,
@@ -55,7 +57,7 @@ def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **mo
             check=False,
             env=environment(devices=devices, **more),
             timeout=timeout,
-            more=warm_python.TORCH,
+            more=warm_python.TRITON,
         )
     assert done.returncode == 0, f"{done.returncode}: {done.stdout[-3000:]}{done.stderr[-5000:]}"
     return done.stdout + done.stderr

@@ -1,5 +1,10 @@
 """Programs of Triton's on the stub driver: what each begins with, and kernels that tuners decide about."""
 
+import functools
+import shutil
+import tempfile
+from pathlib import Path
+
 import triton_on_stub
 
 HEAD = """
@@ -24,6 +29,19 @@ x, y, z = array(), array(), array()
 
 def program(code, **more):
     return triton_on_stub.run(HEAD + code, **more)
+
+
+def store_after(code, home):
+    """Make ``home`` a copy of the store that a program leaves, which runs once for all that ask; its output."""
+    said, kept = _left(code)
+    shutil.copytree(Path(kept.name, "home"), home)
+    return said
+
+
+@functools.cache
+def _left(code):
+    kept = tempfile.TemporaryDirectory(prefix="silo-left-")
+    return program(code, SILO_HOME=str(Path(kept.name, "home"))), kept
 
 
 TUNED = """

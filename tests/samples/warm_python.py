@@ -33,11 +33,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["PRELOADED", "TORCH", "run", "why_fresh"]
+__all__ = ["PRELOADED", "TORCH", "TRITON", "run", "why_fresh"]
 
 PRELOADED = ("numpy", "pytest", "silo.kernels.bundle_kernels", "silo.cli.main", "silo.launch.native")
 TORCH = ("torch",)
 """What programs that import torch at their beginning give as ``more``: it takes longer than most of them run."""
+TRITON = (*TORCH, "triton_ready")
+"""The same for programs that launch Triton kernels too."""
 _ROOT = Path(__file__).resolve().parents[2]
 # Variables that are read when a process starts or a library is loaded. Everything else is read when it is needed.
 _EARLY = ("ASAN_", "GOMP_", "GOTO_", "KMP_", "LD_", "MALLOC_", "MKL_", "NPY_", "OMP_", "OPENBLAS_", "PYTHON", "UBSAN_")
@@ -295,7 +297,8 @@ def _main() -> None:
     more = sys.argv[2:]
     for name in (*PRELOADED, *more):
         importlib.import_module(name)
-    early = {name.partition(".")[0] for name in sys.modules} & {"jax", "torch", "triton"} - {*more}
+    asked = {*more, "triton"} if "triton_ready" in more else {*more}
+    early = {name.partition(".")[0] for name in sys.modules} & {"jax", "torch", "triton"} - asked
     assert not early, f"{sorted(early)} are imported before a program asks"
     assert sys.modules["silo.settings"]._current is None, "settings are read before a program sets its variables"
     assert threading.active_count() == 1, threading.enumerate()

@@ -155,11 +155,11 @@ class GroupedSpace:
                 f"the groups have {count} combinations, which are too many to list; the limit is {MAX_POINTS}: "
                 "search them group by group (the searcher sequential), or shorten a group"
             )
+        combined = [self.base]
+        for choices in self.groups:  # combinations share the configs of their first groups
+            combined = [self.chosen(config, choices, choice) for config in combined for choice in choices]
         found = {config.order_key: config for config in (self.default,)}
-        for combination in itertools.product(*self.groups):
-            config = self.base
-            for choices, choice in zip(self.groups, combination, strict=True):
-                config = self.chosen(config, choices, choice)
+        for config in combined:
             if self._allowed(config):
                 found.setdefault(config.order_key, config)
         return tuple(found.values())

@@ -1,5 +1,6 @@
 """Programs that say ``cuda``, each in a process that ``silo exec --on cpu`` starts."""
 
+import json
 import os
 import subprocess
 import sys
@@ -60,6 +61,63 @@ def execute(path, text, *options, environment, arguments=()):
     )
 
 
+# Runs programs in children of one that has imported torch: a line names the file, and where its end and errors go.
+CHILDREN = """
+import json, sys, traceback
+
+def main():
+    for line in sys.stdin:
+        given = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            failed = 1
+            try:
+                sys.argv = [given["program"]]
+                names = {"__name__": "__main__", "__file__": given["program"]}
+                with open(given["program"]) as file:
+                    exec(compile(file.read(), given["program"], "exec"), names)
+                failed = 0
+            except BaseException:
+                with open(given["errors"], "w") as file:
+                    traceback.print_exc(file=file)
+            finally:
+                os._exit(failed)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory, homes):
+    """The process that ``silo exec --on cpu`` started, for programs that change no option and no variable."""
+    file = tmp_path_factory.mktemp("children") / "children.py"
+    file.write_text(HEAD + CHILDREN)
+    with subprocess.Popen(
+        [sys.executable, "-m", "silo", "exec", "--on", "cpu", str(file)],
+        env={**os.environ, **homes},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process  # it ends with its input
+
+
+@pytest.fixture
+def in_child(tmp_path, children):
+    def run(text):
+        given = {"program": str(tmp_path / "program.py"), "errors": str(tmp_path / "errors.txt")}
+        Path(given["program"]).write_text(HEAD + text)
+        children.stdin.write(json.dumps(given) + "\n")
+        children.stdin.flush()
+        ended = children.stdout.readline()
+        errors = Path(given["errors"])
+        assert ended == "0\n", (ended, errors.read_text() if errors.exists() else "")
+
+    return run
+
+
 @pytest.fixture
 def program(tmp_path, homes):
     def run(text, *options, **variables):
@@ -78,8 +136,8 @@ def test_one_line_says_that_it_is_a_stand_in(program):
     assert "times mean nothing" in line
 
 
-def test_tensors_are_made_and_moved(program):
-    program("""
+def test_tensors_are_made_and_moved(in_child):
+    in_child("""
 device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 assert device.type == "cuda"
 made = [
@@ -113,8 +171,8 @@ for call in (lambda: torch.zeros(1, device="cuda:1"), lambda: one.to("cuda:3"), 
 """)
 
 
-def test_copies_between_host_and_device_are_copies(program):
-    program("""
+def test_copies_between_host_and_device_are_copies(in_child):
+    in_child("""
 host = torch.zeros(4)
 there = host.cuda()
 there.add_(1)
@@ -157,8 +215,8 @@ assert pinned.cuda(non_blocking=True) is not pinned
 """)
 
 
-def test_streams_events_and_devices(program):
-    program("""
+def test_streams_events_and_devices(in_child):
+    in_child("""
 import time
 first, second = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 first.record(); time.sleep(0.02); second.record(); torch.cuda.synchronize()
@@ -198,8 +256,8 @@ assert isinstance(default, torch.Stream) and isinstance(first, torch.Event)
 """)
 
 
-def test_random_numbers(program):
-    program("""
+def test_random_numbers(in_child):
+    in_child("""
 generator = torch.Generator(device="cuda").manual_seed(3)
 assert isinstance(generator, torch.Generator) and isinstance(torch.default_generator, torch.Generator)
 first = torch.randn(4, device="cuda", generator=generator)
@@ -215,8 +273,8 @@ assert torch.cuda.initial_seed() == torch.initial_seed() and len(torch.cuda.defa
 """)
 
 
-def test_autocast_scaling_and_loading(program, tmp_path):
-    program(f"""
+def test_autocast_scaling_and_loading(in_child, tmp_path):
+    in_child(f"""
 path = {str(tmp_path / "state.pt")!r}
 a = torch.ones(4, 4, device="cuda")
 with torch.autocast("cuda", dtype=torch.bfloat16):
@@ -321,8 +379,8 @@ for n in (100, 100, 1000):
     assert '"name": "double"' in done.stderr or "double" in done.stderr
 
 
-def test_torch_compile(program):
-    program("""
+def test_torch_compile(in_child):
+    in_child("""
 def f(a):
     b = torch.zeros(2, device="cuda") + a.to("cuda") + torch.ones(2).cuda() + a.new_ones(2, device="cuda")
     return b + torch.full_like(b, 3.0, device=torch.device("cuda")) + torch.arange(2, device=a.device)
@@ -333,8 +391,8 @@ for backend in ("eager", "aot_eager"):
 """)
 
 
-def test_tracers_scripts_and_parallel_modules(program, tmp_path):
-    program(f"""
+def test_tracers_scripts_and_parallel_modules(in_child, tmp_path):
+    in_child(f"""
 import copy, pickle
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -398,8 +456,8 @@ if __name__ == "__main__":
 """, "--pretend", "h100")  # fmt: skip
 
 
-def test_what_cannot_be_had_fails_with_its_name(program):
-    program("""
+def test_what_cannot_be_had_fails_with_its_name(in_child):
+    in_child("""
 refused(lambda: torch.cuda.CUDAGraph(), "torch.cuda.CUDAGraph", "driver")
 refused(lambda: torch.cuda.graph(None), "torch.cuda.graph")
 refused(lambda: torch.cuda.make_graphed_callables(None, ()), "make_graphed_callables")

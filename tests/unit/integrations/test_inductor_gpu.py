@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import gpu_stub
+from repetitions import EVERYTHING
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -83,8 +84,18 @@ def _run(warm, folder, code, settings=None, killed=False, **given):
 # ---- decisions ----
 
 
-@pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize(("text", "descent"), [("SCALE", False), ("SCALE", True), ("SUMS", True)])
+def mixed(*usual, others):
+    """Some of all combinations in each run, the others in ``scripts/test --all``."""
+    return pytest.mark.parametrize(
+        ("text", "descent", "static"), [*usual, *(pytest.param(*one, marks=pytest.mark.all) for one in others)]
+    )
+
+
+@mixed(
+    ("SCALE", False, False),
+    ("SUMS", True, True),
+    others=[("SCALE", True, False), ("SUMS", True, False), ("SCALE", False, True), ("SCALE", True, True)],
+)
 def test_a_second_process_measures_and_compiles_nothing(run, text, descent, static):
     options = {"text": text, "descent": descent, "static": static}
     first, log = run(**options)
@@ -165,14 +176,16 @@ TIMES[0] = lambda config: random.random()
 
 
 @pytest.mark.parametrize("mode", ["auto", "leader"])
-def test_eight_processes_choose_alike(run, tmp_path, mode):
+def test_processes_that_begin_at_once_choose_alike(run, tmp_path, mode):
+    count = 8 if EVERYTHING else 3
     settings = {"SILO_TUNE": mode, **({"SILO_LOCK": str(tmp_path / "lock.json")} if mode == "leader" else {})}
-    with ThreadPoolExecutor(8) as threads:
-        started = [threads.submit(run, NOISE + ONCE, settings=settings, text="SUMS", maximum=True) for _ in range(8)]
+    with ThreadPoolExecutor(count) as threads:
+        options = {"settings": settings, "text": "SUMS", "maximum": True}
+        started = [threads.submit(run, NOISE + ONCE, **options) for _ in range(count)]
         found = [one.result()[0] for one in started]
     assert len({json.dumps(one["config"], sort_keys=True) for one in found}) == 1
     if mode == "leader":
-        assert sorted(one["measured"] > 0 for one in found) == [False] * 7 + [True]
+        assert sorted(one["measured"] > 0 for one in found) == [False] * (count - 1) + [True]
 
 
 def test_a_killed_leader_is_followed_by_another(run, tmp_path):
@@ -605,8 +618,7 @@ def _recorded(run, tmp_path, mode, home="home", code=RECORDED, **options):
     return run(code, settings={**settings, "TRITON_CACHE_DIR": str(tmp_path / home / "triton")}, **options)
 
 
-@pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize(("text", "descent"), [("SCALE", False), ("SUMS", True)])
+@mixed(("SCALE", False, True), ("SUMS", True, False), others=[("SCALE", False, False), ("SUMS", True, True)])
 def test_a_fresh_machine_is_served_from_one_file(run, tmp_path, text, descent, static):
     options = {"text": text, "descent": descent, "static": static}
     first, _ = _recorded(run, tmp_path, "record", **options)

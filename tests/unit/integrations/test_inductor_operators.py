@@ -8,6 +8,7 @@ pytest.importorskip("expecttest", reason="torch's table of operators needs the p
 from triton.backends import Backend, backends  # noqa: E402
 
 from inductor_cpu import finds_triton  # noqa: E402
+from repetitions import one_in  # noqa: E402
 from silo.integrations import inductor  # noqa: E402
 from silo.kinds.triton.programs.backend.named_cpu.compiler import NamedCpuBackend  # noqa: E402
 from silo.kinds.triton.programs.backend.named_cpu.driver import NamedCpuDriver  # noqa: E402
@@ -54,7 +55,7 @@ def _afresh(monkeypatch, tmp_path):
     _triton.has_triton.cache_clear()
 
 
-@pytest.mark.parametrize(("name", "dtype"), SAMPLE.items())
-def test_an_operator_gives_what_eager_torch_gives(name, dtype, known):
-    (outcome,) = compare(known[name], getattr(torch, dtype), 1, backward=True)
+@pytest.mark.parametrize("name", one_in(3, SAMPLE))
+def test_an_operator_gives_what_eager_torch_gives(name, known):
+    (outcome,) = compare(known[name], getattr(torch, SAMPLE[name]), 1, backward=True)
     assert outcome.status == "right", outcome.detail

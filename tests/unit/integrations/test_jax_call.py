@@ -24,6 +24,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import jax_kernels as kernels  # noqa: E402
 from jax_kernels import add, added, axpy_kernel, layer_norm, layer_norm_of_jax, softmax  # noqa: E402
+from repetitions import one_in  # noqa: E402
 
 RNG = np.random.default_rng(7)
 CLOSE = {"rtol": 2e-5, "atol": 2e-5}
@@ -126,7 +127,7 @@ def test_a_call_without_a_rule_says_so():
         jax.grad(lambda one: add(one, one).sum())(x)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", one_in(3, NAMES))
 def test_exported_programs_run_in_another_process(name, tmp_path):
     ours, _, args = examples()[name]
     program = jax.jit(lambda *a: ours(*a) + 1)

@@ -31,6 +31,12 @@ def script(name, monkeypatch):
     return module
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """:func:`metadata` where no address of the project is named."""
+    return metadata(tmp_path_factory.mktemp("metadata"))
+
+
 def metadata(folder, **variables):
     """PKG-INFO as a build makes it, and the files an sdist would hold."""
     environment = {name: value for name, value in os.environ.items() if name != "SILO_PROJECT_URL"}
@@ -48,10 +54,10 @@ def metadata(folder, **variables):
     return message, (made / "SOURCES.txt").read_text(encoding="utf-8").splitlines()
 
 
-def test_the_page_of_an_index_has_no_links_that_lead_nowhere(tmp_path, monkeypatch):
+def test_the_page_of_an_index_has_no_links_that_lead_nowhere(made, monkeypatch):
     relative_links = script("long_description", monkeypatch).relative_links
     assert relative_links((ROOT / "README.md").read_text(encoding="utf-8")), "or this test shows nothing"
-    found, sources = metadata(tmp_path)
+    found, sources = made
     page = found.get_payload()
     assert "@triton.jit" in page
     assert relative_links(page) == []
@@ -62,12 +68,11 @@ def test_the_page_of_an_index_has_no_links_that_lead_nowhere(tmp_path, monkeypat
     assert named <= set(sources)
 
 
-def test_no_address_is_made_up_and_one_that_is_named_is_used(tmp_path, monkeypatch):
-    found, _ = metadata(tmp_path)
+def test_no_address_is_made_up_and_one_that_is_named_is_used(made, tmp_path, monkeypatch):
+    found, _ = made
     assert found.get_all("Project-URL") is None
     assert found["Home-page"] is None
-    (tmp_path / "named").mkdir()
-    found, _ = metadata(tmp_path / "named", SILO_PROJECT_URL="https://host.example/silo/")
+    found, _ = metadata(tmp_path, SILO_PROJECT_URL="https://host.example/silo/")
     urls = dict(one.split(", ") for one in found.get_all("Project-URL"))
     assert urls["Homepage"] == "https://host.example/silo"
     at = f"https://host.example/silo/blob/v{PROJECT['version']}"
@@ -77,8 +82,8 @@ def test_no_address_is_made_up_and_one_that_is_named_is_used(tmp_path, monkeypat
     assert script("long_description", monkeypatch).relative_links(page) == []
 
 
-def test_metadata_says_who_it_is_for(tmp_path):
-    found, sources = metadata(tmp_path)
+def test_metadata_says_who_it_is_for(made):
+    found, sources = made
     classifiers = found.get_all("Classifier")
     assert len(classifiers) == len(set(classifiers)) > 8
     assert all(" :: " in one for one in classifiers)

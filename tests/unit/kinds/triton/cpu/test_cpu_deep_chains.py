@@ -5,6 +5,7 @@
 Each kernel stands for one way in which values can depend on each other.
 """
 
+import functools
 import inspect
 import sys
 
@@ -16,6 +17,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 from cpu_samples import module_of, needs_compiler, run
+from repetitions import EVERYTHING
 from silo.kinds.triton.cpu.analysis.costs import program_nanoseconds
 from silo.kinds.triton.cpu.analysis.value_properties import all_of, any_of, fold
 from silo.kinds.triton.cpu.checking.instrument import instrument
@@ -181,31 +183,36 @@ def few_frames():
     sys.setrecursionlimit(before)
 
 
+@functools.cache
+def chain(kernel):
+    return module_of(kernel, arguments(LINKS))
+
+
 @pytest.mark.usefixtures("few_frames")
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.__name__)
-def test_every_pass_follows_a_chain_longer_than_pythons_stack(kernel, mode):
-    module = module_of(kernel, arguments(LINKS))
+def test_every_pass_follows_a_chain_longer_than_pythons_stack(kernel):
+    module = chain(kernel)
     verify(module)
     program_nanoseconds(module)
     argument_effects(module)
     traits_of(module, ["x", "out", "n"])
     numerics_of(module)
-    text = emit_c(module, CpuOptions(mode=mode)).source
-    assert len(text) < 2000 * LINKS + 200_000, "what values share is written once"
-    assert deepest(text) <= 250, "a C compiler may refuse more than 256 nested parentheses"
+    for mode in MODES:
+        text = emit_c(module, CpuOptions(mode=mode)).source
+        assert len(text) < 2000 * LINKS + 200_000, "what values share is written once"
+        assert deepest(text) <= 250, "a C compiler may refuse more than 256 nested parentheses"
 
 
 @pytest.mark.usefixtures("few_frames")
 @pytest.mark.parametrize("kernel", [floats, pointers, masks, loops], ids=lambda kernel: kernel.__name__)
 def test_checks_follow_it_too(kernel):
-    module = module_of(kernel, arguments(LINKS))
+    module = chain(kernel)
     verify(module)
     assert instrument(module, nan=True)
 
 
 def test_four_thousand_links():
-    for kernel in (floats, chase):
+    for kernel in (floats, chase) if EVERYTHING else (chase,):
         assert emit_c(module_of(kernel, arguments(4096)), CpuOptions()).source
 
 

@@ -60,7 +60,7 @@ if len(sys.argv) == 1:
 
 
 def run(code, **more):
-    return program(HEAD + code, **more)
+    return program(HEAD + code, **{"SILO_COMPILE_AHEAD": "1", **more})
 
 
 def test_workers_and_orders():
@@ -115,6 +115,7 @@ assert files(folder) == expected
     )
 
 
+@pytest.mark.all
 def test_heuristics_and_prune_functions_and_hooks_of_configs():
     run(
         """
@@ -281,6 +282,7 @@ with silo.accelerate():
     )
 
 
+@pytest.mark.all
 def test_what_the_front_end_and_the_compiler_print_is_printed_as_by_triton_alone():
     run(
         """
@@ -317,6 +319,7 @@ with silo.accelerate():
     )
 
 
+@pytest.mark.all
 def test_a_variable_that_is_set_after_the_workers_have_started():
     run(
         """
@@ -352,7 +355,14 @@ with silo.accelerate():
     )
 
 
-@pytest.mark.parametrize("how", ["raise RuntimeError('no more')", "os.kill(os.getpid(), signal.SIGINT); time.sleep(9)"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("raise RuntimeError('no more')", marks=pytest.mark.all),
+        "os.kill(os.getpid(), signal.SIGINT); time.sleep(9)",
+    ],
+    ids=["error", "interrupt"],
+)
 def test_a_tuner_that_stops_early_leaves_no_work_behind(how):
     run(
         f"""
@@ -385,6 +395,7 @@ with silo.accelerate():
     )
 
 
+@pytest.mark.all
 def test_ranks_share_the_cache_and_begin_elsewhere():
     run(
         """

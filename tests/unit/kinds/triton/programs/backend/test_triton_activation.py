@@ -53,6 +53,7 @@ def gpu(tmp_path):
 
 FIRST = {**SILO, "gpu": "made_up_gpu"}
 LAST = {"gpu": "made_up_gpu", **SILO}
+ORDERS = [pytest.param(FIRST, id="before"), pytest.param(LAST, id="after", marks=pytest.mark.all)]
 
 
 # Triton's own backends find no GPU then, so that Silo's and the one above are all there can be.
@@ -68,18 +69,18 @@ def test_a_machine_with_a_gpu_is_left_alone(tmp_path, gpu, entries):
     assert answer(tmp_path, ASK, entries=entries, **gpu, **NO_GPU) == "GpuDriver"
 
 
-@pytest.mark.parametrize("entries", [FIRST, LAST], ids=["before", "after"])
+@pytest.mark.parametrize("entries", ORDERS)
 def test_a_setting_prefers_the_cpu(tmp_path, gpu, entries):
     assert answer(tmp_path, ASK, entries=entries, **gpu, **NO_GPU, SILO_TRITON="cpu") == "CpuDriver"
 
 
-@pytest.mark.parametrize("entries", [FIRST, LAST], ids=["before", "after"])
+@pytest.mark.parametrize("entries", ORDERS)
 def test_tritons_own_variable_prefers_it_too(tmp_path, gpu, entries):
     variables = {**NO_GPU, "TRITON_DEFAULT_BACKEND": "silo"}
     assert answer(tmp_path, ASK, entries=entries, **gpu, **variables) == "CpuDriver"
 
 
-@pytest.mark.parametrize("entries", [FIRST, LAST], ids=["before", "after"])
+@pytest.mark.parametrize("entries", ORDERS)
 def test_the_name_cpu_can_be_chosen(tmp_path, gpu, entries):
     variables = {**NO_GPU, "TRITON_DEFAULT_BACKEND": "cpu"}
     if parsed_version(version("triton"))[:2] < (3, 7):  # which does not read that variable: Silo does
@@ -237,7 +238,7 @@ print(json.dumps([found, asked, messages]))
 def sabotaged(tmp_path, name, text):
     """A copy of Silo in which one module is replaced."""
     copy = tmp_path / "broken"
-    shutil.copytree(SOURCE / "silo", copy / "silo", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE / "silo", copy / "silo")  # with the bytecode, which is valid for a copy
     (copy / "silo" / name).write_text(text)
     return copy
 

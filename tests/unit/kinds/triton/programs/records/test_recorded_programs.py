@@ -38,26 +38,24 @@ class World:
         places = (str(triton_entry.entry_folder(folder, triton_entry.SILO)), os.environ.get("PYTHONPATH", ""))
         self.import_path = os.pathsep.join(filter(None, places))
 
-    def start(self, mode, *options, program=PROGRAM, cache=None, path=None, **more):
+    def start(self, mode, *options, **more):
+        command, given = self._command(mode, *options, **more)
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, **given, **streams, text=True)
+
+    def run(self, mode, *options, fails=False, **more):
+        command, given = self._command(mode, *options, **more)
+        done = warm_python.run(command, **given, capture_output=True, text=True, timeout=200)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stderr if fails else (json.loads(done.stdout.splitlines()[-1]), done.stderr)
+
+    def _command(self, mode, *options, program=PROGRAM, cache=None, path=None, **more):
         self.caches += 1
         folder = self.folder / (cache or f"cache-{self.caches}")
         own = {"TRITON_CACHE_DIR": str(folder), "SILO_HOME": str(self.folder / "home"), "SILO_LOG": "info"}
         own["PYTHONPATH"] = self.import_path
         command = [sys.executable, str(program), mode, str(path or self.path), *options]
-        return subprocess.Popen(
-            command,
-            env={**os.environ, **own, **more},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=self.folder,
-        )
-
-    def run(self, mode, *options, fails=False, **more):
-        process = self.start(mode, *options, **more)
-        out, err = process.communicate(timeout=200)
-        assert (process.returncode != 0) == fails, out + err
-        return err if fails else (json.loads(out.splitlines()[-1]), err)
+        return command, {"env": {**os.environ, **own, **more}, "cwd": self.folder}
 
     def execute(self, *words, code=0, cache=None, **more):
         """A command of Silo's."""

@@ -1,8 +1,12 @@
 """Launches that Silo serves from a recording without Triton's launch path: a program sees what it sees without Silo."""
 
+import functools
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -56,10 +60,19 @@ with recording(PATH):
 def serve(folder, code, record=RECORD):
     """Record in one process; run in another, which must compile nothing."""
     folder.chmod(0o700)
-    path = str(folder / "K.silo")
-    home = {"SILO_HOME": str(folder / "home")}
-    triton_on_stub.run(record, path, TRITON_CACHE_DIR=str(folder / "first"), **home)
-    return triton_on_stub.run(HEAD + code, path, TRITON_CACHE_DIR=str(folder / "second"), **home)
+    shutil.copytree(Path(_recorded(record).name), folder / "recorded", dirs_exist_ok=True)
+    path, home = str(folder / "recorded" / "K.silo"), str(folder / "recorded" / "home")
+    return triton_on_stub.run(HEAD + code, path, TRITON_CACHE_DIR=str(folder / "second"), SILO_HOME=home)
+
+
+@functools.cache
+def _recorded(record):
+    """A folder with the bundle that a program has recorded, and the store that vouches for it."""
+    made = tempfile.TemporaryDirectory(prefix="silo-recorded-")
+    with tempfile.TemporaryDirectory(prefix="silo-cache-") as cache:
+        home = str(Path(made.name, "home"))
+        triton_on_stub.run(record, str(Path(made.name, "K.silo")), TRITON_CACHE_DIR=cache, SILO_HOME=home)
+    return made
 
 
 def test_what_a_launch_returns_is_tritons_kernel_read_when_it_is_looked_at(tmp_path):

@@ -4,17 +4,13 @@ The programs run on the stub driver, and count what Triton compiles by the stage
 """
 
 import ast
-import subprocess
-import sys
-import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-import triton_on_stub
 from silo.kinds.triton.front.adapter import CacheEntry, put_back_files
-from triton_programs import HEAD as PROGRAM
-from triton_programs import TUNED, program
+from triton_programs import TUNED, program, store_after
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
 
@@ -72,7 +68,7 @@ def blobs(home):
 
 
 def test_a_second_process_with_an_empty_cache_compiles_and_measures_nothing(home):
-    first = program(WHOLE, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+    first = store_after(WHOLE, home)
     assert line(first) == "staged 5 4 128"  # two configs for each of two variants, and a kernel that nobody tunes
     second = program(WHOLE, SILO_HOME=home)
     assert line(second) == "staged 0 0 128"
@@ -89,9 +85,9 @@ def test_what_workers_compiled_is_kept_as_well(home):
         "staged = []\nimport silo.kinds.triton.programs.searches.ahead_compiles as ahead_compiles\n"
         "ahead_compiles.available_cpus = lambda: 3",
     )
-    first = program(two + CALLS, SILO_HOME=home)
+    first = program(two + CALLS, SILO_HOME=home, SILO_COMPILE_AHEAD="1")
     assert line(first).endswith(" 4 128")
-    second = program(two + CALLS, SILO_HOME=home)
+    second = program(two + CALLS, SILO_HOME=home, SILO_COMPILE_AHEAD="1")
     assert line(second) == "staged 0 0 128"
     assert files(second).items() <= files(first).items()
 
@@ -115,6 +111,7 @@ with silo.accelerate():
 print("places", len(places), len(measured))
 """,
         SILO_HOME=home,
+        SILO_COMPILE_AHEAD="1",
     )
     assert line(said, "places") == "places 4 2"  # of two configs that are asked for, and of their compiles
 
@@ -135,11 +132,11 @@ print("places", len(places), len(measured))
     ids=["configs", "kernel", "fusion", "ptxas", "off", "frozen", "first", "dump", "always"],
 )
 def test_other_code_is_compiled(home, tmp_path, change, variables, staged):
-    program(WHOLE, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+    store_after(WHOLE, home)
     before, after = change
     changed = WHOLE.replace(before, after, 1)
     assert (changed != WHOLE) == (before != after)
-    given = {"SILO_HOME": home, "SILO_COMPILE_AHEAD": "0", "TRITON_DUMP_DIR": str(tmp_path), **variables}
+    given = {"SILO_HOME": home, "TRITON_DUMP_DIR": str(tmp_path), **variables}
     assert int(line(program(changed, **given)).split()[1]) == staged
 
 
@@ -160,10 +157,9 @@ k[(1,)](x, y, z, 64, 2.0, BLOCK=64)  # Triton's own launch: not kept
 assert len(staged) == count + 1
 """,
         SILO_HOME=home,
-        SILO_COMPILE_AHEAD="0",
     )
     assert len(blobs(home)) == 1
-    program(WHOLE, SILO_HOME=home + "2", SILO_KEEP_DECISIONS="0", SILO_COMPILE_AHEAD="0")
+    program(WHOLE, SILO_HOME=home + "2", SILO_KEEP_DECISIONS="0")
     assert not blobs(home + "2")
 
 
@@ -178,7 +174,7 @@ def test_a_program_that_tunes_nothing_keeps_nothing(home):
 @pytest.mark.parametrize("damage", ["flipped", "shorter", "gone", "entry"])
 def test_damaged_and_missing_code_is_compiled_and_kept_anew(home, damage):
     one = TUNED + COUNTED + CALLS.replace("(100, 256)", "(100,)").replace("    k[(1,)]", "    0 and k[(1,)]")
-    program(one, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+    store_after(one, home)
     (blob,) = blobs(home)
     if damage == "gone":
         blob.unlink()
@@ -200,7 +196,7 @@ def test_damaged_and_missing_code_is_compiled_and_kept_anew(home, damage):
 
 def test_files_of_another_key_are_not_put_back(home):
     """What the store has under a place names its key itself."""
-    program(WHOLE, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+    store_after(WHOLE, home)
     said = program(
         TUNED
         + COUNTED
@@ -223,7 +219,7 @@ KeptFiles.get = other
 
 
 def test_a_cache_that_takes_no_files_is_said_once(home):
-    program(WHOLE, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+    store_after(WHOLE, home)
     failing = """
 from triton.runtime.cache import FileCacheManager
 own_put = FileCacheManager.put
@@ -243,7 +239,7 @@ FileCacheManager.put = put
 def test_what_prints_while_it_is_compiled_is_not_kept(home):
     printing = WHOLE.replace("    i = tl", '    tl.static_print("compiled")\n    i = tl', 1)
     for expected in ("staged 5 4 128", "staged 2 0 128"):
-        said = program(printing, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+        said = program(printing, SILO_HOME=home)
         assert line(said) == expected
         assert said.count("compiled") >= 2
 
@@ -254,7 +250,7 @@ def test_a_listener_hears_that_the_cache_had_the_code(home):
         "from triton import knobs\nheard = []\nstaged = []\n"
         'knobs.compilation.listener = lambda **given: heard.append(given["cache_hit"])',
     ).replace('print("files"', 'print("heard", heard)\nprint("files"')
-    program(WHOLE, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+    store_after(WHOLE, home)
     assert line(program(heard, SILO_HOME=home), "heard") == "heard [True, True, True]"
 
 
@@ -274,23 +270,11 @@ write_lock(Path(sys.argv[0] + ".silo"), Path(LOCK))
         assert line(program(WHOLE, SILO_HOME=home, SILO_LOCK=str(lock))) == expected
 
 
-def test_processes_share_a_store_at_once(home, tmp_path):
+def test_processes_share_a_store_at_once(home):
     """Two that tune, with caches of their own, and then two that find the code."""
-    file = tmp_path / "program.py"
-    file.write_text(textwrap.dedent(PROGRAM + WHOLE))
     for tuned in (True, False):
-        running = [
-            subprocess.Popen(
-                [sys.executable, str(file)],
-                env=triton_on_stub.environment(SILO_HOME=home, SILO_COMPILE_AHEAD="0"),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for _ in range(2)
-        ]
-        said = [one.communicate(timeout=240)[0] for one in running]
-        assert [one.returncode for one in running] == [0, 0], said
+        with ThreadPoolExecutor(2) as threads:
+            said = list(threads.map(lambda _: program(WHOLE, SILO_HOME=home), range(2)))
         for one in said:
             assert line(one).endswith(" 128")
             assert tuned or line(one) == "staged 0 0 128"

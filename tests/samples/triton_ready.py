@@ -1,0 +1,26 @@
+"""Triton as a program finds it after its first imports: for the warm process whose children launch Triton kernels.
+
+Imported are what such programs import, and what ``silo.accelerate`` imports for them. Nothing is compiled, no driver is
+chosen and no setting is read; Triton's digest of its own installation, the same for every process, is worked out once.
+"""
+
+import importlib
+
+for _name in (
+    "zstandard",
+    "triton.language",
+    "triton.backends.nvidia.driver",
+    "triton.compiler.code_generator",
+    "silo.drivers.cuda.cuda_device",
+    "silo.machine.process_session",
+    "silo.kinds.triton.programs.program_kernels",
+    "silo.kinds.triton.programs.searches.ahead_compiles",
+    "silo.kinds.triton.programs.searches.tuner_search",
+    "silo.kinds.triton.programs.triton_patching",
+    "silo.kinds.triton.programs.launch_report",
+    "silo.kinds.triton.programs.records.stored_code",
+    "silo.kinds.triton.programs.records.stored_decisions",
+    "silo.kinds.triton.programs.records.stored_first_compile",
+):
+    importlib.import_module(_name)
+importlib.import_module("triton.runtime.cache").triton_key()
