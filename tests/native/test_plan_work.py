@@ -79,8 +79,8 @@ refused("copies of a whole Buffer", lambda: x.copy_from(bytes(256)))
 refused("copies of a whole Buffer", lambda: x.copy_from(kept, at=0))
 refused("not from one to the other", lambda: x.copy_from(host))
 refused("not from one to the other", lambda: host.copy_from(x))
-refused("give them no other", lambda: x.copy_from(kept, stream=64))
-refused("give them no other", lambda: x.fill(1, 64))
+refused("Buffer.copy) is on a stream that does not wait", lambda: x.copy_from(kept, stream=64))
+refused("Buffer.fill) is on a stream that does not wait", lambda: x.fill(1, 64))
 refused("as many bytes", lambda: x.copy_from(short))
 refused("does not record copy_to() of a Buffer", lambda: x.numpy())
 with silo.planning(x=x) as block:
@@ -137,7 +137,7 @@ class Capture(plan_torch.CudaCapture):
     def current(self, device):
         return Capture.stream
 
-    def take(self, call, device_index):
+    def take(self, call, device_index, stream):
         free = dict(zip(call.__code__.co_freevars, (cell.cell_contents for cell in call.__closure__), strict=True))
         inputs = [one for one in free["args"] if isinstance(one, torch.Tensor)]
         kept = [one.clone() for one in inputs]
@@ -268,15 +268,7 @@ def test_work_of_torch_that_cannot_be_captured_says_why():
     def value():
         view[0].item()
 
-    def another_stream():
-        view.abs_()
-        Capture.stream = 64
-        try:
-            view.abs_()
-        finally:
-            Capture.stream = 0
-
-    def whole_other_stream():
+    def other_stream():
         Capture.stream = 64
         try:
             view.abs_()
@@ -296,14 +288,13 @@ def test_work_of_torch_that_cannot_be_captured_says_why():
     plans = [
         ("torch.random_ runs between launches, which a plan does not record (it draws random numbers", random_numbers),
         ("(it gives the program a value that the GPU has computed)", value),
-        ("(it uses another stream than the operations before it", another_stream),
-        ("its work is on 2 streams", whole_other_stream),
+        ("node 2 (torch.abs_) is on a stream that does not wait for the one that is current", other_stream),
         ("torch did other work the second time", other_work),
         ("or on other tensors", other_tensor),
     ]
     for words, then in plans:
         raises(words, silo.plan, step(then), x)
-    def broken(self, call, device):
+    def broken(self, call, device, stream):
         raise RuntimeError("operation not permitted when stream is capturing" + chr(10) + "more")
     Capture.take, kept_take = broken, Capture.take
     words = "(it could not be captured: operation not permitted when stream is capturing)"
@@ -311,4 +302,47 @@ def test_work_of_torch_that_cannot_be_captured_says_why():
     Capture.take = kept_take
     Capture.missing = staticmethod(lambda torch: "this torch has no CUDA")
     raises("(this torch has no CUDA)", silo.plan, step(view.abs_), x)
+    """)
+
+
+def test_work_of_torch_on_two_streams_is_beside_each_other():
+    with_torch("""
+    import fake_streams
+    for replaced in fake_streams.replacements():
+        setattr(*replaced)
+    main, side = fake_streams.MAIN, fake_streams.Stream(64)
+    x, y, z, kept, out = buffers()
+    view, other_view = tensor(kept), tensor(out)
+
+    class On:
+        def __enter__(self):
+            Capture.stream = 64
+
+        def __exit__(self, *_):
+            Capture.stream = 0
+
+    def step(x):
+        mix(x, y, z, y, y, 2000, 4, 1)
+        side.wait_stream(main)
+        with On():
+            view.mul_(3)
+            view.add_(1)
+        other_view.mul_(5)
+        main.wait_stream(side)
+        mix(x, z, kept, out, z, 2000, 4, 1)
+
+    plan = silo.plan(step, x)
+    edges = [line.split("after=")[1] for line in stub.graph()]
+    assert edges == ["", "0", "1", "2", "1", "3,4"], stub.graph()
+    assert plan.report().kernels == ("mix3", "torch.mul_", "torch.add_", "torch.mul_", "mix3")
+    assert "5 launches on 2 streams" in str(plan.report())
+    plan(x)
+    wanted = [tensor(one).clone() for one in (x, y, z, kept, out)]
+    for one, numbers in zip((x, y, z, kept, out), buffers(), strict=True):
+        tensor(one).copy_(tensor(numbers))
+    step(x)
+    step(x)
+    assert plan.replays == 1
+    for one, numbers in zip((x, y, z, kept, out), wanted, strict=True):
+        assert torch.equal(tensor(one), numbers)
     """)

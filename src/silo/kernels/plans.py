@@ -25,13 +25,15 @@ __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "plan
 class PlanForm:
     """One recording of a plan: ``launches``, how many parameters and grids change with the arguments, and replays.
 
-    ``us`` is the mean time of a replay in microseconds, from reading the arguments to the end of the launch (on a GPU:
-    until it is enqueued); None before the first. ``way`` is how it runs, ``reason`` why.
+    ``streams`` is how many streams of a GPU the launches were recorded on. ``us`` is the mean time of a replay in
+    microseconds, from reading the arguments to the end of the launch (on a GPU: until it is enqueued); None before the
+    first. ``way`` is how it runs, ``reason`` why.
     """
 
     launches: int
     updates: int
     grids: int
+    streams: int
     replays: int
     us: float | None
     way: str
@@ -61,8 +63,9 @@ class PlanReport:
         lines = [f"plan {self.name}: {self.replays} replays, {self.recordings} recordings"]
         for form in self.forms:
             took = "not replayed" if form.us is None else f"{form.replays} replays of {form.us:.1f} us"
+            beside = f" on {form.streams} streams" if form.streams > 1 else ""
             lines.append(
-                f"  {form.launches} launches, {form.updates} parameters and {form.grids} grids change; {took};"
+                f"  {form.launches} launches{beside}, {form.updates} parameters and {form.grids} grids change; {took};"
                 f" {form.way}: {form.reason}"
             )
         lines += [f"  {name} is the same in each form: used by {use}" for name, use in self.fixed.items()]
@@ -118,8 +121,8 @@ class Plan(native.LaunchPlan):
     def report(self) -> PlanReport:
         """The history of the plan so far."""
         forms = tuple(
-            PlanForm(launches, moves, grids, replays, nanoseconds / replays / 1000 if replays else None, way, reason)
-            for launches, moves, grids, _, _, replays, nanoseconds, way, reason in self.forms()
+            PlanForm(launches, moves, grids, streams, replays, spent / replays / 1000 if replays else None, way, reason)
+            for launches, moves, grids, streams, _, _, replays, spent, way, reason in self.forms()
         )
         memory = {name: use for name, (use, _) in self._memory.items()}
         numbers = (self.replays, self._recordings)
@@ -199,7 +202,7 @@ class Plan(native.LaunchPlan):
         seen = seen_launches(first)
         second, trail, torch_again = _follow(self._name, function, named, first)
         work.compare(torch_again)
-        self.keep(named, seen, second, trail, work, again)
+        self.keep(named, seen, second, trail, (work, torch_again), again)
         return result
 
     def keep(
@@ -208,7 +211,7 @@ class Plan(native.LaunchPlan):
         first: list[SeenLaunch],
         second: list[SeenLaunch],
         trail: Trail,
-        work: TorchWork,
+        work: tuple[TorchWork, TorchWork],
         result: object = None,
     ) -> None:
         """Add the form that two recordings show."""
@@ -217,7 +220,7 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and of unchanged programs"
                 " under silo.accelerate()"
             )
-        maker = FormMaker(self._name, named, first, second, trail, work, result)
+        maker = FormMaker(self._name, named, first, second, trail, *work, result)
         added = self.add(maker.describe())
         if not added:
             logging.getLogger("silo").warning(
@@ -299,8 +302,9 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
     recorded anew.
 
     Args:
-        function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``, and does no other
-            work on arrays: computations of torch or numpy in between are refused.
+        function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``. Work of torch on an
+            NVIDIA GPU is captured between the launches; other work of torch or numpy on arrays is refused. Launches may
+            be on several streams that torch's events order.
         examples: its arguments by position.
         named: its arguments by name.
 
@@ -388,4 +392,4 @@ def planning(**arguments: object) -> Generator[Plan]:
     trail = Trail()
     for name in arguments:
         trail.used[name] = "a block, which is not followed"
-    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, work)
+    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, (work, work))

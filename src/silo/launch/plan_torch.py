@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from silo.errors import ArgumentError
+from silo.launch.plan_streams import StreamMark, stream_key, watched_events
 
 __all__ = ["CudaCapture", "TorchNode", "TorchWork", "torch_work"]
 
@@ -42,7 +43,9 @@ class CudaCapture:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._pool = torch.cuda.graph_pool_handle()
-        self._streams: dict[int, Any] = {}  # captures are not made on the stream that is the current one by default
+        # One for each stream of the program, which is not captured itself: torch gives memory that was freed on a
+        # stream to work on the same one alone, and work on another one may run at the same time.
+        self._streams: dict[tuple[int, int], Any] = {}
 
     @staticmethod
     def missing(torch: Any) -> str:
@@ -57,13 +60,15 @@ class CudaCapture:
         """The driver's handle of the stream that torch uses now."""
         return int(self._torch.cuda.current_stream(device).cuda_stream)
 
-    def take(self, call: Callable[[], Any], device: int) -> tuple[Any, Any, int]:
-        """The results of ``call``, which are not computed; the object that owns the graph, and the graph."""
+    def take(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any, int]:
+        """Results of ``call`` on a stream, which are not computed; the object that owns the graph, and the graph."""
         torch = self._torch
         made = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.device(device):
-            stream = self._streams.get(device) or self._streams.setdefault(device, torch.cuda.Stream(device))
-            with torch.cuda.stream(stream):
+            own = self._streams.get((device, stream))
+            if own is None:
+                own = self._streams[device, stream] = torch.cuda.Stream(device)
+            with torch.cuda.stream(own):
                 made.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = call()
@@ -91,6 +96,7 @@ class TorchWork:
         nodes: captured operations in order.
         memory: addresses, from the first to behind the last, of every tensor that they use, each with an operation.
         outside: addresses of the tensors that were there before the recording, in order of use.
+        marks: events that torch's streams recorded and waited for.
         keeps: objects that the nodes need.
     """
 
@@ -106,6 +112,9 @@ class TorchWork:
         self.memory: list[tuple[int, int, str]] = []
         self.outside: list[int] = []
         self._used: dict[str, tuple[int, int, str]] = {}
+        self._events: dict[int, tuple[int, Any]] = {}  # numbers by identity, and the events, so that these stay theirs
+        self._capturing = False
+        self.marks: list[StreamMark] = []
         self.keeps: list[Any] = []
 
     def check(self) -> None:
@@ -120,6 +129,22 @@ class TorchWork:
             for text, (low, high, use) in self._used.items()
             if not any(low < last and first < high for first, last in places)
         }
+
+    def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
+        """An event that a stream records or waits for; whether to do so: within a capture, or as the work is done."""
+        if self._capturing:
+            return True
+        number, _ = self._events.setdefault(id(event), (len(self._events), event))
+        handle = getattr(stream, "cuda_stream", None)
+        if handle is None:
+            self._refused = ArgumentError(
+                f"{self._plan}: an event is used with a {type(stream).__name__} that does not give its driver's handle,"
+                " so that a plan cannot keep the order: use torch.cuda.Stream"
+            )
+            raise self._refused
+        place = stream_key(int(stream.device_index), int(handle))
+        self.marks.append(StreamMark(len(self._launches) + len(self.nodes), number, place, waits))
+        return self._run
 
     def compare(self, again: TorchWork) -> None:
         """Refuse a function that had torch do something else the second time."""
@@ -141,16 +166,20 @@ class TorchWork:
         self.check()
         shown = name.replace("aten::", "torch.")
         inputs = _tensors(torch, (args, kwargs))
+        if name == "aten::record_stream":  # the memory would be used again, in the order that this recording has
+            self.keeps += inputs
+            return None
         device = self._device(torch, shown, function, inputs, kwargs)
         capture = cast("CudaCapture", self._capture)
         stream = capture.current(device)
-        if self.nodes and self.nodes[-1].stream != stream:
-            self._refuse(shown, "it uses another stream than the operations before it, and a replay runs on one")
         count = len(self._launches)
+        self._capturing = True
         try:
-            result, owner, graph = capture.take(lambda: function(*args, **kwargs), device)
+            result, owner, graph = capture.take(lambda: function(*args, **kwargs), device, stream)
         except RuntimeError as error:
             self._refuse(shown, f"it could not be captured: {str(error).partition(chr(10))[0]}", error)
+        finally:
+            self._capturing = False
         if len(self._launches) != count:
             self._refuse(shown, "it launches kernels itself, and its work between them is not known")
         self._note(shown, inputs, _tensors(torch, result))
@@ -251,7 +280,7 @@ def torch_work(plan: str, launches: Sequence[Any], *, run: bool = False) -> Gene
             return work.operation(torch, function, args, kwargs or {})
 
     try:
-        with Watch():
+        with watched_events(torch, work.note), Watch():
             yield work
     except Exception:
         work.check()  # torch's operators turn a TypeError, as which an operation is refused, into one of their own
