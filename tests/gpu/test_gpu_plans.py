@@ -290,6 +290,41 @@ def test_random_programs_on_several_streams_compute_what_they_compute_launch_by_
     assert beside > 5
 
 
+def test_plans_that_share_a_pool_use_the_same_memory_and_compute_what_their_functions_do(torch):
+    mix, other = plan_mix.declared()
+    size = 8 << 20  # elements: 32 MiB each
+    a, b, c, d, out = (torch.ones(size, dtype=torch.int32, device="cuda") * index for index in range(5))
+
+    def step(n, factor):
+        between = torch.empty(size, dtype=torch.int32, device="cuda")
+        between.fill_(1)
+        mix(a, b, c, d, between, n, factor, 1)
+        twice = between * 2
+        other(twice, b, between, d, out, n, factor, 2)
+
+    def grown(**options):
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        plans = [silo.plan(step, size, 3, **options) for _ in range(6)]
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved() - before, plans
+
+    own, plans = grown()
+    shared, sharing = grown(pool=torch.cuda.graph_pool_handle())
+    assert shared < own / 2, (shared, own)
+    assert len({plan.report().pool for plan in sharing}) == 1
+    assert sharing[0].report().temporaries == 2 * 4 * size
+    for turn, plan in enumerate([*plans, *sharing] * 2):
+        found = []
+        for call in (plan, step):
+            out.fill_(5)
+            call(size - turn, turn)
+            found.append(out.clone())
+        assert torch.equal(*found), turn
+        assert plan.replays == 1 + turn // 12
+
+
 def test_copies_and_fills_of_buffers(torch):
     def buffers(n):
         made = [silo.Buffer(n, "int32", device="cuda") for _ in range(3)]

@@ -127,8 +127,13 @@ class Capture(plan_torch.CudaCapture):
     device_type = "cpu"
     stream = 0
 
-    def __init__(self, torch):
-        pass
+    pools = []
+
+    def __init__(self, torch, pool):
+        Capture.pools.append(pool)
+
+    def allocate(self, call, device_index, stream):
+        return call(), "an owner of the pool"
 
     @staticmethod
     def missing(torch):
@@ -345,4 +350,72 @@ def test_work_of_torch_on_two_streams_is_beside_each_other():
     assert plan.replays == 1
     for one, numbers in zip((x, y, z, kept, out), wanted, strict=True):
         assert torch.equal(tensor(one), numbers)
+    """)
+
+
+def test_plans_share_a_pool_and_list_what_they_hold():
+    with_torch("""
+    x, y, z, kept, out = buffers()
+    kept_view, made, works = tensor(kept), [], []
+
+    class Work(plan_torch.TorchWork):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            works.append(self)
+
+    plan_torch.TorchWork = Work
+
+    def held():  # of the recording that the form is made of
+        addresses = {one.data_ptr() for one in works[0].keeps if isinstance(one, torch.Tensor)}
+        return [one in addresses for one in made[2:4]]
+
+    def step(x, out):
+        between = torch.empty(2000, dtype=torch.int32)
+        twice = kept_view * 2
+        made.extend((between.data_ptr(), twice.data_ptr()))
+        torch.add(kept_view, twice, out=between)
+        kept_view.add_(between)
+        mix(x, y, z, kept, out, 2000, 4, 1)
+
+    own = silo.plan(step, x, out)
+    assert Capture.pools == [None, None]
+    report = own.report()
+    assert report.pool is None and report.temporaries == 8000, report
+    assert "8,000 bytes of temporaries lie in a pool of its own" in str(report)
+    assert len(report.arrays) == 3 and set(report.arrays.values()) == {"mix3"}, report.arrays
+    assert "an array stays: int32[2000] at" in str(report)
+    assert held() == [True, False]  # the memory of torch.empty
+
+    class Graph:
+        def pool(self):
+            return (0, 7)
+
+    made.clear()
+    works.clear()
+    Capture.pools.clear()
+    shared = [silo.plan(step, x, out, pool=pool) for pool in ((0, 7), Graph())]
+    assert Capture.pools == [(0, 7)] * 4
+    assert held() == [False, False]  # the pool has them, for other plans too
+    assert works[0].keeps.count("an owner of the pool") == 1 and works[0].is_shared(made[2] + 7999)
+    assert not works[0].is_shared(kept_view.data_ptr())
+    report = shared[1].report()
+    assert report.pool == (0, 7) and report.temporaries == 16000, report
+    assert "16,000 bytes of temporaries lie in the pool (0, 7), which other plans may use" in str(report)
+    assert len(report.arrays) == 3 and len(report.tensors) == 1, report
+    for turn in range(4):
+        shared[turn % 2](x, out)
+    assert [one.replays for one in shared] == [2, 2]
+    with silo.planning(pool=(0, 8)) as block:
+        between = torch.empty(2000, dtype=torch.int32)
+        mix(x, y, z, y, out, 2000, 4, 1)
+    assert block.report().pool == (0, 8) and Capture.pools[-1] == (0, 8)
+
+    def with_a_pool(x, pool):
+        mix(x, y, z, y, out, 2000, pool, 1)
+
+    raises("give that one by position", lambda: silo.plan(with_a_pool, x, pool=4))
+    raises("pool= takes torch.cuda.graph_pool_handle()", lambda: silo.plan(step, x, out, pool=4))
+    raises("pool= takes torch.cuda.graph_pool_handle()", lambda: silo.planning(pool="4").__enter__())
+    assert silo.plan(with_a_pool, x, 4).names == ("x", "pool")
+    assert silo.plan(with_a_pool, x, 4, pool=(0, 7)).report().pool == (0, 7)
     """)

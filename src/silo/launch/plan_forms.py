@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from silo.core.dtypes import from_dlpack
 from silo.core.nodes import Argument, Node
 from silo.core.postfix_programs import encode
 from silo.errors import ArgumentError, ExpressionError
@@ -86,6 +87,12 @@ class _Array:
         return low, self.address + width * (sum(step for step in steps if step > 0) + 1)
 
 
+def _described(array: _Array | None, address: int) -> str:
+    kind = from_dlpack(array.code, array.bits) if array is not None else None
+    shape = list(array.sizes) if array is not None else ""
+    return f"{kind.name if kind is not None else 'memory'}{shape} at {address:#x}"
+
+
 def _array(value: object) -> _Array | None:
     if value is None or isinstance(value, bool | int | float | str):
         return None
@@ -106,9 +113,10 @@ def address_of(value: object) -> int | None:
 class FormMaker:
     """Makes a form of two recordings; :meth:`describe` gives it for ``native.LaunchPlan.add``.
 
-    Then ``tied`` has the arguments whose memory captured work of torch uses, with an operation and the address;
-    ``tensors`` its other tensors; ``parts`` the names of launches and operations in order; ``streams``: how many have
-    some. ``again`` is the work of torch in the second recording.
+    Then ``held`` describes the arrays that stay, each with a kernel that is given it. ``tied`` has the arguments whose
+    memory captured work of torch uses, with an operation and the address; ``tensors`` its other tensors; ``parts`` the
+    names of launches and operations in order; ``streams``: how many have some. ``again`` is the work of torch in the
+    second recording.
     """
 
     name: str
@@ -121,6 +129,7 @@ class FormMaker:
     result: object = None
     streams: int = 1
     tied: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    held: dict[str, str] = field(default_factory=dict[str, str])
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
@@ -374,8 +383,10 @@ class FormMaker:
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
                 " anew each time and fills: make it outside of the function, or give it as an argument"
             )
-        self._kept.append(array)
         found = _array(array)
+        if not self.work.is_shared(address):
+            self._kept.append(array)
+            self.held.setdefault(_described(found, address), one.launcher.name)
         reach = found.reach if found is not None else (address, address + 1)
         if found is not None and found.device[0] == 1:
             whole = allocation_of("an array", array)

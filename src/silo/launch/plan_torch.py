@@ -2,13 +2,14 @@
 
 While a plan is recorded, each operation of torch on a GPU's memory is captured into a graph instead of being run. The
 graph becomes a node of the plan, which runs it between the same launches in each replay, on the same memory. Its
-allocations lie in a pool that the plan keeps, as with ``torch.cuda.graph``.
+allocations lie in a pool that the plan keeps, as with ``torch.cuda.graph``; or in one that several plans share.
 """
 
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, NoReturn, cast
@@ -16,7 +17,10 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 from silo.errors import ArgumentError
 from silo.launch.plan_streams import StreamMark, stream_key, watched_events
 
-__all__ = ["CudaCapture", "TorchNode", "TorchWork", "torch_work"]
+__all__ = ["CudaCapture", "Pool", "TorchNode", "TorchWork", "pool_handle", "torch_work"]
+
+Pool = tuple[int, int]
+"""torch's handle of a pool of memory."""
 
 # New memory that nothing is written to, and other names of the same memory.
 _QUIET: Final = frozenset(
@@ -40,9 +44,9 @@ class CudaCapture:
 
     device_type = "cuda"
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, pool: Pool | None) -> None:
         self._torch = torch
-        self._pool = torch.cuda.graph_pool_handle()
+        self._pool = torch.cuda.graph_pool_handle() if pool is None else pool
         # One for each stream of the program, which is not captured itself: torch gives memory that was freed on a
         # stream to work on the same one alone, and work on another one may run at the same time.
         self._streams: dict[tuple[int, int], Any] = {}
@@ -79,6 +83,13 @@ class CudaCapture:
                 made.capture_end()
         return result, made, made.raw_cuda_graph()
 
+    def allocate(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any]:
+        """The new memory that ``call`` gives, in the pool, and an object that keeps the pool."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
+            result, made, _ = self.take(call, device, stream)
+        return result, made
+
     def run(self, made: Any, device: int) -> None:
         """Run a captured graph on torch's current stream."""
         with self._torch.cuda.device(device):
@@ -87,6 +98,26 @@ class CudaCapture:
 
 # Makes a capture; tests without a GPU put their own here.
 _capture: type[CudaCapture] = CudaCapture
+
+
+def pool_handle(pool: Any) -> Pool | None:
+    """The handle of what a program gives as a pool; None: nothing is given.
+
+    Raises:
+        ArgumentError: it is no pool of torch.
+
+    >>> pool_handle((0, 3))
+    (0, 3)
+    """
+    if pool is None:
+        return None
+    found = pool.pool() if callable(getattr(pool, "pool", None)) else getattr(pool, "id", pool)
+    if isinstance(found, tuple) and [type(one) for one in cast("tuple[object, ...]", found)] == [int, int]:
+        return cast("Pool", found)
+    raise ArgumentError(
+        "pool= takes torch.cuda.graph_pool_handle(), a torch.cuda.CUDAGraph or a torch.cuda.MemPool, not"
+        f" {type(pool).__name__}"
+    )
 
 
 class TorchWork:
@@ -98,16 +129,19 @@ class TorchWork:
         outside: addresses of the tensors that were there before the recording, in order of use.
         marks: events that torch's streams recorded and waited for.
         keeps: objects that the nodes need.
+        pool: a pool that other plans may use, too. All new memory lies there, and nothing of it is kept but the pool.
+        temporaries: bytes of new memory in the pool, by the first address.
     """
 
-    def __init__(self, plan: str, launches: Sequence[Any], *, run: bool) -> None:
+    def __init__(self, plan: str, launches: Sequence[Any], *, run: bool, pool: Pool | None = None) -> None:
+        self.pool = pool
         self._plan = plan
         self._launches = launches
         self._run = run
         self._refused: ArgumentError | None = None
         self._capture: CudaCapture | None = None
         self._fresh: set[int] = set()  # memory that this recording made
-        self._pooled: set[int] = set()  # and that lies in the pool
+        self.temporaries: dict[int, int] = {}
         self.nodes: list[TorchNode] = []
         self.memory: list[tuple[int, int, str]] = []
         self.outside: list[int] = []
@@ -129,6 +163,10 @@ class TorchWork:
             for text, (low, high, use) in self._used.items()
             if not any(low < last and first < high for first, last in places)
         }
+
+    def is_shared(self, address: int) -> bool:
+        """Whether an address is one of new memory in a pool of other plans."""
+        return self.pool is not None and any(low <= address < low + size for low, size in self.temporaries.items())
 
     def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
         """An event that a stream records or waits for; whether to do so: within a capture, or as the work is done."""
@@ -159,9 +197,11 @@ class TorchWork:
         """One operation that torch is about to run."""
         name = function._schema.name  # noqa: SLF001  # the one name that all versions have
         if function.is_view or name in _QUIET:
-            result = function(*args, **kwargs)
-            if "empty" in name:
-                self._fresh.update(_place(one)[0] for one in _tensors(torch, result))
+            if "empty" not in name:
+                return function(*args, **kwargs)
+            result, pooled = self._allocate(torch, name, function, args, kwargs)
+            for one in _tensors(torch, result):
+                self._new(*_place(one), pooled=pooled)
             return result
         self.check()
         shown = name.replace("aten::", "torch.")
@@ -196,10 +236,7 @@ class TorchWork:
         kinds: set[str] = {one.type for one in devices} or {"cpu"}
         if kinds != {_capture.device_type}:
             self._refuse(shown, "" if kinds == {"cpu"} else f"it uses memory of {' and '.join(sorted(kinds))}")
-        if self._capture is None:
-            if missing := _capture.missing(torch):
-                self._refuse(shown, missing)
-            self._capture = _capture(torch)
+        self._begin(torch, shown)
         if len(devices) > 1:
             self._refuse(shown, "it uses memory of several GPUs")
         if not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001  # as above
@@ -213,12 +250,46 @@ class TorchWork:
         (device,) = devices
         return int(device.index or 0)
 
+    def _begin(self, torch: Any, shown: str) -> CudaCapture:
+        if self._capture is None:
+            if missing := _capture.missing(torch):
+                self._refuse(shown, missing)
+            self._capture = _capture(torch, self.pool)
+        return self._capture
+
+    def _allocate(
+        self, torch: Any, name: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Any, bool]:
+        """New memory, and whether it lies in a pool of other plans: on a GPU, where one is given."""
+
+        def call() -> Any:
+            return function(*args, **kwargs)
+
+        given = kwargs.get("device")
+        devices = {torch.device(given)} if given is not None else {one.device for one in _tensors(torch, args)}
+        if self.pool is None or [one.type for one in devices] != [_capture.device_type]:
+            return call(), False
+        index = int(devices.pop().index or 0)
+        capture = self._begin(torch, name.replace("aten::", "torch."))
+        self._capturing = True
+        try:
+            result, owner = capture.allocate(call, index, capture.current(index))
+        finally:
+            self._capturing = False
+        self.keeps.append(owner)
+        return result, True
+
+    def _new(self, low: int, high: int, *, pooled: bool) -> None:
+        self._fresh.add(low)
+        if pooled:
+            self.temporaries[low] = max(high - low, self.temporaries.get(low, 0))
+
     def _note(self, shown: str, inputs: Iterable[Any], results: Iterable[Any]) -> None:
         places = {id(one): _place(one) for one in inputs}
         for one in inputs:
             low, high = places[id(one)]
             self.memory.append((low, high, shown))
-            if low in self._pooled or low == high:
+            if low in self.temporaries or low == high:
                 continue
             self.keeps.append(one)
             text = f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)} at {low:#x}"
@@ -230,8 +301,7 @@ class TorchWork:
             low, high = _place(one)
             self.memory.append((low, high, shown))
             if low not in known:
-                self._fresh.add(low)
-                self._pooled.add(low)
+                self._new(low, high, pooled=True)
 
     def _refuse(self, shown: str, reason: str, cause: BaseException | None = None) -> NoReturn:
         self._refused = ArgumentError(
@@ -259,16 +329,18 @@ def _tensors(torch: Any, values: Any) -> list[Any]:
 
 
 @contextmanager
-def torch_work(plan: str, launches: Sequence[Any], *, run: bool = False) -> Generator[TorchWork]:
+def torch_work(
+    plan: str, launches: Sequence[Any], *, run: bool = False, pool: Pool | None = None
+) -> Generator[TorchWork]:
     """The work of torch on memory in this block, and after which launches; nothing where torch is not loaded.
 
     Operations on a GPU are captured, and with ``run`` also run. Views, and new memory
-    that nothing is written to, are left out.
+    that nothing is written to, are left out. New memory lies in ``pool``, if one is given.
 
     Raises:
         ArgumentError: an operation cannot be captured. It has not run.
     """
-    work = TorchWork(plan, launches, run=run)
+    work = TorchWork(plan, launches, run=run, pool=pool)
     torch: Any = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "utils"):
         yield work
