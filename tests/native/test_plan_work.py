@@ -135,9 +135,15 @@ class Capture(plan_torch.CudaCapture):
     def allocate(self, call, device_index, stream):
         return call(), "an owner of the pool"
 
+    drawn = [0]
+
     @staticmethod
     def missing(torch):
         return ""
+
+    @staticmethod
+    def offsets(torch):
+        return tuple(Capture.drawn)
 
     def current(self, device):
         return Capture.stream
@@ -418,4 +424,67 @@ def test_plans_share_a_pool_and_list_what_they_hold():
     raises("pool= takes torch.cuda.graph_pool_handle()", lambda: silo.planning(pool="4").__enter__())
     assert silo.plan(with_a_pool, x, 4).names == ("x", "pool")
     assert silo.plan(with_a_pool, x, 4, pool=(0, 7)).report().pool == (0, 7)
+    """)
+
+
+def test_random_numbers_are_refused_by_name_and_attention_without_dropout_is_not():
+    with_torch("""
+    x, y, z, kept, out = buffers()
+    view = tensor(kept)
+
+    @torch.library.custom_op("silo_test::noisy", mutates_args=("to",))
+    def noisy(to: torch.Tensor) -> None:
+        Capture.drawn[0] += 4  # as a library's kernel takes numbers from torch's generator
+        to.add_(1)
+
+    @torch.library.custom_op("silo_test::quiet", mutates_args=("to",))
+    def quiet(to: torch.Tensor) -> None:
+        to.add_(1)
+
+    def step(then):
+        def function(x):
+            mix(x, y, z, y, out, 2000, 4, 1)
+            then()
+        return function
+
+    refused = {
+        "torch.random_": lambda: view.random_(5),
+        "torch.bernoulli_": lambda: view.bernoulli_(0.5),
+        "torch.normal_": lambda: torch.empty(9).normal_(),
+        "torch.rand": lambda: torch.rand(9),
+        "torch.randint": lambda: torch.randint(0, 9, (9,)),
+        "torch.randperm": lambda: torch.randperm(9),
+        "torch.multinomial": lambda: torch.multinomial(torch.ones(9), 3),
+        "torch.native_dropout": lambda: torch.nn.functional.dropout(torch.ones(9), 0.5),
+        "torch.exponential_": lambda: torch.empty(9).exponential_(),
+        "torch._scaled_dot_product": lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5),
+    }
+    q = torch.ones(1, 1, 4, 4)
+    for name, then in refused.items():
+        try:
+            silo.plan(step(then), x)
+        except ArgumentError as error:
+            known = (name, "torch.bernoulli")  # dropout draws by it where it is decomposed
+            assert any(one in str(error) for one in known), (name, error)
+            assert "it draws random numbers, which would be the same in each replay" in str(error), error
+        else:
+            raise AssertionError(name)
+    generator = torch.Generator()
+    raises("torch.rand", silo.plan, step(lambda: torch.rand(9, generator=generator)), x)
+    raises("silo_test::noisy runs between launches", silo.plan, step(lambda: noisy(view)), x)
+    raises("torch's generator moved on", silo.plan, step(lambda: noisy(view)), x)
+    assert silo.plan(step(lambda: quiet(view)), x).report().kernels == ("mix3", "silo_test::quiet")
+
+    def block():
+        with silo.planning(x=x):
+            mix(x, y, z, y, out, 2000, 4, 1)
+            noisy(view)
+
+    raises("it draws random numbers, which would be the same in each replay", block)
+    attention = lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q)
+    assert "torch._scaled_dot_product" in silo.plan(step(attention), x).report().kernels[1]
+    seeds = iter(range(100))
+    def launch_with_a_seed(x):
+        mix(x, y, z, y, out, 2000, next(seeds), 1)
+    raises("is neither an argument of the plan nor computed from one", silo.plan, launch_with_a_seed, x)
     """)

@@ -15,7 +15,7 @@ from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.hooks import want_each_launch
 from silo.launch.plan_forms import FormMaker, SeenLaunch, address_of, seen_launches
-from silo.launch.plan_torch import Pool, TorchWork, pool_handle, torch_work
+from silo.launch.plan_torch import Pool, TorchWork, offsets_of_generators, pool_handle, torch_work
 from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for
 
 __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "planning"]
@@ -210,7 +210,9 @@ class Plan(native.LaunchPlan):
         function = self._function
         if function is None:
             raise ArgumentError(f"{self._name}: a block cannot be run again")
+        drawn = offsets_of_generators()
         result = function(arguments)  # kernels are compiled and tuned now
+        drawn = offsets_of_generators() != drawn
         with self._lock:
             self._recordings += 1
         named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
@@ -225,6 +227,8 @@ class Plan(native.LaunchPlan):
         seen = seen_launches(first)
         second, trail, torch_again = _follow(self._name, function, named, first, self._pool)
         work.compare(torch_again)
+        if drawn:
+            work.refuse_random()
         self.keep(named, seen, second, trail, (work, torch_again), again)
         return result
 

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, NoReturn, cast
 from silo.errors import ArgumentError
 from silo.launch.plan_streams import StreamMark, stream_key, watched_events
 
-__all__ = ["CudaCapture", "Pool", "TorchNode", "TorchWork", "pool_handle", "torch_work"]
+__all__ = ["CudaCapture", "Pool", "TorchNode", "TorchWork", "offsets_of_generators", "pool_handle", "torch_work"]
 
 Pool = tuple[int, int]
 """torch's handle of a pool of memory."""
@@ -27,6 +27,11 @@ _QUIET: Final = frozenset(
     f"aten::{name}"
     for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
 )
+
+
+# Its numbers that are no tensors follow from shapes, and without dropout it draws nothing.
+_ATTENTION: Final = "aten::_scaled_dot_product_"
+_RANDOM: Final = "it draws random numbers, which would be the same in each replay"
 
 
 class TorchNode(NamedTuple):
@@ -59,6 +64,13 @@ class CudaCapture:
         if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph"):
             return f"torch {torch.__version__} does not hand out the graphs that it captures (2.8 and newer do)"
         return ""
+
+    @staticmethod
+    def offsets(torch: Any) -> tuple[int, ...]:
+        """How many random numbers torch's own generators of the GPUs have given so far."""
+        if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+            return ()
+        return tuple(int(one.get_offset()) for one in torch.cuda.default_generators if hasattr(one, "get_offset"))
 
     def current(self, device: int) -> int:
         """The driver's handle of the stream that torch uses now."""
@@ -98,6 +110,19 @@ class CudaCapture:
 
 # Makes a capture; tests without a GPU put their own here.
 _capture: type[CudaCapture] = CudaCapture
+
+
+def offsets_of_generators() -> tuple[int, ...]:
+    """How many random numbers torch's generators of GPUs have given so far; empty without torch on a GPU."""
+    torch: Any = sys.modules.get("torch")
+    return _capture.offsets(torch) if torch is not None and hasattr(torch, "cuda") else ()
+
+
+def _argument(function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> Any:
+    for index, one in enumerate(function._schema.arguments):  # noqa: SLF001  # as above
+        if one.name == name:
+            return args[index] if index < len(args) else kwargs.get(name, one.default_value)
+    return None
 
 
 def pool_handle(pool: Any) -> Pool | None:
@@ -148,6 +173,7 @@ class TorchWork:
         self._used: dict[str, tuple[int, int, str]] = {}
         self._events: dict[int, tuple[int, Any]] = {}  # numbers by identity, and the events, so that these stay theirs
         self._capturing = False
+        self._foreign = ""  # the first operation that is not torch's own
         self.marks: list[StreamMark] = []
         self.keeps: list[Any] = []
 
@@ -209,7 +235,7 @@ class TorchWork:
         if name == "aten::record_stream":  # the memory would be used again, in the order that this recording has
             self.keeps += inputs
             return None
-        device = self._device(torch, shown, function, inputs, kwargs)
+        device = self._device(torch, shown, function, inputs, args, kwargs)
         capture = cast("CudaCapture", self._capture)
         stream = capture.current(device)
         count = len(self._launches)
@@ -226,10 +252,30 @@ class TorchWork:
         self.keeps.append(owner)
         self.nodes.append(TorchNode(count, shown, graph, device, stream))
         if self._run:
+            before = capture.offsets(torch)
             capture.run(owner, device)
+            if capture.offsets(torch) != before:
+                self._refuse(shown, _RANDOM)
         return result
 
-    def _device(self, torch: Any, shown: str, function: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> int:
+    def refuse_random(self) -> None:
+        """Refuse operations of other libraries, which do not state it, if torch's generators have given numbers."""
+        if self._foreign:
+            self._refuse(
+                self._foreign,
+                "torch's generator moved on when the function ran, and the random numbers of a captured operation would"
+                " be the same in each replay",
+            )
+
+    def _device(
+        self,
+        torch: Any,
+        shown: str,
+        function: Any,
+        inputs: Sequence[Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> int:
         """The GPU that an operation runs on; raises if the operation cannot be a node."""
         given = kwargs.get("device")
         devices: set[Any] = {one.device for one in inputs} | ({torch.device(given)} if given is not None else set())
@@ -239,12 +285,17 @@ class TorchWork:
         self._begin(torch, shown)
         if len(devices) > 1:
             self._refuse(shown, "it uses memory of several GPUs")
-        if not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001  # as above
+        attention = function._schema.name.startswith(_ATTENTION)  # noqa: SLF001  # as above
+        if not attention and not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001
             self._refuse(shown, "it gives the program a value that the GPU has computed")
         if torch.Tag.dynamic_output_shape in function.tags:
             self._refuse(shown, "it makes tensors of sizes that the GPU has computed")
-        if torch.Tag.nondeterministic_seeded in function.tags:
-            self._refuse(shown, "it draws random numbers, which would be the same in each replay")
+        if torch.Tag.nondeterministic_seeded in function.tags and not (
+            attention and _argument(function, args, kwargs, "dropout_p") == 0
+        ):
+            self._refuse(shown, _RANDOM)
+        if not shown.startswith("torch.") and not shown.startswith("prims::"):
+            self._foreign = self._foreign or shown
         if any(one.layout is not torch.strided for one in inputs):
             self._refuse(shown, "it uses a tensor that is not one piece of memory")
         (device,) = devices
