@@ -335,6 +335,19 @@ static bool conflict(const struct silo_plan_effects *one, const struct silo_plan
            (around(one->reads, overlaps) & other->writes) != 0;
 }
 
+int silo_plan_wait_for(struct silo_plan_node *node, const uint32_t *after, uint32_t count,
+                       silo_error *error) {
+    uint32_t *kept = malloc((size_t)count * sizeof *kept + 1);
+    if (kept == NULL)
+        return silo_fail_memory(error);
+    if (count > 0)
+        memcpy(kept, after, (size_t)count * sizeof *kept);
+    free((void *)(uintptr_t)node->after);
+    node->after = kept;
+    node->after_count = count;
+    return 0;
+}
+
 int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error) {
@@ -356,15 +369,7 @@ int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                 own[word] |= before[j * words + word];
             own[j / 64] |= UINT64_C(1) << j % 64;
         }
-        uint32_t *kept = malloc((size_t)found * sizeof *kept + 1);
-        if (kept == NULL) {
-            result = -1;
-            break;
-        }
-        memcpy(kept, after, (size_t)found * sizeof *kept);
-        free((void *)(uintptr_t)nodes[i].after);
-        nodes[i].after = kept;
-        nodes[i].after_count = found;
+        result = silo_plan_wait_for(&nodes[i], after, found, error);
     }
     free(before);
     free(after);

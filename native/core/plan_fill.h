@@ -146,6 +146,10 @@ struct silo_plan_effects {
     bool alone;
 };
 
+/* Let a node wait for these: a copy, owned by the node. -1 with SILO_ERROR_MEMORY. */
+int silo_plan_wait_for(struct silo_plan_node *node, const uint32_t *after, uint32_t count,
+                       silo_error *error);
+
 /* Give each node the nodes it waits for: by effects, or (`effects` NULL) the one before it. The
  * arrays are owned by the nodes. -1 with SILO_ERROR_MEMORY. */
 int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,

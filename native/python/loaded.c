@@ -147,6 +147,12 @@ static PyObject *loaded_driver(PyObject *object, void *closure) {
     return PyUnicode_FromString(((struct silo_loaded *)object)->driver->name);
 }
 
+static PyObject *loaded_device(PyObject *object, void *closure) {
+    const struct silo_function *function = &((struct silo_loaded *)object)->function;
+    (void)closure;
+    return Py_BuildValue("(ii)", (int)function->memory_type, (int)function->device_index);
+}
+
 int silo_loaded_init(PyObject *module) {
     static PyMemberDef loaded_members[] = {
         {"entry", T_OBJECT_EX, offsetof(struct silo_loaded, entry), READONLY,
@@ -156,6 +162,8 @@ int silo_loaded_init(PyObject *module) {
     };
     static PyGetSetDef loaded_getters[] = {
         {"driver", loaded_driver, NULL, "The driver's name.", NULL},
+        {"device", loaded_device, NULL, "DLPack's type of its device's memory, and the index.",
+         NULL},
         {"parameters", loaded_parameters, NULL,
          "Offset and size of each parameter, as the GPU driver says; None where it says nothing.",
          NULL},

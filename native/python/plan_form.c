@@ -680,7 +680,32 @@ static int write_constants(const struct silo_plan_form *form, PyObject *nodes, u
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int open_states(struct silo_plan_served *served, PyObject *nodes,
+/* The edges of nodes on several streams: for each the numbers of earlier nodes. */
+static int take_edges(struct silo_plan_form *form, PyObject *edges) {
+    uint32_t *after = malloc((size_t)form->node_count * sizeof *after + 1);
+    silo_error error;
+    int result = after == NULL ? no_memory() : 0;
+    if (result == 0 && PyTuple_Size(edges) != (Py_ssize_t)form->node_count)
+        result = PyErr_Occurred() ? -1 : refuse("edges for each node");
+    for (uint32_t i = 0; i < form->node_count && result == 0; i++) {
+        PyObject *numbers = PyTuple_GetItem(edges, (Py_ssize_t)i);
+        const Py_ssize_t count = PyTuple_Size(numbers);
+        if (count < 0 || count > (Py_ssize_t)i)
+            result = PyErr_Occurred() ? -1 : refuse("more edges than earlier nodes");
+        for (Py_ssize_t k = 0; k < count && result == 0; k++) {
+            after[k] = (uint32_t)number_at(numbers, k);
+            if (PyErr_Occurred() || after[k] >= i || (k > 0 && after[k] <= after[k - 1]))
+                result = PyErr_Occurred() ? -1 : refuse("an edge from no earlier node");
+        }
+        if (result == 0 && silo_plan_wait_for(&form->nodes[i], after, (uint32_t)count, &error) != 0)
+            result = silo_raise(&error);
+    }
+    free(after);
+    return result;
+}
+
+/* `edges`: None where each launch on a GPU waits for the one before it. */
+static int open_states(struct silo_plan_served *served, PyObject *nodes, PyObject *edges,
                        const struct silo_plan_effects *effects) {
     struct silo_plan_form *form = &served->form;
     silo_error error;
@@ -690,11 +715,13 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes,
     served->backend = served->device == NULL ? &silo_cpu_plan : GRAPHS;
     if (served->backend == NULL)
         return PyErr_Format(silo_device_error, "this build of Silo has no plans on GPUs"), -1;
-    /* On a GPU the stream's order is kept. */
+    /* On a GPU the order of the streams is kept. */
     for (int way = served->device == NULL ? 0 : 1; way < 2; way++) {
         if (silo_plan_order(form->nodes, form->node_count, way == 0 ? effects : NULL,
                             form->overlaps, &error) != 0)
             return silo_raise(&error);
+        if (served->device != NULL && edges != Py_None && take_edges(form, edges) != 0)
+            return -1;
         served->state[way] = served->backend->open(&shape, &error);
         if (served->state[way] == NULL)
             return silo_raise(&error);
@@ -709,12 +736,13 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes,
 }
 
 static int fill(struct silo_plan_served *served, PyObject *description) {
-    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps, *returned;
+    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps, *returned, *edges;
     struct silo_plan_form *form = &served->form;
     silo_error error;
-    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!OO", &PyTuple_Type, &wanted, &PyTuple_Type,
+    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!OOOI", &PyTuple_Type, &wanted, &PyTuple_Type,
                           &values, &PyTuple_Type, &checks, &PyTuple_Type, &memories, &PyTuple_Type,
-                          &overlaps, &PyTuple_Type, &nodes, &keeps, &returned))
+                          &overlaps, &PyTuple_Type, &nodes, &keeps, &returned, &edges,
+                          &served->streams))
         return -1;
     served->keeps = Py_BuildValue("(OO)", keeps, nodes);
     served->result = Py_NewRef(returned);
@@ -741,7 +769,7 @@ static int fill(struct silo_plan_served *served, PyObject *description) {
         result = silo_raise(&error);
     if (result == 0 &&
         (take_nodes(served, nodes, effects) != 0 || take_graphs(served, nodes) != 0 ||
-         open_states(served, nodes, effects) != 0))
+         open_states(served, nodes, edges, effects) != 0))
         result = -1;
     free(effects);
     return result;

@@ -35,6 +35,7 @@ struct silo_plan_served {
     void *state[2]; /* of the backend: ordered by effects; each launch after the one before it */
     struct silo_gpu_device *device; /* of all nodes; NULL: a CPU */
     int32_t memory_type, device_index;
+    uint32_t streams;                  /* that its nodes were recorded on */
     const struct silo_function *first; /* of the first kernel */
     struct silo_plan_scratch scratch;  /* of its nodes */
     PyObject *keeps;                   /* owned: bindings, launchers, arrays that do not change */

@@ -446,10 +446,10 @@ static PyObject *plan_forms(PyObject *object, PyObject *unused) {
         const void *state = served->state[served->state[0] != NULL ? 0 : 1];
         if (served->backend->explain != NULL)
             way = served->backend->explain(state, &reason);
-        PyObject *item =
-            Py_BuildValue("(IIIIIKKss)", form->node_count, form->move_count, form->grid_count,
-                          form->check_count, form->block_bytes, (unsigned long long)served->replays,
-                          (unsigned long long)served->nanoseconds, way, reason);
+        PyObject *item = Py_BuildValue("(IIIIIIKKss)", form->node_count, form->move_count,
+                                       form->grid_count, served->streams, form->check_count,
+                                       form->block_bytes, (unsigned long long)served->replays,
+                                       (unsigned long long)served->nanoseconds, way, reason);
         if (item == NULL || PyList_Append(list, item) != 0)
             Py_CLEAR(list);
         Py_XDECREF(item);
@@ -536,7 +536,8 @@ int silo_plan_object_init(PyObject *module) {
          "add(description) -> bool\n\nOne more form, as silo.kernels.plans describes it; False: "
          "there are as many as a plan keeps."},
         {"forms", plan_forms, METH_NOARGS,
-         "[(launches, parameters that change, grids that change, checks, bytes of the block, "
+         "[(launches, parameters that change, grids that change, streams, checks, bytes of the "
+         "block, "
          "replays, nanoseconds in replays, way, reason), ...]"},
         {NULL, NULL, 0, NULL},
     };

@@ -10,6 +10,7 @@ import graph_plans
 import grown
 import plan_mix
 import silo
+import stream_programs
 from silo.errors import ArgumentError
 
 REPLAYS = int(os.environ.get("SILO_TEST_REPLAYS", "10000"))
@@ -192,17 +193,15 @@ def test_work_of_torch_that_cannot_be_captured_is_refused_and_the_process_goes_o
     on_host = torch.ones(N, dtype=torch.int32)
 
     def on_side():
-        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             kept.abs_()
-        torch.cuda.current_stream().wait_stream(side)
 
     refused = {
         "draws random numbers": lambda: kept.random_(5),
         "gives the program a value": kept[0].item,
         "uses memory of cpu and cuda": lambda: kept.copy_(on_host),
         "sizes that the GPU has computed": kept.nonzero,
-        "is on 2 streams": on_side,
+        "is on a stream that does not wait": on_side,
     }
     for words, work in refused.items():
 
@@ -242,6 +241,88 @@ def test_replays_follow_torchs_current_stream(torch):
     with torch.cuda.stream(side), silo.launch_hook(events.append):
         plan(*mine, N)
     assert [(event.stream, event.parts) for event in events] == [(side.cuda_stream, ("mix3", "torch.add_", "mix3"))]
+
+
+def test_random_programs_on_several_streams_compute_what_they_compute_launch_by_launch(torch):
+    """Each node writes an array of its own from arrays that nodes before it wrote, so an edge too few shows."""
+    mix, other = plan_mix.declared()
+    dice, planned, beside = random.Random(4), 0, 0
+    sides = {key: torch.cuda.Stream() for key in (64, 128, 192)}
+    long_ = 2_000_000  # elements: kernels that overlap if nothing keeps them apart
+    while planned < 12:
+        program = stream_programs.draw(dice)
+        wanted, nodes = stream_programs.reference(program), stream_programs.recorded(program)[0]
+        if wanted is None or len(nodes) < 3:
+            continue
+        arrays = [torch.zeros(long_, dtype=torch.int32, device="cuda") for _ in range(len(nodes) + 1)]
+        sources = [dice.sample(sorted(done), min(len(done), 3)) for done in wanted]
+        with_torch = [dice.random() < 0.3 for _ in nodes]
+
+        def step(n, v, program=program, arrays=arrays, sources=sources, with_torch=with_torch):
+            main, events = torch.cuda.current_stream(), {}
+            for kind, number, (_, key) in program:
+                stream = sides[key] if key else main
+                if kind != "launch":
+                    event = events.setdefault(number, torch.cuda.Event())
+                    event.record(stream) if kind == "record" else event.wait(stream)
+                    continue
+                read = [arrays[one + 1] for one in sources[number]] + [arrays[0]] * 4
+                with torch.cuda.stream(stream):
+                    (mix if number % 2 else other)(*read[:4], arrays[number + 1], n, v, number)
+                    if with_torch[number]:
+                        arrays[number + 1].add_(read[0])
+
+        def result(call, arrays=arrays):
+            for number, one in enumerate(arrays):
+                one.fill_(number)
+            for turn in range(4):
+                call(long_ - turn, turn + 2)
+            torch.cuda.synchronize()
+            return [one.clone() for one in arrays]
+
+        plan = silo.plan(step, long_, 2)
+        planned += 1
+        beside += plan.report().forms[0].streams > 1
+        assert plan.report().forms[0].way == "device", str(plan.report())
+        ours, theirs = result(plan), result(step)
+        assert all(torch.equal(*pair) for pair in zip(ours, theirs, strict=True)), program
+        assert plan.replays == 4
+    assert beside > 5
+
+
+def test_plans_that_share_a_pool_use_the_same_memory_and_compute_what_their_functions_do(torch):
+    mix, other = plan_mix.declared()
+    size = 8 << 20  # elements: 32 MiB each
+    a, b, c, d, out = (torch.ones(size, dtype=torch.int32, device="cuda") * index for index in range(5))
+
+    def step(n, factor):
+        between = torch.empty(size, dtype=torch.int32, device="cuda")
+        between.fill_(1)
+        mix(a, b, c, d, between, n, factor, 1)
+        twice = between * 2
+        other(twice, b, between, d, out, n, factor, 2)
+
+    def grown(**options):
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        plans = [silo.plan(step, size, 3, **options) for _ in range(6)]
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved() - before, plans
+
+    own, plans = grown()
+    shared, sharing = grown(pool=torch.cuda.graph_pool_handle())
+    assert shared < own / 2, (shared, own)
+    assert len({plan.report().pool for plan in sharing}) == 1
+    assert sharing[0].report().temporaries == 2 * 4 * size
+    for turn, plan in enumerate([*plans, *sharing] * 2):
+        found = []
+        for call in (plan, step):
+            out.fill_(5)
+            call(size - turn, turn)
+            found.append(out.clone())
+        assert torch.equal(*found), turn
+        assert plan.replays == 1 + turn // 12
 
 
 def test_copies_and_fills_of_buffers(torch):

@@ -79,8 +79,8 @@ refused("copies of a whole Buffer", lambda: x.copy_from(bytes(256)))
 refused("copies of a whole Buffer", lambda: x.copy_from(kept, at=0))
 refused("not from one to the other", lambda: x.copy_from(host))
 refused("not from one to the other", lambda: host.copy_from(x))
-refused("give them no other", lambda: x.copy_from(kept, stream=64))
-refused("give them no other", lambda: x.fill(1, 64))
+refused("Buffer.copy) is on a stream that does not wait", lambda: x.copy_from(kept, stream=64))
+refused("Buffer.fill) is on a stream that does not wait", lambda: x.fill(1, 64))
 refused("as many bytes", lambda: x.copy_from(short))
 refused("does not record copy_to() of a Buffer", lambda: x.numpy())
 with silo.planning(x=x) as block:
@@ -127,17 +127,28 @@ class Capture(plan_torch.CudaCapture):
     device_type = "cpu"
     stream = 0
 
-    def __init__(self, torch):
-        pass
+    pools = []
+
+    def __init__(self, torch, pool):
+        Capture.pools.append(pool)
+
+    def allocate(self, call, device_index, stream):
+        return call(), "an owner of the pool"
+
+    drawn = [0]
 
     @staticmethod
     def missing(torch):
         return ""
 
+    @staticmethod
+    def offsets(torch):
+        return tuple(Capture.drawn)
+
     def current(self, device):
         return Capture.stream
 
-    def take(self, call, device_index):
+    def take(self, call, device_index, stream):
         free = dict(zip(call.__code__.co_freevars, (cell.cell_contents for cell in call.__closure__), strict=True))
         inputs = [one for one in free["args"] if isinstance(one, torch.Tensor)]
         kept = [one.clone() for one in inputs]
@@ -268,15 +279,7 @@ def test_work_of_torch_that_cannot_be_captured_says_why():
     def value():
         view[0].item()
 
-    def another_stream():
-        view.abs_()
-        Capture.stream = 64
-        try:
-            view.abs_()
-        finally:
-            Capture.stream = 0
-
-    def whole_other_stream():
+    def other_stream():
         Capture.stream = 64
         try:
             view.abs_()
@@ -296,14 +299,13 @@ def test_work_of_torch_that_cannot_be_captured_says_why():
     plans = [
         ("torch.random_ runs between launches, which a plan does not record (it draws random numbers", random_numbers),
         ("(it gives the program a value that the GPU has computed)", value),
-        ("(it uses another stream than the operations before it", another_stream),
-        ("its work is on 2 streams", whole_other_stream),
+        ("node 2 (torch.abs_) is on a stream that does not wait for the one that is current", other_stream),
         ("torch did other work the second time", other_work),
         ("or on other tensors", other_tensor),
     ]
     for words, then in plans:
         raises(words, silo.plan, step(then), x)
-    def broken(self, call, device):
+    def broken(self, call, device, stream):
         raise RuntimeError("operation not permitted when stream is capturing" + chr(10) + "more")
     Capture.take, kept_take = broken, Capture.take
     words = "(it could not be captured: operation not permitted when stream is capturing)"
@@ -311,4 +313,178 @@ def test_work_of_torch_that_cannot_be_captured_says_why():
     Capture.take = kept_take
     Capture.missing = staticmethod(lambda torch: "this torch has no CUDA")
     raises("(this torch has no CUDA)", silo.plan, step(view.abs_), x)
+    """)
+
+
+def test_work_of_torch_on_two_streams_is_beside_each_other():
+    with_torch("""
+    import fake_streams
+    for replaced in fake_streams.replacements():
+        setattr(*replaced)
+    main, side = fake_streams.MAIN, fake_streams.Stream(64)
+    x, y, z, kept, out = buffers()
+    view, other_view = tensor(kept), tensor(out)
+
+    class On:
+        def __enter__(self):
+            Capture.stream = 64
+
+        def __exit__(self, *_):
+            Capture.stream = 0
+
+    def step(x):
+        mix(x, y, z, y, y, 2000, 4, 1)
+        side.wait_stream(main)
+        with On():
+            view.mul_(3)
+            view.add_(1)
+        other_view.mul_(5)
+        main.wait_stream(side)
+        mix(x, z, kept, out, z, 2000, 4, 1)
+
+    plan = silo.plan(step, x)
+    edges = [line.split("after=")[1] for line in stub.graph()]
+    assert edges == ["", "0", "1", "2", "1", "3,4"], stub.graph()
+    assert plan.report().kernels == ("mix3", "torch.mul_", "torch.add_", "torch.mul_", "mix3")
+    assert "5 launches on 2 streams" in str(plan.report())
+    plan(x)
+    wanted = [tensor(one).clone() for one in (x, y, z, kept, out)]
+    for one, numbers in zip((x, y, z, kept, out), buffers(), strict=True):
+        tensor(one).copy_(tensor(numbers))
+    step(x)
+    step(x)
+    assert plan.replays == 1
+    for one, numbers in zip((x, y, z, kept, out), wanted, strict=True):
+        assert torch.equal(tensor(one), numbers)
+    """)
+
+
+def test_plans_share_a_pool_and_list_what_they_hold():
+    with_torch("""
+    x, y, z, kept, out = buffers()
+    kept_view, made, works = tensor(kept), [], []
+
+    class Work(plan_torch.TorchWork):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            works.append(self)
+
+    plan_torch.TorchWork = Work
+
+    def held():  # of the recording that the form is made of
+        addresses = {one.data_ptr() for one in works[0].keeps if isinstance(one, torch.Tensor)}
+        return [one in addresses for one in made[2:4]]
+
+    def step(x, out):
+        between = torch.empty(2000, dtype=torch.int32)
+        twice = kept_view * 2
+        made.extend((between.data_ptr(), twice.data_ptr()))
+        torch.add(kept_view, twice, out=between)
+        kept_view.add_(between)
+        mix(x, y, z, kept, out, 2000, 4, 1)
+
+    own = silo.plan(step, x, out)
+    assert Capture.pools == [None, None]
+    report = own.report()
+    assert report.pool is None and report.temporaries == 8000, report
+    assert "8,000 bytes of temporaries lie in a pool of its own" in str(report)
+    assert len(report.arrays) == 3 and set(report.arrays.values()) == {"mix3"}, report.arrays
+    assert "an array stays: int32[2000] at" in str(report)
+    assert held() == [True, False]  # the memory of torch.empty
+
+    class Graph:
+        def pool(self):
+            return (0, 7)
+
+    made.clear()
+    works.clear()
+    Capture.pools.clear()
+    shared = [silo.plan(step, x, out, pool=pool) for pool in ((0, 7), Graph())]
+    assert Capture.pools == [(0, 7)] * 4
+    assert held() == [False, False]  # the pool has them, for other plans too
+    assert works[0].keeps.count("an owner of the pool") == 1 and works[0].is_shared(made[2] + 7999)
+    assert not works[0].is_shared(kept_view.data_ptr())
+    report = shared[1].report()
+    assert report.pool == (0, 7) and report.temporaries == 16000, report
+    assert "16,000 bytes of temporaries lie in the pool (0, 7), which other plans may use" in str(report)
+    assert len(report.arrays) == 3 and len(report.tensors) == 1, report
+    for turn in range(4):
+        shared[turn % 2](x, out)
+    assert [one.replays for one in shared] == [2, 2]
+    with silo.planning(pool=(0, 8)) as block:
+        between = torch.empty(2000, dtype=torch.int32)
+        mix(x, y, z, y, out, 2000, 4, 1)
+    assert block.report().pool == (0, 8) and Capture.pools[-1] == (0, 8)
+
+    def with_a_pool(x, pool):
+        mix(x, y, z, y, out, 2000, pool, 1)
+
+    raises("give that one by position", lambda: silo.plan(with_a_pool, x, pool=4))
+    raises("pool= takes torch.cuda.graph_pool_handle()", lambda: silo.plan(step, x, out, pool=4))
+    raises("pool= takes torch.cuda.graph_pool_handle()", lambda: silo.planning(pool="4").__enter__())
+    assert silo.plan(with_a_pool, x, 4).names == ("x", "pool")
+    assert silo.plan(with_a_pool, x, 4, pool=(0, 7)).report().pool == (0, 7)
+    """)
+
+
+def test_random_numbers_are_refused_by_name_and_attention_without_dropout_is_not():
+    with_torch("""
+    x, y, z, kept, out = buffers()
+    view = tensor(kept)
+
+    @torch.library.custom_op("silo_test::noisy", mutates_args=("to",))
+    def noisy(to: torch.Tensor) -> None:
+        Capture.drawn[0] += 4  # as a library's kernel takes numbers from torch's generator
+        to.add_(1)
+
+    @torch.library.custom_op("silo_test::quiet", mutates_args=("to",))
+    def quiet(to: torch.Tensor) -> None:
+        to.add_(1)
+
+    def step(then):
+        def function(x):
+            mix(x, y, z, y, out, 2000, 4, 1)
+            then()
+        return function
+
+    refused = {
+        "torch.random_": lambda: view.random_(5),
+        "torch.bernoulli_": lambda: view.bernoulli_(0.5),
+        "torch.normal_": lambda: torch.empty(9).normal_(),
+        "torch.rand": lambda: torch.rand(9),
+        "torch.randint": lambda: torch.randint(0, 9, (9,)),
+        "torch.randperm": lambda: torch.randperm(9),
+        "torch.multinomial": lambda: torch.multinomial(torch.ones(9), 3),
+        "torch.native_dropout": lambda: torch.nn.functional.dropout(torch.ones(9), 0.5),
+        "torch.exponential_": lambda: torch.empty(9).exponential_(),
+        "torch._scaled_dot_product": lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5),
+    }
+    q = torch.ones(1, 1, 4, 4)
+    for name, then in refused.items():
+        try:
+            silo.plan(step(then), x)
+        except ArgumentError as error:
+            known = (name, "torch.bernoulli")  # dropout draws by it where it is decomposed
+            assert any(one in str(error) for one in known), (name, error)
+            assert "it draws random numbers, which would be the same in each replay" in str(error), error
+        else:
+            raise AssertionError(name)
+    generator = torch.Generator()
+    raises("torch.rand", silo.plan, step(lambda: torch.rand(9, generator=generator)), x)
+    raises("silo_test::noisy runs between launches", silo.plan, step(lambda: noisy(view)), x)
+    raises("torch's generator moved on", silo.plan, step(lambda: noisy(view)), x)
+    assert silo.plan(step(lambda: quiet(view)), x).report().kernels == ("mix3", "silo_test::quiet")
+
+    def block():
+        with silo.planning(x=x):
+            mix(x, y, z, y, out, 2000, 4, 1)
+            noisy(view)
+
+    raises("it draws random numbers, which would be the same in each replay", block)
+    attention = lambda: torch.nn.functional.scaled_dot_product_attention(q, q, q)
+    assert "torch._scaled_dot_product" in silo.plan(step(attention), x).report().kernels[1]
+    seeds = iter(range(100))
+    def launch_with_a_seed(x):
+        mix(x, y, z, y, out, 2000, next(seeds), 1)
+    raises("is neither an argument of the plan nor computed from one", silo.plan, launch_with_a_seed, x)
     """)

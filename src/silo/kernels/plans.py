@@ -15,7 +15,7 @@ from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.hooks import want_each_launch
 from silo.launch.plan_forms import FormMaker, SeenLaunch, address_of, seen_launches
-from silo.launch.plan_torch import TorchWork, torch_work
+from silo.launch.plan_torch import Pool, TorchWork, offsets_of_generators, pool_handle, torch_work
 from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for
 
 __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "planning"]
@@ -25,13 +25,15 @@ __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "plan
 class PlanForm:
     """One recording of a plan: ``launches``, how many parameters and grids change with the arguments, and replays.
 
-    ``us`` is the mean time of a replay in microseconds, from reading the arguments to the end of the launch (on a GPU:
-    until it is enqueued); None before the first. ``way`` is how it runs, ``reason`` why.
+    ``streams`` is how many streams of a GPU the launches were recorded on. ``us`` is the mean time of a replay in
+    microseconds, from reading the arguments to the end of the launch (on a GPU: until it is enqueued); None before the
+    first. ``way`` is how it runs, ``reason`` why.
     """
 
     launches: int
     updates: int
     grids: int
+    streams: int
     replays: int
     us: float | None
     way: str
@@ -44,8 +46,10 @@ class PlanReport:
 
     ``fixed`` has the arguments that a form was made for (an integer's value, an array's shape and strides), each with
     the use that nothing could be followed beyond. ``memory`` has the arguments that have to be the recorded arrays,
-    since captured work of torch uses their memory, each with the operation; ``tensors`` describes the other tensors of
-    that work: they stay, and the plan keeps them alive.
+    since captured work of torch uses their memory, each with the operation. ``tensors`` describes the other tensors of
+    that work, ``arrays`` the arrays that kernels are given, each with a kernel: both stay, and the plan keeps them
+    alive. ``temporaries`` is how many bytes torch's work makes anew in each replay, in a pool of the plan's own, or in
+    ``pool``, which other plans may share.
     """
 
     name: str
@@ -56,18 +60,26 @@ class PlanReport:
     fixed: Mapping[str, str]
     memory: Mapping[str, str]
     tensors: Mapping[str, str]
+    arrays: Mapping[str, str]
+    temporaries: int
+    pool: Pool | None
 
     def __str__(self) -> str:
         lines = [f"plan {self.name}: {self.replays} replays, {self.recordings} recordings"]
         for form in self.forms:
             took = "not replayed" if form.us is None else f"{form.replays} replays of {form.us:.1f} us"
+            beside = f" on {form.streams} streams" if form.streams > 1 else ""
             lines.append(
-                f"  {form.launches} launches, {form.updates} parameters and {form.grids} grids change; {took};"
+                f"  {form.launches} launches{beside}, {form.updates} parameters and {form.grids} grids change; {took};"
                 f" {form.way}: {form.reason}"
             )
         lines += [f"  {name} is the same in each form: used by {use}" for name, use in self.fixed.items()]
         lines += [f"  {name} is the array that was recorded: {use} is captured" for name, use in self.memory.items()]
         lines += [f"  a tensor stays: {text}, used by {use}" for text, use in self.tensors.items()]
+        lines += [f"  an array stays: {text}, given to {use}" for text, use in self.arrays.items()]
+        if self.temporaries:
+            whose = f"the pool {self.pool}, which other plans may use" if self.pool else "a pool of its own"
+            lines.append(f"  {self.temporaries:,} bytes of temporaries lie in {whose}")
         return "\n".join(lines)
 
 
@@ -83,9 +95,16 @@ class Plan(native.LaunchPlan):
     """
 
     def __new__(
-        cls, name: str, names: tuple[str, ...], function: Callable[[tuple[Any, ...]], object] | None = None
+        cls,
+        name: str,
+        names: tuple[str, ...],
+        function: Callable[[tuple[Any, ...]], object] | None = None,
+        pool: Pool | None = None,
     ) -> Self:
-        """Of a function that takes the tuple of all arguments; None: launches of a block, which cannot be repeated."""
+        """Of a function that takes the tuple of all arguments; None: launches of a block, which cannot be repeated.
+
+        ``pool`` is torch's handle of the memory that the function's work makes; None: a pool of the plan's own.
+        """
         made = super().__new__(cls, name, names)
         made._name = name
         made._function = function
@@ -95,6 +114,9 @@ class Plan(native.LaunchPlan):
         made._fixed = {}
         made._memory = {}
         made._tensors = {}
+        made._arrays = {}
+        made._temporaries = 0
+        made._pool = pool
         made._told = False
         made._full = False
         return made
@@ -107,6 +129,9 @@ class Plan(native.LaunchPlan):
     _fixed: dict[str, str]
     _memory: dict[str, tuple[str, set[int]]]
     _tensors: dict[str, str]
+    _arrays: dict[str, str]
+    _temporaries: int
+    _pool: Pool | None
     _told: bool
     _full: bool
 
@@ -118,12 +143,13 @@ class Plan(native.LaunchPlan):
     def report(self) -> PlanReport:
         """The history of the plan so far."""
         forms = tuple(
-            PlanForm(launches, moves, grids, replays, nanoseconds / replays / 1000 if replays else None, way, reason)
-            for launches, moves, grids, _, _, replays, nanoseconds, way, reason in self.forms()
+            PlanForm(launches, moves, grids, streams, replays, spent / replays / 1000 if replays else None, way, reason)
+            for launches, moves, grids, streams, _, _, replays, spent, way, reason in self.forms()
         )
         memory = {name: use for name, (use, _) in self._memory.items()}
         numbers = (self.replays, self._recordings)
-        return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, dict(self._tensors))
+        held = (dict(self._tensors), dict(self._arrays), self._temporaries, self._pool)
+        return PlanReport(self._name, forms, *numbers, self._kernels, dict(self._fixed), memory, *held)
 
     def explain(self) -> str:
         """The report as text: forms, how they run and why, and the facts that each form holds."""
@@ -184,22 +210,26 @@ class Plan(native.LaunchPlan):
         function = self._function
         if function is None:
             raise ArgumentError(f"{self._name}: a block cannot be run again")
+        drawn = offsets_of_generators()
         result = function(arguments)  # kernels are compiled and tuned now
+        drawn = offsets_of_generators() != drawn
         with self._lock:
             self._recordings += 1
         named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
         first: list[Any] = []
         try:
-            with torch_work(self._name, first) as work, _recording(first, dry=True):
+            with torch_work(self._name, first, pool=self._pool) as work, _recording(first, dry=True):
                 again = function(arguments)
         except TypeError as error:
             if isinstance(error, ArgumentError):
                 raise
             raise ArgumentError(f"{self._name} cannot be a plan: {error}") from error
         seen = seen_launches(first)
-        second, trail, torch_again = _follow(self._name, function, named, first)
+        second, trail, torch_again = _follow(self._name, function, named, first, self._pool)
         work.compare(torch_again)
-        self.keep(named, seen, second, trail, work, again)
+        if drawn:
+            work.refuse_random()
+        self.keep(named, seen, second, trail, (work, torch_again), again)
         return result
 
     def keep(
@@ -208,7 +238,7 @@ class Plan(native.LaunchPlan):
         first: list[SeenLaunch],
         second: list[SeenLaunch],
         trail: Trail,
-        work: TorchWork,
+        work: tuple[TorchWork, TorchWork],
         result: object = None,
     ) -> None:
         """Add the form that two recordings show."""
@@ -217,7 +247,7 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and of unchanged programs"
                 " under silo.accelerate()"
             )
-        maker = FormMaker(self._name, named, first, second, trail, work, result)
+        maker = FormMaker(self._name, named, first, second, trail, *work, result)
         added = self.add(maker.describe())
         if not added:
             logging.getLogger("silo").warning(
@@ -232,6 +262,8 @@ class Plan(native.LaunchPlan):
             for name, (use, address) in maker.tied.items():
                 self._memory.setdefault(name, (use, set()))[1].add(address)
             self._tensors.update(maker.tensors)
+            self._arrays.update(maker.held)
+            self._temporaries += sum(work[0].temporaries.values())
 
 
 def _plain_number(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
@@ -257,7 +289,11 @@ def _recording(launches: list[Any], known: list[Any] | None = None, *, dry: bool
 
 
 def _follow(
-    name: str, function: Callable[[tuple[Any, ...]], object], named: Mapping[str, object], first: list[Any]
+    name: str,
+    function: Callable[[tuple[Any, ...]], object],
+    named: Mapping[str, object],
+    first: list[Any],
+    pool: Pool | None,
 ) -> tuple[list[SeenLaunch], Trail, TorchWork]:
     """The second recording, with as many stand-ins as the function takes."""
     failure: Exception | None = None
@@ -273,7 +309,7 @@ def _follow(
                 trail.used[one] = f"a function that takes no stand-ins: {failure}"
         launches: list[Any] = []
         try:
-            with torch_work(name, launches) as work, _recording(launches, first, dry=True):
+            with torch_work(name, launches, pool=pool) as work, _recording(launches, first, dry=True):
                 function(tuple(given))
         except ArgumentError:
             raise
@@ -289,7 +325,7 @@ def _follow(
     ) from failure
 
 
-def plan(function: Callable[..., object], *examples: object, **named: object) -> Plan:
+def plan(function: Callable[..., object], *examples: object, pool: object = None, **named: object) -> Plan:
     """Run ``function`` on examples, record its launches, and return a plan that replays them with other arguments.
 
     The function runs with the examples themselves, once more to record it, and then with stand-ins for them, to see how
@@ -299,13 +335,18 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
     recorded anew.
 
     Args:
-        function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``, and does no other
-            work on arrays: computations of torch or numpy in between are refused.
+        function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``. Work of torch on an
+            NVIDIA GPU is captured between the launches; other work of torch or numpy on arrays is refused. Launches may
+            be on several streams that torch's events order.
         examples: its arguments by position.
+        pool: as of ``torch.cuda.graph``: ``torch.cuda.graph_pool_handle()``, a ``torch.cuda.CUDAGraph`` or a
+            ``torch.cuda.MemPool`` whose memory the tensors that the function makes are taken from. Plans that share a
+            pool use the same memory, so their replays must follow each other: on one stream, or ordered by events.
         named: its arguments by name.
 
     Raises:
-        ArgumentError: its launches depend on more than its arguments, or cannot be recorded.
+        ArgumentError: its launches depend on more than its arguments, or cannot be recorded; ``pool`` is no pool, or
+            also the name of an argument that is not given by position.
 
     >>> import numpy, silo, triton, triton.language as tl
     >>> @silo.kernel
@@ -329,15 +370,27 @@ def plan(function: Callable[..., object], *examples: object, **named: object) ->
     if native.recording() is not None:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
     positional = names_of_arguments(function, len(examples), named)
+    if pool is not None and "pool" not in positional and _has_parameter(function, "pool"):
+        raise ArgumentError(
+            "silo.plan: pool= is the pool of memory of the plan, and the function has an argument of this name: give"
+            " that one by position"
+        )
     keywords = tuple(named)
 
     def run(arguments: tuple[Any, ...]) -> object:
         count = len(positional)
         return function(*arguments[:count], **dict(zip(keywords, arguments[count:], strict=True)))
 
-    made = Plan(getattr(function, "__name__", "plan"), (*positional, *keywords), run)
+    made = Plan(getattr(function, "__name__", "plan"), (*positional, *keywords), run, pool_handle(pool))
     made.learn((*examples, *named.values()))
     return made
+
+
+def _has_parameter(function: Callable[..., object], name: str) -> bool:
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # code that does not say
+        return False
 
 
 def names_of_arguments(function: Callable[..., object], count: int, named: Mapping[str, object]) -> tuple[str, ...]:
@@ -354,10 +407,11 @@ def names_of_arguments(function: Callable[..., object], count: int, named: Mappi
 
 
 @contextmanager
-def planning(**arguments: object) -> Generator[Plan]:
+def planning(*, pool: object = None, **arguments: object) -> Generator[Plan]:
     """Record the launches of a block, which are made as ever; the plan replays them after the block.
 
     Args:
+        pool: the memory of the tensors that the block makes, as for :func:`plan`.
         arguments: arrays that calls replace, by the names that calls use. Calls give others of the same dtype, device,
             shape and strides. Everything else stays as it was recorded, for nothing shows how numbers follow from one
             another in a block: sizes and grids that change need :func:`plan`.
@@ -380,12 +434,13 @@ def planning(**arguments: object) -> Generator[Plan]:
     """
     if native.recording() is not None:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
-    made = Plan("planning", tuple(arguments))
+    shared = pool_handle(pool)
+    made = Plan("planning", tuple(arguments), pool=shared)
     launches: list[Any] = []
-    with torch_work("planning", launches, run=True) as work, _recording(launches):
+    with torch_work("planning", launches, run=True, pool=shared) as work, _recording(launches):
         yield made
     seen = seen_launches(launches)
     trail = Trail()
     for name in arguments:
         trail.used[name] = "a block, which is not followed"
-    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, work)
+    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail, (work, work))

@@ -114,13 +114,13 @@ class _RecordingPlan(Plan):
         first: list[SeenLaunch],
         second: list[SeenLaunch],
         trail: Trail,
-        work: TorchWork,
+        work: tuple[TorchWork, TorchWork],
         result: object = None,
     ) -> None:
         super().keep(named, first, second, trail, work, result)
-        if work.nodes:
+        if nodes := work[0].nodes:
             raise ArgumentError(
-                f"the step {self._name}: {work.nodes[0].name} runs between launches, and a bundle keeps launches of"
+                f"the step {self._name}: {nodes[0].name} runs between launches, and a bundle keeps launches of"
                 " kernels alone: make it a kernel, or a step for the launches before and one for those after"
             )
         self.seen(named, first, second, trail)

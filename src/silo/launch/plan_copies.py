@@ -32,12 +32,12 @@ def copy(to: Any, data: object, stream: int = 0, at: int = -1) -> None:  # noqa:
             "a plan records copies of a whole Buffer to another: of bytes, and of parts, it would keep what was there"
             " when it was recorded"
         )
-    if (where := _place(to, stream)) != _place(data, stream):
+    if (where := _place(to)) != _place(data):
         raise ArgumentError("a plan records copies within host memory and within one GPU's, not from one to the other")
     size = _bytes(to)
     if size != _bytes(data):
         raise ArgumentError("a Buffer is copied from one of as many bytes")
-    _launcher("copy")[_grid(where, size)](to, data, size)
+    _launch("copy", where, stream, to, data, size)
 
 
 def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as above
@@ -47,18 +47,21 @@ def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as abo
         ArgumentError: the Buffer lies where no kernel can be launched.
     """
     size = _bytes(to)
-    _launcher("fill")[_grid(_place(to, stream), size)](to, byte, size)
+    _launch("fill", _place(to), stream, to, byte, size)
 
 
-def _place(buffer: Any, stream: int) -> tuple[str, int]:  # noqa: ANN401  # a Buffer or its stand-in
+def _launch(what: str, where: tuple[str, int], stream: int, to: Any, given: object, size: Any) -> None:  # noqa: ANN401
+    on = {"stream": stream} if stream and where[0] != "cpu" else {}
+    _launcher(what)[_grid(where, size)](to, given, size, **on)
+
+
+def _place(buffer: Any) -> tuple[str, int]:  # noqa: ANN401  # a Buffer or its stand-in
     real: Any = buffer.stands_for if isinstance(buffer, native.StandIn) else buffer
     if isinstance(real, native.HostBuffer):
         return ("cpu", 0)
     kind, _, index = real.device.partition(":")
     if kind != "cuda":
         raise ArgumentError(f"a plan records copies and fills in host memory and on NVIDIA's GPUs, not on {kind}")
-    if stream != 0:
-        raise ArgumentError("a plan records copies and fills on the stream of its launches: give them no other")
     return (kind, int(index))
 
 

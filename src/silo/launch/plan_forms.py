@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
+from silo.core.dtypes import from_dlpack
 from silo.core.nodes import Argument, Node
 from silo.core.postfix_programs import encode
 from silo.errors import ArgumentError, ExpressionError
 from silo.launch import native
 from silo.launch.argument_memory import allocation_of
+from silo.launch.plan_streams import NodeOrder, Stream, order_of_nodes, stream_key
 from silo.launch.plan_torch import TorchNode, TorchWork
 from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail, is_of_torch
 
@@ -27,6 +29,7 @@ _SCALARS = (_INT, _BOOL, _FLOAT)
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
 _MOST_MEMORIES = 64
+_CPU = 1  # DLPack's kDLCPU
 _WORD = (1 << 64) - 1
 
 
@@ -51,10 +54,6 @@ class SeenLaunch(NamedTuple):
     option_names: tuple[str, ...]
     called: int
     described: tuple[tuple[int, int, int, tuple[int, ...], tuple[int, ...]], ...]
-
-
-def _graph_node(one: TorchNode) -> tuple[int, str, int]:
-    return (one.graph, one.name, one.device)
 
 
 def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
@@ -88,6 +87,12 @@ class _Array:
         return low, self.address + width * (sum(step for step in steps if step > 0) + 1)
 
 
+def _described(array: _Array | None, address: int) -> str:
+    kind = from_dlpack(array.code, array.bits) if array is not None else None
+    shape = list(array.sizes) if array is not None else ""
+    return f"{kind.name if kind is not None else 'memory'}{shape} at {address:#x}"
+
+
 def _array(value: object) -> _Array | None:
     if value is None or isinstance(value, bool | int | float | str):
         return None
@@ -108,8 +113,10 @@ def address_of(value: object) -> int | None:
 class FormMaker:
     """Makes a form of two recordings; :meth:`describe` gives it for ``native.LaunchPlan.add``.
 
-    Then ``tied`` has the arguments whose memory captured work of torch uses, with an operation and the address;
-    ``tensors`` its other tensors; ``parts`` the names of launches and operations in order.
+    Then ``held`` describes the arrays that stay, each with a kernel that is given it. ``tied`` has the arguments whose
+    memory captured work of torch uses, with an operation and the address; ``tensors`` its other tensors; ``parts`` the
+    names of launches and operations in order; ``streams``: how many have some. ``again`` is the work of torch in the
+    second recording.
     """
 
     name: str
@@ -118,8 +125,11 @@ class FormMaker:
     second: Sequence[SeenLaunch]
     trail: Trail
     work: TorchWork
+    again: TorchWork
     result: object = None
+    streams: int = 1
     tied: dict[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    held: dict[str, str] = field(default_factory=dict[str, str])
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
@@ -143,9 +153,16 @@ class FormMaker:
     @property
     def parts(self) -> tuple[str, ...]:
         """The names of launches and of captured operations, in order."""
-        names = [(index, 1, 0, one.launcher.name) for index, one in enumerate(self.first)]
-        names += [(one.at, 0, order, one.name) for order, one in enumerate(self.work.nodes)]
-        return tuple(name for *_, name in sorted(names))
+        return tuple(one.name if isinstance(one, TorchNode) else one.launcher.name for one in self._merged(self.first))
+
+    def _merged(self, launches: Sequence[SeenLaunch], work: TorchWork | None = None) -> list[SeenLaunch | TorchNode]:
+        """Launches and captured operations in order."""
+        nodes = (work or self.work).nodes
+        found: list[tuple[int, int, int, SeenLaunch | TorchNode]] = [
+            *((number, 1, 0, one) for number, one in enumerate(launches)),
+            *((one.at, 0, order, one) for order, one in enumerate(nodes)),
+        ]
+        return [one for *_, one in sorted(found, key=lambda each: each[:3])]
 
     @property
     def tensors(self) -> dict[str, str]:
@@ -163,22 +180,22 @@ class FormMaker:
                 f"{self.name}: the function made {len(self.first)} launches at first and {len(self.second)} the second"
                 " time: what it launches depends on more than its arguments"
             )
-        self._refuse_streams()
+        edges = self._edges()
         pairs = list(zip(self.first, self.second, strict=True))
         sources = [self._sources(number, *pair) for number, pair in enumerate(pairs)]
         grids = [self._axes(*pair) for pair in pairs]
         regions = self._regions()  # known once every launch has named its memory
         described = [self._described(number, *pair) for number, pair in enumerate(pairs)]
-        captured = list(self.work.nodes)
-        rows = zip(self.first, sources, grids, described, strict=True)
-        for number, (one, (values, places), axes, descriptors) in enumerate(rows):
-            while captured and captured[0].at <= number:
-                self._nodes.append(_graph_node(captured.pop(0)))
+        rows = zip(sources, grids, described, strict=True)
+        for one in self._merged(self.first):
+            if isinstance(one, TorchNode):
+                self._nodes.append((one.graph, one.name, one.device))
+                continue
+            (values, places), axes, descriptors = next(rows)
             memories = tuple(self._memory(place, regions) for place in places)
             self._nodes.append(
                 (one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories, descriptors)
             )
-        self._nodes += map(_graph_node, captured)
         for name, (_, address) in self.tied.items():
             self.checks.append((self._given(name), address))
         for node, truth in self.trail.conditions:
@@ -199,6 +216,8 @@ class FormMaker:
             tuple(self._nodes),
             self._kept,
             returned,
+            edges,
+            self.streams,
         )
 
     def _returned(self, result: object) -> tuple[object, ...] | None:
@@ -222,14 +241,35 @@ class FormMaker:
         stays = any(low >= first and high <= last for first, last in places)
         return (-1, result) if stays else None
 
-    def _refuse_streams(self) -> None:
-        streams = {one.stream for one in self.first} | {one.stream for one in self.work.nodes}
-        if len(streams) > 1:
+    def _edges(self) -> tuple[tuple[int, ...], ...] | None:
+        """Of each node the nodes that it waits for, if they are on several streams of a GPU."""
+        order, other = self._order(self.first, self.work), self._order(self.second, self.again)
+        if order.refused:
+            raise ArgumentError(f"{self.name}: {order.refused}")
+        if order.after != other.after or other.refused:
             raise ArgumentError(
-                f"{self.name}: its work is on {len(streams)} streams, and a replay makes all of it on the stream that"
-                " is current then: work that waits for the other streams would not wait for it. Make a plan for each"
-                " stream, and let events order these plans"
+                f"{self.name}: its streams waited for each other in another way the second time that the function ran:"
+                " that depends on more than the arguments"
             )
+        self.streams = order.streams
+        return order.after
+
+    def _order(self, launches: Sequence[SeenLaunch], work: TorchWork) -> NodeOrder:
+        if not launches:
+            return NodeOrder(None, 1)
+        kind, index = launches[0].binding.loaded.device
+        if kind == _CPU and not work.marks:
+            return NodeOrder(None, 1)
+        nodes: list[tuple[str, Stream]] = []
+        for number, one in enumerate(self._merged(launches, work)):
+            name = one.name if isinstance(one, TorchNode) else one.launcher.name
+            device = one.device if isinstance(one, TorchNode) else one.binding.loaded.device[1]
+            nodes.append((f"node {number + 1} ({name})", stream_key(device, one.stream)))
+        if any(stream[0] != index for _, stream in nodes):  # on several devices, which adding the form refuses
+            return NodeOrder(None, 1)
+        first = next((self.arguments[name] for name in self._arrays), None)
+        current = native.stream_handle(self.name, None, first, kind, index) if kind != _CPU else 0
+        return order_of_nodes(nodes, work.marks, stream_key(index, current))
 
     # ---- one launch ----
 
@@ -237,7 +277,7 @@ class FormMaker:
         self, number: int, one: SeenLaunch, other: SeenLaunch
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int] | int | None, ...]]:
         """For each parameter which value it takes (-1: a constant), and what memory it points to."""
-        if one.launcher is not other.launcher or one.codes != other.codes or one.stream != other.stream:
+        if one.launcher is not other.launcher or one.codes != other.codes:
             raise ArgumentError(
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) was another one the second time that the"
                 " function ran: what it launches depends on more than its arguments"
@@ -343,8 +383,10 @@ class FormMaker:
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
                 " anew each time and fills: make it outside of the function, or give it as an argument"
             )
-        self._kept.append(array)
         found = _array(array)
+        if not self.work.is_shared(address):
+            self._kept.append(array)
+            self.held.setdefault(_described(found, address), one.launcher.name)
         reach = found.reach if found is not None else (address, address + 1)
         if found is not None and found.device[0] == 1:
             whole = allocation_of("an array", array)

@@ -2,26 +2,36 @@
 
 While a plan is recorded, each operation of torch on a GPU's memory is captured into a graph instead of being run. The
 graph becomes a node of the plan, which runs it between the same launches in each replay, on the same memory. Its
-allocations lie in a pool that the plan keeps, as with ``torch.cuda.graph``.
+allocations lie in a pool that the plan keeps, as with ``torch.cuda.graph``; or in one that several plans share.
 """
 
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
 from silo.errors import ArgumentError
+from silo.launch.plan_streams import StreamMark, stream_key, watched_events
 
-__all__ = ["CudaCapture", "TorchNode", "TorchWork", "torch_work"]
+__all__ = ["CudaCapture", "Pool", "TorchNode", "TorchWork", "offsets_of_generators", "pool_handle", "torch_work"]
+
+Pool = tuple[int, int]
+"""torch's handle of a pool of memory."""
 
 # New memory that nothing is written to, and other names of the same memory.
 _QUIET: Final = frozenset(
     f"aten::{name}"
     for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
 )
+
+
+# Its numbers that are no tensors follow from shapes, and without dropout it draws nothing.
+_ATTENTION: Final = "aten::_scaled_dot_product_"
+_RANDOM: Final = "it draws random numbers, which would be the same in each replay"
 
 
 class TorchNode(NamedTuple):
@@ -39,10 +49,12 @@ class CudaCapture:
 
     device_type = "cuda"
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, pool: Pool | None) -> None:
         self._torch = torch
-        self._pool = torch.cuda.graph_pool_handle()
-        self._streams: dict[int, Any] = {}  # captures are not made on the stream that is the current one by default
+        self._pool = torch.cuda.graph_pool_handle() if pool is None else pool
+        # One for each stream of the program, which is not captured itself: torch gives memory that was freed on a
+        # stream to work on the same one alone, and work on another one may run at the same time.
+        self._streams: dict[tuple[int, int], Any] = {}
 
     @staticmethod
     def missing(torch: Any) -> str:
@@ -53,17 +65,26 @@ class CudaCapture:
             return f"torch {torch.__version__} does not hand out the graphs that it captures (2.8 and newer do)"
         return ""
 
+    @staticmethod
+    def offsets(torch: Any) -> tuple[int, ...]:
+        """How many random numbers torch's own generators of the GPUs have given so far."""
+        if not torch.cuda.is_available() or not torch.cuda.is_initialized():
+            return ()
+        return tuple(int(one.get_offset()) for one in torch.cuda.default_generators if hasattr(one, "get_offset"))
+
     def current(self, device: int) -> int:
         """The driver's handle of the stream that torch uses now."""
         return int(self._torch.cuda.current_stream(device).cuda_stream)
 
-    def take(self, call: Callable[[], Any], device: int) -> tuple[Any, Any, int]:
-        """The results of ``call``, which are not computed; the object that owns the graph, and the graph."""
+    def take(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any, int]:
+        """Results of ``call`` on a stream, which are not computed; the object that owns the graph, and the graph."""
         torch = self._torch
         made = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.device(device):
-            stream = self._streams.get(device) or self._streams.setdefault(device, torch.cuda.Stream(device))
-            with torch.cuda.stream(stream):
+            own = self._streams.get((device, stream))
+            if own is None:
+                own = self._streams[device, stream] = torch.cuda.Stream(device)
+            with torch.cuda.stream(own):
                 made.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = call()
@@ -73,6 +94,13 @@ class CudaCapture:
                     raise
                 made.capture_end()
         return result, made, made.raw_cuda_graph()
+
+    def allocate(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any]:
+        """The new memory that ``call`` gives, in the pool, and an object that keeps the pool."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")
+            result, made, _ = self.take(call, device, stream)
+        return result, made
 
     def run(self, made: Any, device: int) -> None:
         """Run a captured graph on torch's current stream."""
@@ -84,6 +112,39 @@ class CudaCapture:
 _capture: type[CudaCapture] = CudaCapture
 
 
+def offsets_of_generators() -> tuple[int, ...]:
+    """How many random numbers torch's generators of GPUs have given so far; empty without torch on a GPU."""
+    torch: Any = sys.modules.get("torch")
+    return _capture.offsets(torch) if torch is not None and hasattr(torch, "cuda") else ()
+
+
+def _argument(function: Any, args: Sequence[Any], kwargs: dict[str, Any], name: str) -> Any:
+    for index, one in enumerate(function._schema.arguments):  # noqa: SLF001  # as above
+        if one.name == name:
+            return args[index] if index < len(args) else kwargs.get(name, one.default_value)
+    return None
+
+
+def pool_handle(pool: Any) -> Pool | None:
+    """The handle of what a program gives as a pool; None: nothing is given.
+
+    Raises:
+        ArgumentError: it is no pool of torch.
+
+    >>> pool_handle((0, 3))
+    (0, 3)
+    """
+    if pool is None:
+        return None
+    found = pool.pool() if callable(getattr(pool, "pool", None)) else getattr(pool, "id", pool)
+    if isinstance(found, tuple) and [type(one) for one in cast("tuple[object, ...]", found)] == [int, int]:
+        return cast("Pool", found)
+    raise ArgumentError(
+        "pool= takes torch.cuda.graph_pool_handle(), a torch.cuda.CUDAGraph or a torch.cuda.MemPool, not"
+        f" {type(pool).__name__}"
+    )
+
+
 class TorchWork:
     """The work of torch during one recording of a plan.
 
@@ -91,21 +152,29 @@ class TorchWork:
         nodes: captured operations in order.
         memory: addresses, from the first to behind the last, of every tensor that they use, each with an operation.
         outside: addresses of the tensors that were there before the recording, in order of use.
+        marks: events that torch's streams recorded and waited for.
         keeps: objects that the nodes need.
+        pool: a pool that other plans may use, too. All new memory lies there, and nothing of it is kept but the pool.
+        temporaries: bytes of new memory in the pool, by the first address.
     """
 
-    def __init__(self, plan: str, launches: Sequence[Any], *, run: bool) -> None:
+    def __init__(self, plan: str, launches: Sequence[Any], *, run: bool, pool: Pool | None = None) -> None:
+        self.pool = pool
         self._plan = plan
         self._launches = launches
         self._run = run
         self._refused: ArgumentError | None = None
         self._capture: CudaCapture | None = None
         self._fresh: set[int] = set()  # memory that this recording made
-        self._pooled: set[int] = set()  # and that lies in the pool
+        self.temporaries: dict[int, int] = {}
         self.nodes: list[TorchNode] = []
         self.memory: list[tuple[int, int, str]] = []
         self.outside: list[int] = []
         self._used: dict[str, tuple[int, int, str]] = {}
+        self._events: dict[int, tuple[int, Any]] = {}  # numbers by identity, and the events, so that these stay theirs
+        self._capturing = False
+        self._foreign = ""  # the first operation that is not torch's own
+        self.marks: list[StreamMark] = []
         self.keeps: list[Any] = []
 
     def check(self) -> None:
@@ -121,6 +190,26 @@ class TorchWork:
             if not any(low < last and first < high for first, last in places)
         }
 
+    def is_shared(self, address: int) -> bool:
+        """Whether an address is one of new memory in a pool of other plans."""
+        return self.pool is not None and any(low <= address < low + size for low, size in self.temporaries.items())
+
+    def note(self, event: Any, stream: Any, waits: bool) -> bool:  # noqa: FBT001  # of silo.launch.plan_streams
+        """An event that a stream records or waits for; whether to do so: within a capture, or as the work is done."""
+        if self._capturing:
+            return True
+        number, _ = self._events.setdefault(id(event), (len(self._events), event))
+        handle = getattr(stream, "cuda_stream", None)
+        if handle is None:
+            self._refused = ArgumentError(
+                f"{self._plan}: an event is used with a {type(stream).__name__} that does not give its driver's handle,"
+                " so that a plan cannot keep the order: use torch.cuda.Stream"
+            )
+            raise self._refused
+        place = stream_key(int(stream.device_index), int(handle))
+        self.marks.append(StreamMark(len(self._launches) + len(self.nodes), number, place, waits))
+        return self._run
+
     def compare(self, again: TorchWork) -> None:
         """Refuse a function that had torch do something else the second time."""
         mine, other = ([(one.at, one.name) for one in work.nodes] for work in (self, again))
@@ -134,62 +223,124 @@ class TorchWork:
         """One operation that torch is about to run."""
         name = function._schema.name  # noqa: SLF001  # the one name that all versions have
         if function.is_view or name in _QUIET:
-            result = function(*args, **kwargs)
-            if "empty" in name:
-                self._fresh.update(_place(one)[0] for one in _tensors(torch, result))
+            if "empty" not in name:
+                return function(*args, **kwargs)
+            result, pooled = self._allocate(torch, name, function, args, kwargs)
+            for one in _tensors(torch, result):
+                self._new(*_place(one), pooled=pooled)
             return result
         self.check()
         shown = name.replace("aten::", "torch.")
         inputs = _tensors(torch, (args, kwargs))
-        device = self._device(torch, shown, function, inputs, kwargs)
+        if name == "aten::record_stream":  # the memory would be used again, in the order that this recording has
+            self.keeps += inputs
+            return None
+        device = self._device(torch, shown, function, inputs, args, kwargs)
         capture = cast("CudaCapture", self._capture)
         stream = capture.current(device)
-        if self.nodes and self.nodes[-1].stream != stream:
-            self._refuse(shown, "it uses another stream than the operations before it, and a replay runs on one")
         count = len(self._launches)
+        self._capturing = True
         try:
-            result, owner, graph = capture.take(lambda: function(*args, **kwargs), device)
+            result, owner, graph = capture.take(lambda: function(*args, **kwargs), device, stream)
         except RuntimeError as error:
             self._refuse(shown, f"it could not be captured: {str(error).partition(chr(10))[0]}", error)
+        finally:
+            self._capturing = False
         if len(self._launches) != count:
             self._refuse(shown, "it launches kernels itself, and its work between them is not known")
         self._note(shown, inputs, _tensors(torch, result))
         self.keeps.append(owner)
         self.nodes.append(TorchNode(count, shown, graph, device, stream))
         if self._run:
+            before = capture.offsets(torch)
             capture.run(owner, device)
+            if capture.offsets(torch) != before:
+                self._refuse(shown, _RANDOM)
         return result
 
-    def _device(self, torch: Any, shown: str, function: Any, inputs: Sequence[Any], kwargs: dict[str, Any]) -> int:
+    def refuse_random(self) -> None:
+        """Refuse operations of other libraries, which do not state it, if torch's generators have given numbers."""
+        if self._foreign:
+            self._refuse(
+                self._foreign,
+                "torch's generator moved on when the function ran, and the random numbers of a captured operation would"
+                " be the same in each replay",
+            )
+
+    def _device(
+        self,
+        torch: Any,
+        shown: str,
+        function: Any,
+        inputs: Sequence[Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> int:
         """The GPU that an operation runs on; raises if the operation cannot be a node."""
         given = kwargs.get("device")
         devices: set[Any] = {one.device for one in inputs} | ({torch.device(given)} if given is not None else set())
         kinds: set[str] = {one.type for one in devices} or {"cpu"}
         if kinds != {_capture.device_type}:
             self._refuse(shown, "" if kinds == {"cpu"} else f"it uses memory of {' and '.join(sorted(kinds))}")
-        if self._capture is None:
-            if missing := _capture.missing(torch):
-                self._refuse(shown, missing)
-            self._capture = _capture(torch)
+        self._begin(torch, shown)
         if len(devices) > 1:
             self._refuse(shown, "it uses memory of several GPUs")
-        if not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001  # as above
+        attention = function._schema.name.startswith(_ATTENTION)  # noqa: SLF001  # as above
+        if not attention and not all("Tensor" in str(one.type) for one in function._schema.returns):  # noqa: SLF001
             self._refuse(shown, "it gives the program a value that the GPU has computed")
         if torch.Tag.dynamic_output_shape in function.tags:
             self._refuse(shown, "it makes tensors of sizes that the GPU has computed")
-        if torch.Tag.nondeterministic_seeded in function.tags:
-            self._refuse(shown, "it draws random numbers, which would be the same in each replay")
+        if torch.Tag.nondeterministic_seeded in function.tags and not (
+            attention and _argument(function, args, kwargs, "dropout_p") == 0
+        ):
+            self._refuse(shown, _RANDOM)
+        if not shown.startswith("torch.") and not shown.startswith("prims::"):
+            self._foreign = self._foreign or shown
         if any(one.layout is not torch.strided for one in inputs):
             self._refuse(shown, "it uses a tensor that is not one piece of memory")
         (device,) = devices
         return int(device.index or 0)
+
+    def _begin(self, torch: Any, shown: str) -> CudaCapture:
+        if self._capture is None:
+            if missing := _capture.missing(torch):
+                self._refuse(shown, missing)
+            self._capture = _capture(torch, self.pool)
+        return self._capture
+
+    def _allocate(
+        self, torch: Any, name: str, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[Any, bool]:
+        """New memory, and whether it lies in a pool of other plans: on a GPU, where one is given."""
+
+        def call() -> Any:
+            return function(*args, **kwargs)
+
+        given = kwargs.get("device")
+        devices = {torch.device(given)} if given is not None else {one.device for one in _tensors(torch, args)}
+        if self.pool is None or [one.type for one in devices] != [_capture.device_type]:
+            return call(), False
+        index = int(devices.pop().index or 0)
+        capture = self._begin(torch, name.replace("aten::", "torch."))
+        self._capturing = True
+        try:
+            result, owner = capture.allocate(call, index, capture.current(index))
+        finally:
+            self._capturing = False
+        self.keeps.append(owner)
+        return result, True
+
+    def _new(self, low: int, high: int, *, pooled: bool) -> None:
+        self._fresh.add(low)
+        if pooled:
+            self.temporaries[low] = max(high - low, self.temporaries.get(low, 0))
 
     def _note(self, shown: str, inputs: Iterable[Any], results: Iterable[Any]) -> None:
         places = {id(one): _place(one) for one in inputs}
         for one in inputs:
             low, high = places[id(one)]
             self.memory.append((low, high, shown))
-            if low in self._pooled or low == high:
+            if low in self.temporaries or low == high:
                 continue
             self.keeps.append(one)
             text = f"{str(one.dtype).removeprefix('torch.')}{list(one.shape)} at {low:#x}"
@@ -201,8 +352,7 @@ class TorchWork:
             low, high = _place(one)
             self.memory.append((low, high, shown))
             if low not in known:
-                self._fresh.add(low)
-                self._pooled.add(low)
+                self._new(low, high, pooled=True)
 
     def _refuse(self, shown: str, reason: str, cause: BaseException | None = None) -> NoReturn:
         self._refused = ArgumentError(
@@ -230,16 +380,18 @@ def _tensors(torch: Any, values: Any) -> list[Any]:
 
 
 @contextmanager
-def torch_work(plan: str, launches: Sequence[Any], *, run: bool = False) -> Generator[TorchWork]:
+def torch_work(
+    plan: str, launches: Sequence[Any], *, run: bool = False, pool: Pool | None = None
+) -> Generator[TorchWork]:
     """The work of torch on memory in this block, and after which launches; nothing where torch is not loaded.
 
     Operations on a GPU are captured, and with ``run`` also run. Views, and new memory
-    that nothing is written to, are left out.
+    that nothing is written to, are left out. New memory lies in ``pool``, if one is given.
 
     Raises:
         ArgumentError: an operation cannot be captured. It has not run.
     """
-    work = TorchWork(plan, launches, run=run)
+    work = TorchWork(plan, launches, run=run, pool=pool)
     torch: Any = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "utils"):
         yield work
@@ -251,7 +403,7 @@ def torch_work(plan: str, launches: Sequence[Any], *, run: bool = False) -> Gene
             return work.operation(torch, function, args, kwargs or {})
 
     try:
-        with Watch():
+        with watched_events(torch, work.note), Watch():
             yield work
     except Exception:
         work.check()  # torch's operators turn a TypeError, as which an operation is refused, into one of their own

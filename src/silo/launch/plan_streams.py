@@ -1,0 +1,202 @@
+"""Streams within a recording of a plan: the order of its nodes, from the events that torch records and waits for.
+
+While a plan is recorded, ``torch.cuda.Event.record`` and ``wait``, through which all of torch's streams wait for each
+other, are noted with their place among the recorded launches. :func:`order_of_nodes` makes edges of these facts, by the
+rules of ``torch.cuda.graph``: work on another stream has to wait for the stream that is current when the plan is
+called, and that stream for the work.
+"""
+
+# ruff: noqa: ANN401  # torch is optional: its objects have no types here
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from silo.forks import Mutex
+
+__all__ = ["NodeOrder", "Stream", "StreamMark", "order_of_nodes", "stream_key", "watched_events"]
+
+Stream = tuple[int, int]
+"""Index of the device, handle of the driver."""
+
+
+def stream_key(device: int, handle: int) -> Stream:
+    """The stream of a handle: 1 is another name of the default stream, 0."""
+    return device, 0 if handle == 1 else handle
+
+
+class StreamMark(NamedTuple):
+    """A stream records an event, or ``waits`` for it, after so many nodes of the plan. ``event`` numbers the events."""
+
+    at: int
+    event: int
+    stream: Stream
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOrder:
+    """Of each node the nodes that it waits for; None: each waits for the one before it.
+
+    ``refused`` is the reason why the order cannot be kept, or empty. ``streams``: how many have nodes.
+    """
+
+    after: tuple[tuple[int, ...], ...] | None
+    streams: int
+    refused: str = ""
+
+
+_WAY_OUT: Final = (
+    ". Let it wait by torch's events (side.wait_stream(torch.cuda.current_stream()) before the work, and the other way"
+    " round behind it), or make a plan for each stream"
+)
+
+
+def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMark], origin: Stream) -> NodeOrder:
+    """The edges between nodes, given in order by name and stream.
+
+    Args:
+        nodes: the name of each, for reasons, and its stream.
+        marks: events recorded and waited for, in order.
+        origin: the stream that was current, on which a replay is launched.
+
+    >>> main, side = (0, 0), (0, 64)
+    >>> fork = [StreamMark(1, 0, main, False), StreamMark(1, 0, side, True)]
+    >>> join = [StreamMark(3, 1, side, False), StreamMark(3, 1, main, True)]
+    >>> nodes = [("a", main), ("b", side), ("c", main), ("d", main)]
+    >>> order_of_nodes(nodes, fork + join, main).after
+    ((), (0,), (0,), (1, 2))
+    >>> order_of_nodes(nodes, fork, main).refused.partition(",")[0]
+    'b is on a stream that the current one does not wait for at the end'
+    """
+    count = len({stream for _, stream in nodes})
+    if not marks and all(stream == origin for _, stream in nodes):
+        return NodeOrder(None, count)
+    tails: dict[Stream, tuple[int, ...]] = {origin: ()}  # the last nodes of each stream that waits for the origin
+    events: dict[int, tuple[int, ...] | None] = {}  # the last nodes before it; None: work from before the plan
+    pending: set[int] = set()  # events that nothing has waited for
+    before: list[int] = []  # of each node a bit for every node that is done before it
+    after: list[tuple[int, ...]] = []
+
+    def last_of(found: set[int]) -> tuple[int, ...]:
+        covered = 0
+        for node in found:
+            covered |= before[node]
+        return tuple(sorted(node for node in found if not covered >> node & 1))
+
+    waiting = list(marks)
+    for number in range(len(nodes) + 1):
+        while waiting and waiting[0].at <= number:
+            mark = waiting.pop(0)
+            if not mark.waits:
+                events[mark.event] = tails.get(mark.stream)
+                pending.add(mark.event)
+                continue
+            behind = events.get(mark.event)
+            pending.discard(mark.event)
+            if behind is None:
+                return NodeOrder(
+                    None,
+                    count,
+                    "it waits for an event whose work is not the plan's, for which a replay would not wait: wait"
+                    " before the plan is called",
+                )
+            tails[mark.stream] = last_of({*tails.get(mark.stream, ()), *behind})
+        if number == len(nodes):
+            break
+        name, stream = nodes[number]
+        if stream not in tails:
+            return NodeOrder(
+                None,
+                count,
+                f"{name} is on a stream that does not wait for the one that is current, on which a replay is"
+                f" launched{_WAY_OUT}",
+            )
+        after.append(tails[stream])
+        done = 0
+        for node in tails[stream]:
+            done |= before[node] | 1 << node
+        before.append(done)
+        tails[stream] = (number,)
+    joined = 0
+    for node in tails[origin]:
+        joined |= before[node] | 1 << node
+    for number, (name, _) in enumerate(nodes):
+        if not joined >> number & 1:
+            return NodeOrder(
+                None,
+                count,
+                f"{name} is on a stream that the current one does not wait for at the end, so that work after a replay"
+                f" would not either{_WAY_OUT}",
+            )
+    if pending:
+        return NodeOrder(
+            None,
+            count,
+            "it records an event that it does not wait for, and a replay records none: record it after the plan",
+        )
+    chain = all(found == ((number - 1,) if number else ()) for number, found in enumerate(after))
+    return NodeOrder(None if chain else tuple(after), count)
+
+
+# ---- torch's events ----
+
+
+def _event_class(torch: Any) -> Any:
+    """The class whose objects all of torch's streams wait through; None: this torch has none."""
+    return getattr(torch.cuda, "Event", None)
+
+
+class _Recording(threading.local):
+    note: Callable[[Any, Any, bool], bool] | None = None
+
+
+_this_thread = _Recording()
+_patching = Mutex()
+_patched: dict[type, tuple[int, Mapping[str, Any]]] = {}  # how many recordings there are, and torch's own methods
+
+
+def _following(torch: Any, own: Callable[..., Any], *, waits: bool) -> Callable[..., Any]:
+    def method(self: Any, stream: Any = None) -> Any:
+        note = _this_thread.note
+        if note is None:
+            return own(self, stream)
+        found = torch.cuda.current_stream() if stream is None else stream
+        return own(self, found) if note(self, found, waits) else None
+
+    return method
+
+
+@contextmanager
+def watched_events(torch: Any, note: Callable[[Any, Any, bool], bool]) -> Generator[None]:
+    """Pass the events that this thread records and waits for to ``note``, with the stream and whether it waits.
+
+    The event is really recorded or waited for only if ``note`` returns True. Other threads see no difference.
+    """
+    kind = _event_class(torch)
+    if kind is None:
+        yield
+        return
+    names = {"record": False, "wait": True}
+    with _patching:
+        count, own = _patched.get(kind, (0, {}))
+        if count == 0:
+            own = {name: getattr(kind, name) for name in names}
+            for name, waits in names.items():
+                setattr(kind, name, _following(torch, own[name], waits=waits))
+        _patched[kind] = (count + 1, own)
+    outer, _this_thread.note = _this_thread.note, note
+    try:
+        yield
+    finally:
+        _this_thread.note = outer
+        with _patching:
+            count, own = _patched[kind]
+            _patched[kind] = (count - 1, own)
+            if count == 1:
+                for name, method in own.items():
+                    setattr(kind, name, method)
+                del _patched[kind]
