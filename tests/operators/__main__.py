@@ -13,7 +13,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-DTYPES = ("float32", "bfloat16", "int64")
+DTYPES = ("float32", "bfloat16", "int64", "float16", "bool")
 
 
 def main() -> int:

@@ -1,84 +1,27 @@
 """Inductor's kernels for GPUs through Silo on the stub of libcuda: decisions, launching, and switching off."""
 
-import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
-import gpu_stub
+from inductor_programs import ONCE, run_program, warm_process
 from repetitions import EVERYTHING
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-inductor_programs = Path(gpu_stub.__file__).parent
-_count = itertools.count()
-PROGRAM = """
-import json, os, sys, warnings
-warnings.simplefilter("ignore")
-from inductor_on_stub import *
-from silo.integrations import inductor
-from silo.settings import override
-given = json.loads(os.environ["GIVEN"])
-given["text"] = {"SCALE": SCALE, "SUMS": SUMS}[given.get("text", "SCALE")]
-parts = given.pop("parts", {})
-sizes = (3000,) if given["text"] is SCALE else (64, 4096)
-"""
-ONCE = """
-with inductor.enable("cuda", **parts) as enabled:
-    kernel = made(**given)
-    index = given.get("index", 0)
-    found = launched(kernel, array(270000, index), array(3000, index), *sizes)
-    print(json.dumps({**state_of(kernel), "grid": found.grid}))
-"""
-
-
-@pytest.fixture(scope="module")
-def warm():
-    """A process that has imported torch's compiler; the programs run in its children."""
-    process = subprocess.Popen(
-        [sys.executable, str(Path(inductor_programs, "inductor_on_stub.py"))],
-        env=gpu_stub.environment(devices=2, TRITON_DEFAULT_FP_FUSION="1"),
-        stdin=subprocess.PIPE,
-        text=True,
-    )
-    yield process
-    process.stdin.close()
-    process.wait(60)
+warm = pytest.fixture(warm_process, scope="module")
 
 
 @pytest.fixture
 def run(warm, tmp_path):
     """Runs a program with the stub in a process of its own; returns the objects that it printed, and its log."""
-    return lambda code=ONCE, **options: _run(warm, tmp_path, code, **options)
-
-
-def _run(warm, folder, code, settings=None, killed=False, **given):
-    name = f"program{next(_count)}"
-    files = {one: str(folder / f"{name}.{one}") for one in ("out", "error", "status")}
-    program = folder / f"{name}.py"  # Triton reads kernels from files
-    program.write_text(PROGRAM + textwrap.dedent(code))
-    variables = {"SILO_HOME": "home", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
-    variables = {name: str(folder / place) for name, place in variables.items()}
-    variables |= {"SILO_LOG": "info", "GIVEN": json.dumps(given), **(settings or {})}
-    warm.stdin.write(json.dumps({"program": str(program), "variables": variables, **files}) + "\n")
-    warm.stdin.flush()
-    end = time.monotonic() + 120
-    while not Path(files["status"]).exists():
-        assert time.monotonic() < end, "the program does not end"
-        assert warm.poll() is None
-        time.sleep(0.02)
-    out, error = Path(files["out"]).read_text(), Path(files["error"]).read_text()
-    assert int(Path(files["status"]).read_text()) == (-signal.SIGKILL if killed else 0), out[-2000:] + error[-4000:]
-    return (*(json.loads(line) for line in out.splitlines() if line.startswith(("{", "["))), error)
+    return lambda code=ONCE, **options: run_program(warm, tmp_path, code, **options)
 
 
 # ---- decisions ----
@@ -376,9 +319,9 @@ def test_the_kernels_of_a_graph_are_reported(run):
 
 def test_each_part_is_on_by_itself(run):
     found, _ = run(parts={"launch": False}, settings={"SILO_TUNE": "cached"}, code=PARTS)
-    assert found == {"decisions": True, "choices": True, "fusions": True, "launch": False}
+    assert found == {"decisions": True, "choices": True, "fusions": True, "workers": True, "launch": False}
     found, _ = run(parts={"decisions": False}, code=PARTS)
-    assert found == {"decisions": False, "choices": False, "fusions": False, "launch": True}
+    assert found == {"decisions": False, "choices": False, "fusions": False, "workers": False, "launch": True}
     found, _ = run(parts={"decisions": False, "launch": False, "record": False}, code=PARTS)
     assert not any(found.values())
 
@@ -441,7 +384,7 @@ def test_the_doctor_names_the_parts(run):
     """
     ((found,), *_) = run(code)
     assert found["state"] == "optional"
-    assert "by its hook points: decisions, choices, fusions, record, serve; launch: " in found["detail"]
+    assert "by its hook points: decisions, choices, fusions, workers, record, serve; launch: " in found["detail"]
     assert "StaticTritonCompileResult.make_launcher" in found["detail"]
 
 
@@ -453,7 +396,7 @@ def test_an_accelerated_program_begins_with_torchs_compiler(run):
         fromlist=["x"]).gpu_state().items() if name not in ("record", "serve")}))
     """
     found, _ = run(code, settings={"SILO_ACCELERATE": "1", "SILO_INDUCTOR": "decisions"})
-    assert found == {"decisions": True, "choices": True, "fusions": True, "launch": False}
+    assert found == {"decisions": True, "choices": True, "fusions": True, "workers": True, "launch": False}
 
 
 def test_a_child_made_by_fork_after_a_launch_is_left_to_torch(run):

@@ -14,6 +14,7 @@ import re
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -55,6 +56,7 @@ __all__ = [
     "Measured",
     "Question",
     "TunerDecisions",
+    "decided_in_workers",
     "make_plugin",
     "question_about",
 ]
@@ -370,6 +372,7 @@ class TunerDecisions:
         self._decisions = Decisions()
         self._measuring: set[int] = set()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._final: weakref.WeakSet[Any] = weakref.WeakSet()  # their only config was left by this object
         self._on = True
 
     def stop(self) -> None:
@@ -392,6 +395,8 @@ class TunerDecisions:
             return
         if autotuner.device_props.type == "cuda":
             self._seen.add(autotuner)
+            if autotuner.inductor_meta.get("deterministic"):
+                _notices.once("deterministic", _DETERMINISTIC)
         candidates = _candidates(autotuner)
         config = self._decided_before(autotuner, candidates)
         final = config is not None
@@ -415,6 +420,25 @@ class TunerDecisions:
         alone = len(candidates) == 1 and not _may_add(autotuner)
         return candidates[0] if config is None and alone else config
 
+    def table_entry(self, autotuner: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
+        """The decided config of a kernel as an entry of torch's ``autotune_lookup_table``; {} without a decision.
+
+        Torch reads the block sizes, warps and stages of an entry, and nothing else.
+        """
+        if not self._on or autotuner.device_props.type != "cuda":
+            return {}
+        config = self._decided_before(autotuner, _candidates(autotuner))
+        if config is None:
+            return {}
+        members = config.as_dict()
+        if any("BLOCK" not in name for name in members.keys() - {"num_warps", "num_stages"}):
+            name = str(autotuner.fn.__name__)
+            _notices.once(f"workers {name}", f"torch's workers compile every config of {name}: {_NO_ENTRY} {config}")
+            return {}
+        function = autotuner.fn
+        key = self._heuristics.generate_lookup_hash_from_source_code(str(autotuner.size_hints), str(function.src))
+        return {key: members}
+
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
         """Add the config of a launched kernel to the recording."""
         question = self._question(autotuner)
@@ -423,13 +447,16 @@ class TunerDecisions:
 
     def _decided_before(self, autotuner: Any, candidates: Sequence[Config]) -> Config | None:  # noqa: ANN401
         """The config that was decided for a kernel, or that the mode without measurements uses."""
-        if len(candidates) < 2 and not _may_add(autotuner):
+        cached = autotuner not in self._final and _is_cached(autotuner)
+        if len(candidates) < 2 and not _may_add(autotuner) and not cached:
             return None
         question = self._question(autotuner)
         if question is None:
             return None
         try:
             kept = self._decisions.known(question, lambda kept: _fits(candidates, kept.winner.config))
+            if cached:
+                return _beside_torchs(question.name, candidates[0], None if kept is None else kept.winner.config)
             return self._decisions.unmeasured(question, candidates) if kept is None else kept.winner.config
         except FrozenError:
             raise
@@ -527,6 +554,7 @@ class TunerDecisions:
 
     def _keep_only(self, autotuner: Any, result: Any) -> None:  # noqa: ANN401
         """Leave one compiled result for torch to load."""
+        self._final.add(autotuner)
         autotuner.compile_results = [result]
         autotuner.configs = None
         _mark(autotuner, result.config)
@@ -543,6 +571,40 @@ class TunerDecisions:
         if autotuner.fn.fn is None:  # a worker process compiled the kernel, and its function stayed there
             autotuner.fn = autotuner._reload_kernel().fn  # noqa: SLF001
         return autotuner._precompile_config(made_config(self._heuristics, config))  # noqa: SLF001
+
+
+_NO_ENTRY: Final = "torch's autotune_lookup_table cannot hold the decided"
+
+
+def decided_in_workers(
+    config: Any,  # noqa: ANN401
+    entry: Callable[[Callable[[], Any]], dict[str, dict[str, Any]]],
+    load: Callable[[str, str], Any],
+    plain: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Wraps ``AsyncCompile.triton``: torch's compile workers, which lack Silo, compile a decided config alone.
+
+    Torch sends them the entry of ``autotune_lookup_table`` about a kernel. The table is set during the call alone: it
+    is part of the keys of the graphs that torch keeps.
+
+    Args:
+        config: torch's settings.
+        entry: returns the entry about a kernel, which its argument loads; {} without a decision.
+        load: makes torch's object of a kernel from its name and source.
+        plain: torch's method.
+    """
+
+    @wraps(plain)
+    def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
+        if device_str != "cuda" or not self.use_process_pool():
+            return plain(self, kernel_name, source_code, device_str)
+        added = entry(lambda: load(kernel_name, source_code))
+        if not added:
+            return plain(self, kernel_name, source_code, device_str)
+        with config.patch(autotune_lookup_table={**config.autotune_lookup_table, **added}):
+            return plain(self, kernel_name, source_code, device_str)
+
+    return triton
 
 
 def make_plugin(heuristics: Any, decisions: TunerDecisions) -> Any:  # noqa: ANN401
@@ -574,6 +636,28 @@ def _may_add(autotuner: Any) -> bool:  # noqa: ANN401
     flags: Mapping[str, Any] = autotuner.inductor_meta
     scales = autotuner.heuristic_type.name == "REDUCTION" and flags.get("dynamic_scale_rblock", True)
     return bool(scales or flags.get("coordinate_descent_tuning", False))
+
+
+_DETERMINISTIC: Final = (
+    "torch's deterministic mode tries fewer configs: Silo decides about these kernels apart from those of other modes"
+)
+
+
+def _is_cached(autotuner: Any) -> bool:  # noqa: ANN401
+    """Whether torch's own cache has left one config to a kernel, as in a graph that was kept without Silo."""
+    return (autotuner.autotune_cache_info or {}).get("autotune_cache_state") == "hit"
+
+
+def _beside_torchs(name: str, own: Config, kept: Config | None) -> Config | None:
+    """The decision about a kernel for which torch's own cache holds a config; None: torch's config is used."""
+    if kept is None:
+        _notices.once(
+            f"cached {name}",
+            f"{name} uses {own}, which torch's own cache holds: nothing was measured, and Silo does not keep it",
+        )
+    elif kept != own:
+        _notices.once(f"cached {name}", f"{name} uses the decision {kept}; torch's own cache holds {own}")
+    return kept
 
 
 def _descends(autotuner: Any, launcher: Any) -> bool:  # noqa: ANN401

@@ -14,7 +14,12 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
 from silo.errors import PackageError
 from silo.forks import Mutex
-from silo.integrations.inductor.gpu_decisions import ChoiceDecisions, TunerDecisions, make_plugin
+from silo.integrations.inductor.gpu_decisions import (
+    ChoiceDecisions,
+    TunerDecisions,
+    decided_in_workers,
+    make_plugin,
+)
 from silo.integrations.inductor.gpu_launchers import native_launchers
 from silo.integrations.inductor.gpu_records import (
     KernelRecords,
@@ -23,6 +28,7 @@ from silo.integrations.inductor.gpu_records import (
     served_in_process,
 )
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
+from silo.kinds.triton.programs.records.capture_activation import call_when_begun
 from silo.machine.device_plugins import devices_of_kind
 from silo.settings import settings
 
@@ -33,13 +39,16 @@ CODECACHE: Final = "torch._inductor.codecache"
 
 COMPILING: Final = "torch._inductor.async_compile"
 
+CONFIG: Final = "torch._inductor.config"
+
 GENERATING: Final = "torch._inductor.codegen.triton"
 
-PARTS: Final = ("decisions", "choices", "fusions", "launch", "record", "serve")
+PARTS: Final = ("decisions", "choices", "fusions", "workers", "launch", "record", "serve")
 """The parts, each of which is on or off by itself, with a reason.
 
-``choices`` are the decisions about products and convolutions, ``fusions`` the times of code that torch fuses on trial.
-``serve`` and ``record`` are switched together.
+``choices`` are the decisions about products and convolutions, ``fusions`` the times of code that torch fuses on trial,
+``workers`` restricts torch's compile workers to decided configs; all three are switched with ``decisions``. ``serve``
+and ``record`` are switched together.
 """
 
 _SWEEP = HookPoint("CachingAutotuner", "autotune_to_one_config", ("self",))
@@ -118,6 +127,17 @@ def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
 def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
     """Whether Silo can keep the times of code that this torch fuses on trial."""
     return _judge([_missing(generating, _FUSED)])
+
+
+def judge_workers(compiling: Any) -> Decision:  # noqa: ANN401
+    """Whether Silo can pass decided configs to this torch's compile workers."""
+    found = [_missing(compiling, _TRITON)]
+    found += [name for name in (_LOAD, "size_hints_regex") if not hasattr(compiling, name)]
+    found += ["AsyncCompile.use_process_pool"] * (not hasattr(_holder(compiling, _TRITON), "use_process_pool"))
+    config: Any = import_module(CONFIG)
+    if not isinstance(getattr(config, "autotune_lookup_table", None), dict):
+        found.append("the setting autotune_lookup_table")
+    return _judge(found)
 
 
 def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
@@ -237,6 +257,8 @@ def _fused(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) ->
 
 # ---- The switch ----
 
+_Made = list[tuple[HookPoint, Replacement]]
+
 
 class _Part:
     """One part: how many callers want it, and the replacements while somebody does."""
@@ -267,7 +289,11 @@ class _Part:
             )
             return
         self._is_put = True
-        for point, replacement in make(self, module):
+        self.add(module, make(self, module))
+
+    def add(self, module: Any, made: _Made) -> None:  # noqa: ANN401
+        """Replace functions of a module until the part is off."""
+        for point, replacement in made:
             place = _holder(module, point), point.name, replacement
             self._undo.append(place)
             HOOKS.put(*place)
@@ -288,7 +314,6 @@ class _Part:
         self._off.append(function)
 
 
-_Made = list[tuple[HookPoint, Replacement]]
 _notices = Notices()
 
 
@@ -313,10 +338,17 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
         records.stop()
         _shared.records = None
 
+    def begin() -> None:  # put with the recording: a replacement of run() costs time at each launch
+        if records.records and not put:
+            put.extend([(_COMPILE, partial(noting_compiles, records)), (_RUN, partial(noting_launches, records, note))])
+            part.add(heuristics, put)
+
+    put: _Made = []
+    note = _shared.note
     part.when_off(off)
-    if not records.records and settings().record is None:
-        return []  # a replacement of run() would cost time at each launch
-    return [(_COMPILE, partial(noting_compiles, records)), (_RUN, partial(noting_launches, records, _shared.note))]
+    part.when_off(call_when_begun(begin))
+    begin()
+    return []
 
 
 def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
@@ -345,6 +377,10 @@ class _Shared:
         config = decisions.expected(autotuner)
         return config is not None and records.has_code(autotuner, config)
 
+    def entry(self, load: Callable[[], Any]) -> dict[str, dict[str, Any]]:
+        """The entry of torch's look-up table that restricts workers to the decided config of a kernel; {} without."""
+        return {} if self.decisions is None else self.decisions.table_entry(load())
+
 
 _shared = _Shared()
 
@@ -364,6 +400,12 @@ def _make_fusions(part: _Part, generating: Any) -> _Made:  # noqa: ANN401
     return [(_FUSED, partial(_fused, _choice_decisions()))]
 
 
+def _make_workers(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
+    del part
+    config: Any = import_module(CONFIG)
+    return [(_TRITON, partial(decided_in_workers, config, _shared.entry, getattr(compiling, _LOAD)))]
+
+
 def _make_launch(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
     return [(point, partial(native_launchers, heuristics, lambda: part.is_on)) for point in _LAUNCHERS]
 
@@ -372,6 +414,7 @@ _MAKERS: Final[Mapping[str, tuple[Callable[[Any], Decision], Callable[[_Part, An
     "decisions": (judge_decisions, _make_decisions),
     "choices": (judge_choices, _make_choices),
     "fusions": (judge_fusions, _make_fusions),
+    "workers": (judge_workers, _make_workers),
     "launch": (judge_launch, _make_launch),
     "record": (judge_record, _make_record),
     "serve": (judge_serve, _make_serve),
@@ -380,6 +423,7 @@ _MODULES: Final = {
     "decisions": HEURISTICS,
     "choices": CODECACHE,
     "fusions": GENERATING,
+    "workers": COMPILING,
     "launch": HEURISTICS,
     "record": HEURISTICS,
     "serve": COMPILING,
@@ -389,7 +433,7 @@ _MODULES: Final = {
 # The path of the program that torch starts as its compile worker.
 _WORKER: Final = "compile_worker/__main__.py"
 _PARTS_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "decisions": ("decisions", "choices", "fusions"),
+    "decisions": ("decisions", "choices", "fusions", "workers"),
     "launch": ("launch",),
     "record": ("record", "serve"),
 }

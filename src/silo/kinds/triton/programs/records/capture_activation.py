@@ -27,7 +27,7 @@ from silo.kinds.triton.programs.variant_providers import PROVIDERS
 from silo.sanitized_text import one_line
 from silo.settings import settings
 
-__all__ = ["begin_by_settings", "present_records", "record", "recording", "replay", "replaying"]
+__all__ = ["begin_by_settings", "call_when_begun", "present_records", "record", "recording", "replay", "replaying"]
 
 _log = logging.getLogger("silo")
 
@@ -164,6 +164,7 @@ class _Finder:
 
 
 _present: list[Capture | Replayer] = []
+_listeners: list[Callable[[], None]] = []
 
 
 def present_records() -> Capture | Replayer | None:
@@ -171,10 +172,18 @@ def present_records() -> Capture | Replayer | None:
     return _present[-1] if _present else None
 
 
+def call_when_begun(function: Callable[[], None]) -> Callable[[], None]:
+    """Call a function after each beginning of a recording or of a replay. Returns the function that ends this."""
+    _listeners.append(function)
+    return lambda: _listeners.remove(function)
+
+
 def _both(asked: Capture | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
     decisions = asked if lock is None else LockedDecisions(Path(lock), asked)
     compiles, tuners = intercept_compiles(asked.compile), _watch(decisions)
     _present.append(asked)
+    for listener in tuple(_listeners):
+        listener()
 
     def undo() -> None:
         _present.remove(asked)

@@ -1,0 +1,71 @@
+"""Programs that use kernels of Inductor's for an H100 on the stub of libcuda, in processes of their own.
+
+They run in children of one process that has imported torch's compiler (``inductor_on_stub.py``): that takes seconds.
+"""
+
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import gpu_stub
+
+__all__ = ["ONCE", "PROGRAM", "run_program", "warm_process"]
+
+_count = itertools.count()
+PROGRAM = """
+import json, os, sys, warnings
+warnings.simplefilter("ignore")
+from inductor_on_stub import *
+from silo.integrations import inductor
+from silo.settings import override
+given = json.loads(os.environ["GIVEN"])
+given["text"] = {"SCALE": SCALE, "SUMS": SUMS}[given.get("text", "SCALE")]
+parts = given.pop("parts", {})
+sizes = (3000,) if given["text"] is SCALE else (64, 4096)
+"""
+ONCE = """
+with inductor.enable("cuda", **parts) as enabled:
+    kernel = made(**given)
+    index = given.get("index", 0)
+    found = launched(kernel, array(270000, index), array(3000, index), *sizes)
+    print(json.dumps({**state_of(kernel), "grid": found.grid}))
+"""
+
+
+def warm_process():
+    """Generator of one process that has imported torch's compiler; it ends with the generator."""
+    process = subprocess.Popen(
+        [sys.executable, str(Path(gpu_stub.__file__).with_name("inductor_on_stub.py"))],
+        env=gpu_stub.environment(devices=2, TRITON_DEFAULT_FP_FUSION="1"),
+        stdin=subprocess.PIPE,
+        text=True,
+    )
+    yield process
+    process.stdin.close()
+    process.wait(60)
+
+
+def run_program(warm, folder, code=ONCE, settings=None, killed=False, **given):
+    """Run a program with the stub in a process of its own; the objects that it printed, and at last its log."""
+    name = f"program{next(_count)}"
+    files = {one: str(folder / f"{name}.{one}") for one in ("out", "error", "status")}
+    program = folder / f"{name}.py"  # Triton reads kernels from files
+    program.write_text(PROGRAM + textwrap.dedent(code))
+    variables = {"SILO_HOME": "home", "TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+    variables = {name: str(folder / place) for name, place in variables.items()}
+    variables |= {"SILO_LOG": "info", "GIVEN": json.dumps(given), **(settings or {})}
+    warm.stdin.write(json.dumps({"program": str(program), "variables": variables, **files}) + "\n")
+    warm.stdin.flush()
+    end = time.monotonic() + 180
+    while not Path(files["status"]).exists():
+        assert time.monotonic() < end, "the program does not end"
+        assert warm.poll() is None
+        time.sleep(0.02)
+    out, error = Path(files["out"]).read_text(), Path(files["error"]).read_text()
+    assert int(Path(files["status"]).read_text()) == (-signal.SIGKILL if killed else 0), out[-2000:] + error[-4000:]
+    return (*(json.loads(line) for line in out.splitlines() if line.startswith(("{", "["))), error)
