@@ -1,4 +1,7 @@
-"""Kernels for the CPU that ``bench.tune.unseen`` measures at many sizes: a sum of rows, a normalization, a product."""
+"""Kernels for the CPU that ``bench.tune.unseen`` measures at many sizes.
+
+The last two were written after the rules for unseen sizes: nothing was chosen by looking at them.
+"""
 
 # pyright: reportGeneralTypeIssues=false
 import numpy as np
@@ -106,3 +109,70 @@ def _(size, make):
         return a.host.astype(np.float64) @ b.host.astype(np.float64)
 
     return silo.Case(args=(a, b, out, m, n, k), expected={"out": expected})
+
+
+# Other sizes than the row kernels', in buckets of their own too.
+HELD_OUT_SIZES = [
+    (1, 16384), (2, 2048), (3, 96), (8, 512), (8, 8192), (16, 64), (24, 1536), (32, 256), (48, 6144), (64, 1024),
+    (96, 192), (128, 512), (256, 64), (256, 3072), (384, 384), (512, 1024), (1024, 96), (2048, 256), (4096, 32),
+]  # fmt: skip
+
+
+@silo.kernel(
+    space={"ROWS": [1, 2, 4, 8, 16], "BLOCK": [64, 128, 256, 512, 1024], "num_warps": [4]},
+    key=["rows", "columns"],
+    grid=lambda a: (silo.cdiv(a.rows, a.ROWS),),
+)
+@triton.jit
+def row_softmax(x, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """The softmax of each row, with a running maximum."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    most = tl.full((ROWS,), -1e30, tl.float32)
+    total = tl.zeros((ROWS,), tl.float32)
+    for start in range(0, columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = (row[:, None] < rows) & (column[None, :] < columns)
+        value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=-1e30)
+        higher = tl.maximum(most, tl.max(value, 1))
+        total = total * tl.exp(most - higher) + tl.sum(tl.exp(value - higher[:, None]), 1)
+        most = higher
+    for start in range(0, columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = (row[:, None] < rows) & (column[None, :] < columns)
+        at = row[:, None] * columns + column[None, :]
+        value = tl.load(x + at, mask=inside, other=0.0)
+        tl.store(out + at, tl.exp(value - most[:, None]) / total[:, None], mask=inside)
+
+
+@row_softmax.cases(size=HELD_OUT_SIZES)
+def _(size, make):
+    rows, columns = size
+    x, out = make.normal((rows, columns)), make.empty((rows, columns))
+
+    def expected():
+        value = np.exp(x.host.astype(np.float64) - x.host.max(1, keepdims=True))
+        return value / value.sum(1, keepdims=True)
+
+    return silo.Case(args=(x, out, rows, columns), expected={"out": expected})
+
+
+@silo.kernel(
+    space={"TM": [4, 8, 16, 32, 64, 128], "TN": [4, 8, 16, 32, 64, 128], "num_warps": [4]},
+    constraints=[lambda c: c.TM * c.TN >= 64, lambda c: c.TM * c.TN <= 4096],
+    key=["rows", "columns"],
+    grid=lambda a: (silo.cdiv(a.rows, a.TM), silo.cdiv(a.columns, a.TN)),
+)
+@triton.jit
+def transposed(x, out, rows, columns, TM: tl.constexpr, TN: tl.constexpr):
+    """The transpose of a matrix, times two."""
+    row, column = tl.program_id(0) * TM + tl.arange(0, TM), tl.program_id(1) * TN + tl.arange(0, TN)
+    inside = (row[:, None] < rows) & (column[None, :] < columns)
+    value = tl.load(x + row[:, None] * columns + column[None, :], mask=inside, other=0.0)
+    tl.store(out + column[None, :] * rows + row[:, None], value * 2.0, mask=inside)
+
+
+@transposed.cases(size=HELD_OUT_SIZES)
+def _(size, make):
+    rows, columns = size
+    x, out = make.normal((rows, columns)), make.empty((columns, rows))
+    return silo.Case(args=(x, out, rows, columns), expected={"out": lambda: x.host.astype(np.float64).T * 2})

@@ -287,7 +287,7 @@ def _grid(measured: Sequence[tuple[int, ...]]) -> list[Bucket]:
 def _cover(rows: Sequence[Sequence[int]]) -> list[int]:
     """A few columns, so that the least loss of each row among them is small in total: greedily, the best one first."""
     chosen: list[int] = []
-    least = [PPM] * len(rows)
+    least = [max(row) for row in rows]
     while len(chosen) < _MOST_WINNERS:
         totals = [sum(map(min, least, column)) for column in zip(*rows, strict=True)]
         best = min(range(len(totals)), key=lambda at: (totals[at], at))

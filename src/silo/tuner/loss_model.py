@@ -1,8 +1,11 @@
 """A model of the loss of each config at sizes that were not measured, learnt from all trials of a kernel.
 
 A loss is the part of a config's time that the best config of the same size would save: 0 for the best, near 1 for
-very slow ones. A Gaussian process predicts it from the config, the size, and quotients of the two: a block that is
-larger than the array, and the part of the last block that lies outside of the array, cost as much at other sizes.
+very slow ones. Gaussian processes predict it from the config, the size, and quotients of the two: a block that is
+larger than the array, and the part of the last block that lies outside of the array, cost as much at other sizes. Two
+processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it knows
+best which configs are very slow; the second learns them on a scale on which the differences among good configs are
+large.
 """
 
 from __future__ import annotations
@@ -38,9 +41,20 @@ _MOST_WASTE = 3  # octaves
 # The choices among which the likelihood decides.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
-_OWN = (0.0, 0.3, 1.0)  # variance of a config's own loss, which its values do not explain
+_OWN = (0.3, 1.0)  # variance of a config's own loss, which its values do not explain; or 0
+# The configs, the sizes, the quotients and the waste have lengths of their own: the common one times such factors, each
+# as often as it is likelier by more than the penalty, which is for the square of the logarithm of all factors.
+_FACTORS = (0.5, 2.0)
+_LEAST_LENGTH, _MOST_LENGTH = 0.2, 12.0
+_PENALTY = 0.3
+_SWEEPS = 2
 _REACH = 4.0  # octaves within which a config's own loss is alike
 _OFFSET = 0.3  # variance of a size's offset, common to all of its configs
+# On the second process's scale a loss of this is in the middle between none and the largest.
+_MIDDLE = 0.1
+_NODES = 9  # of the quadrature over a predicted loss
+_MOST_LOSS = 0.9  # a config that takes ten times as long as the best, or longer
+_LEAST_ERROR = 0.001  # of a process on held-out sizes, as a logarithm of times
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +107,10 @@ def loss_ppm(time_ns: int, best_ns: int) -> int:
 
 
 class LossModel:
-    """Predicts losses in millionths. Made from samples whose buckets hold natural numbers; needs numpy.
+    """Predicts regrets in millionths. Made from samples whose buckets hold natural numbers; needs numpy.
 
-    ``configs`` are the configs that it predicts: all that were measured, or of too many the best at any size.
+    A regret is the time beyond the best config's, over the best config's time. ``configs`` are the configs that it
+    predicts: all that were measured, or of too many the best at any size.
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
@@ -103,69 +118,67 @@ class LossModel:
 
         self.samples = tuple(samples)
         self.configs = _chosen(samples)
-        self._places = {config: at for at, config in enumerate(self.configs)}
+        places = {config: at for at, config in enumerate(self.configs)}
         self._config_features = features(Lattice(self.configs))
         self._parameters = _parameters(self.configs)
         rows = [
-            (number, self._places[config], loss_ppm(time, sample.best_ns) / PPM)
+            (number, places[config], loss_ppm(time, sample.best_ns) / PPM)
             for number, sample in enumerate(self.samples)
             for config, time in sample.times
-            if config in self._places
+            if config in places
         ]
         self._sample_of = np.array([row[0] for row in rows])
         self._config_of = np.array([row[1] for row in rows])
         losses = np.array([row[2] for row in rows])
-        self._mean, self._spread = float(losses.mean()), float(losses.std()) + 1e-9
-        self._values = (losses - self._mean) / self._spread
         every = [self._points(sample.bucket) for sample in self.samples]
         self._known = np.stack([every[number][place] for number, place, _ in rows])
+        near = np.array([[_nearness(a.bucket, b.bucket) for b in self.samples] for a in self.samples])
+        same_sample = self._sample_of[:, None] == self._sample_of[None, :]
+        same_config = self._config_of[:, None] == self._config_of[None, :]
+        own = same_config * near[np.ix_(self._sample_of, self._sample_of)]
+        groups = self._groups
         with one_thread():
-            self._fit()
+            self._processes = [
+                _Process(scale, losses, self._known, groups, same_sample * _OFFSET, own) for scale in (_As(), _Spread())
+            ]
+            self._held_out = [self._left_out(process) for process in self._processes]
+        true = np.log1p(_regrets(losses))
+        errors = [float(np.abs(np.log1p(regrets) - true).mean()) for regrets in self._held_out]
+        weights = np.array([1 / max(error, _LEAST_ERROR) ** 2 for error in errors])
+        self._shares = weights / weights.sum()
 
     def predict(self, bucket: Bucket) -> tuple[int, ...]:
-        """The predicted loss of each of ``configs`` at a size, in millionths: natural numbers."""
+        """The expected regret of each of ``configs`` at a size, in millionths: natural numbers.
+
+        A config whose loss is uncertain may be very slow, and a slow config costs more than a fast one saves: so its
+        expected regret is above the regret of its expected loss.
+        """
         import numpy as np  # noqa: PLC0415
 
-        near = np.array([self._nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
-        same = np.arange(len(self.configs))[:, None] == self._config_of[None, :]
+        near = np.array([_nearness(bucket, sample.bucket) for sample in self.samples])[self._sample_of]
+        own = (np.arange(len(self.configs))[:, None] == self._config_of[None, :]) * near[None, :]
+        points = self._points(bucket)
         with one_thread():
-            covariance = self._kernel.between(self._points(bucket), self._known) + self._own * same * near[None, :]
-            return _millionths((covariance @ self._weights) * self._spread + self._mean)
+            found = [process.predict(points, self._known, own) for process in self._processes]
+        return _millionths(self._shares @ np.stack(found))
 
     def held_out(self, number: int) -> dict[Config, int]:
-        """The losses at one sample's size, in millionths, predicted from the other samples: for its configs."""
+        """The expected regrets at one sample's size, in millionths, predicted from the other samples: of its configs."""
         import numpy as np  # noqa: PLC0415
 
-        own = np.flatnonzero(self._sample_of == number)
-        with one_thread():
-            residual = np.linalg.solve(self._inverse[np.ix_(own, own)], self._weights[own])
-        losses = _millionths((self._values[own] - residual) * self._spread + self._mean)
-        return {self.configs[place]: loss for place, loss in zip(self._config_of[own], losses, strict=True)}
+        rows = np.flatnonzero(self._sample_of == number)
+        regrets = _millionths(self._shares @ np.stack(self._held_out)[:, rows])
+        return {self.configs[place]: regret for place, regret in zip(self._config_of[rows], regrets, strict=True)}
 
-    def _fit(self) -> None:
-        """Chooses the kernel under which the losses are most likely."""
+    def _left_out(self, process: _Process) -> Array:
+        """The regret that a process expects for each observation, from the other samples."""
         import numpy as np  # noqa: PLC0415
 
-        count = len(self._values)
-        together = (self._sample_of[:, None] == self._sample_of[None, :]) * _OFFSET
-        between = np.array([[self._nearness(a.bucket, b.bucket) for b in self.samples] for a in self.samples])
-        own = (self._config_of[:, None] == self._config_of[None, :]) * between[np.ix_(self._sample_of, self._sample_of)]
-        best: tuple[float, CovarianceKernel, float, Array] | None = None
-        for length in _LENGTHS:
-            alike = CovarianceKernel(length, 0.0).between(self._known, self._known) + together
-            for noise in _NOISES:
-                for variance in _OWN:
-                    covariance: Array = alike + variance * own + noise * np.eye(count)
-                    factor: Array = np.linalg.cholesky(covariance)
-                    whitened: Array = np.linalg.solve(factor, self._values)
-                    likely = 0.5 * count * math.log(float((whitened**2).mean()) + 1e-12)
-                    likely += float(np.log(np.diag(factor)).sum())
-                    if best is None or likely < best[0]:
-                        best = (likely, CovarianceKernel(length, noise), variance, covariance)
-        assert best is not None
-        _, self._kernel, self._own, covariance = best
-        self._inverse = np.linalg.inv(covariance)
-        self._weights = self._inverse @ self._values
+        found = np.zeros(len(self._sample_of))
+        for number in range(len(self.samples)):
+            rows = np.flatnonzero(self._sample_of == number)
+            found[rows] = process.left_out(rows)
+        return found
 
     def _points(self, bucket: Bucket) -> Array:
         """The features of each config at a size: a row for each config."""
@@ -181,9 +194,140 @@ class LossModel:
                 columns += [_QUOTIENT * octaves[:, None], waste[:, None]]
         return np.hstack(columns)
 
-    def _nearness(self, here: Bucket, there: Bucket) -> float:
-        """How alike a config's own loss is at two sizes: 1 at the same size."""
-        return math.exp(-octaves_apart(here, there) / _REACH)
+    @property
+    def _groups(self) -> Array:
+        """For each column of the features the number of its group: configs, sizes, quotients, waste."""
+        import numpy as np  # noqa: PLC0415
+
+        sizes = len(self.samples[0].bucket)
+        pairs = sizes * len(self._parameters)
+        return np.array([*([0] * self._config_features.shape[1]), *([1] * sizes), *([2, 3] * pairs)])
+
+
+class _As:
+    """Losses as they are."""
+
+    def values(self, losses: Array) -> Array:
+        """The value that a process learns for each loss."""
+        return losses
+
+    def losses(self, values: Array) -> Array:
+        """The loss for each value."""
+        return values
+
+
+class _Spread:
+    """Losses on a scale on which small ones are far apart and large ones close together."""
+
+    def values(self, losses: Array) -> Array:
+        """The value that a process learns for each loss."""
+        return losses * (1 + _MIDDLE) / (losses + _MIDDLE)
+
+    def losses(self, values: Array) -> Array:
+        """The loss for each value; values are first limited to those that losses have."""
+        import numpy as np  # noqa: PLC0415
+
+        values = np.clip(values, 0, 1)
+        return values * _MIDDLE / (1 + _MIDDLE - values)
+
+
+class _Process:
+    """A Gaussian process of losses on one scale, with the kernel under which they are most likely.
+
+    ``offsets`` and ``own`` are the covariances that do not depend on features: of the configs of one size, and of one
+    config at several sizes. ``groups`` is the number of each feature's group.
+    """
+
+    def __init__(
+        self, scale: _As | _Spread, losses: Array, known: Array, groups: Array, offsets: Array, own: Array
+    ) -> None:
+        import numpy as np  # noqa: PLC0415
+
+        self._scale = scale
+        values = scale.values(losses)
+        self._mean, self._spread = float(values.mean()), float(values.std()) + 1e-9
+        self._values = (values - self._mean) / self._spread
+        covariance = self._fit(known, groups, offsets, own)
+        self._inverse: Array = np.linalg.inv(covariance)
+        self._weights = self._inverse @ self._values
+        self._deviation = math.sqrt(float(self._values @ self._weights) / len(self._values))
+
+    def predict(self, points: Array, known: Array, own: Array) -> Array:
+        """The expected regret at ``points``, whose configs' own losses are alike to the known ones' by ``own``."""
+        covariance = self._kernel.between(points, known) + self._own * own
+        explained = ((covariance @ self._inverse) * covariance).sum(1)
+        return self._expected(covariance @ self._weights, 1 + self._own - explained)
+
+    def left_out(self, rows: Array) -> Array:
+        """The expected regret of some observations, predicted from all others."""
+        import numpy as np  # noqa: PLC0415
+
+        covariance = np.linalg.inv(self._inverse[np.ix_(rows, rows)])
+        means = self._values[rows] - covariance @ self._weights[rows]
+        return self._expected(means, np.diag(covariance) - _OFFSET - self._kernel.noise)
+
+    def _expected(self, means: Array, variances: Array) -> Array:
+        """The means of the regrets of losses whose values have these means and variances."""
+        import numpy as np  # noqa: PLC0415
+
+        places, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+        deviations = np.sqrt(np.maximum(variances, 0)) * self._deviation
+        values = (means[:, None] + deviations[:, None] * places[None, :]) * self._spread + self._mean
+        return _regrets(self._scale.losses(values)) @ (weights / weights.sum())
+
+    def _fit(self, known: Array, groups: Array, offsets: Array, own: Array) -> Array:
+        """Chooses the kernel, and returns the covariance of the observations."""
+        import numpy as np  # noqa: PLC0415
+
+        count = len(self._values)
+
+        def tried(kernel: CovarianceKernel, variance: float) -> tuple[float, Array]:
+            covariance = kernel.covariance(known) + offsets + variance * own
+            factor: Array = np.linalg.cholesky(covariance)
+            whitened: Array = np.linalg.solve(factor, self._values)
+            likely = 0.5 * count * math.log(float((whitened**2).mean()) + 1e-12)
+            return likely + float(np.log(np.diag(factor)).sum()), covariance
+
+        common = [(length, noise) for length in _LENGTHS for noise in _NOISES]
+        costs = [tried(CovarianceKernel(length, noise), 0.0) for length, noise in common]
+        best = min(range(len(common)), key=lambda at: costs[at][0])
+        (length, noise), (cost, covariance) = common[best], costs[best]
+        kernel, variance = CovarianceKernel(length, noise), 0.0
+        for one in _OWN:
+            found, made = tried(kernel, one)
+            if found < cost:
+                cost, variance, covariance = found, one, made
+        factors = np.ones(int(groups.max()) + 1)
+        for _ in range(_SWEEPS):
+            before = cost
+            for at in range(len(factors)):
+                for factor in _FACTORS:
+                    other = factors.copy()
+                    other[at] *= factor
+                    if not _LEAST_LENGTH < length * other[at] < _MOST_LENGTH:
+                        continue
+                    own_lengths = CovarianceKernel(length * other[groups], noise)
+                    found, made = tried(own_lengths, variance)
+                    found += _PENALTY * float((np.log(other) ** 2).sum())
+                    if found < cost - 1e-9:
+                        cost, covariance, kernel, factors = found, made, own_lengths, other
+            if cost == before:
+                break
+        self._kernel, self._own = kernel, variance
+        return covariance
+
+
+def _regrets(losses: Array) -> Array:
+    """The regret of each loss, of at most a config ten times as slow as the best."""
+    import numpy as np  # noqa: PLC0415
+
+    limited = np.clip(losses, 0, _MOST_LOSS)
+    return limited / (1 - limited)
+
+
+def _nearness(here: Bucket, there: Bucket) -> float:
+    """How alike a config's own loss is at two sizes: 1 at the same size."""
+    return math.exp(-octaves_apart(here, there) / _REACH)
 
 
 def octaves_apart(here: Bucket, there: Bucket) -> float:
@@ -222,5 +366,6 @@ def _parameters(configs: Sequence[Config]) -> list[Array]:
     return found
 
 
-def _millionths(losses: Array) -> tuple[int, ...]:
-    return tuple(min(max(round(float(loss) * PPM), 0), PPM - 1) for loss in losses)
+
+def _millionths(regrets: Array) -> tuple[int, ...]:
+    return tuple(round(float(regret) * PPM) for regret in regrets)
