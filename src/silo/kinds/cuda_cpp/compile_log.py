@@ -11,10 +11,12 @@ __all__ = ["Diagnosis", "diagnosed", "explained"]
 
 _MESSAGE = re.compile(
     r"^(?P<file>[^\n(:]+?)(?:\((?P<line>\d+)\)|:(?P<other>\d+):\d+): (?:catastrophic |fatal )?error: (?P<text>.*)$",
-    re.M,
+    re.MULTILINE,
 )
-_SUMMARY = re.compile(r"^(?:\d+ (?:catastrophic )?errors? detected.*|Compilation terminated\.|Remark: .*)$\n?", re.M)
-_WARNING = re.compile(r"^[^\n]*: warning #[^\n]*\n(?:  [^\n]*\n|\n)*", re.M)
+_SUMMARY = re.compile(
+    r"^(?:\d+ (?:catastrophic )?errors? detected.*|Compilation terminated\.|Remark: .*)$\n?", re.MULTILINE
+)
+_WARNING = re.compile(r"^[^\n]*: warning #[^\n]*\n(?:  [^\n]*\n|\n)*", re.MULTILINE)
 _MISSING = re.compile(r'cannot open source file "([^"]*)"|\'([^\']*)\' file not found')
 _NAME_MAP = "__nv_name_map"
 _MOST_LINES = 24
@@ -52,9 +54,9 @@ class Diagnosis:
 
 
 def diagnosed(log: str) -> Diagnosis:
-    """Returns the first error in a compiler's messages, without its warnings.
+    r"""Returns the first error in a compiler's messages, without its warnings.
 
-    >>> diagnosed('k.cu(2): error: identifier "y" is undefined\\n    x[0] = y;\\n\\n1 error detected in ...\\n').line
+    >>> diagnosed('k.cu(2): error: identifier "y" is undefined\n    x[0] = y;\n\n1 error detected in ...\n').line
     2
     """
     shown = _SUMMARY.sub("", log).strip("\n")

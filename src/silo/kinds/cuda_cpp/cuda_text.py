@@ -97,19 +97,22 @@ class Include(NamedTuple):
 
 
 _GAP = r"(?:[ \t\f\v]|/\*.*?\*/)*"
-_INCLUDE = re.compile(rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)", re.M | re.S)
+_INCLUDE = re.compile(
+    rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)", re.MULTILINE | re.DOTALL
+)
 _LITERAL = re.compile(r'"([^"\n]*)"|<([^>\n]*)>')
 _MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")
 
 
 def includes_of(text: str) -> tuple[Include, ...]:
-    """Returns every ``#include`` of a text, also those that conditions or comments leave out.
+    r"""Returns every ``#include`` of a text, also those that conditions or comments leave out.
 
     More than the compiler's own are returned in doubt, never fewer: a file that is not listed must not be opened.
 
-    >>> includes_of('#include <mma.h>\\n#inc\\\\\\nlude "a/b.h"\\n%: include NAME\\n')
-    (Include(name='mma.h', quoted=False, line=1), Include(name='a/b.h', quoted=True, line=2), \
-Include(name='', quoted=False, line=4))
+    >>> includes_of(  # doctest: +ELLIPSIS
+    ...     '#include <mma.h>\n#inc\\\nlude "a/b.h"\n%: include NAME\n'
+    ... )
+    (Include(name='mma.h', quoted=False, line=1), Include(name='a/b.h', quoted=True, line=2), ...)
     """
     found: dict[int, Include] = {}
     pieces = _CONTINUED.split(text)
@@ -229,7 +232,24 @@ def _parts(words: Sequence[Token]) -> list[list[Token]]:
     return [part for part in parts if part and [one.text for one in part] != ["void"]]
 
 
-_TYPE_WORDS = frozenset("const volatile unsigned signed int long short char float double bool void struct auto".split())
+_TYPE_WORDS = frozenset(
+    [
+        "const",
+        "volatile",
+        "unsigned",
+        "signed",
+        "int",
+        "long",
+        "short",
+        "char",
+        "float",
+        "double",
+        "bool",
+        "void",
+        "struct",
+        "auto",
+    ]
+)
 
 
 def _parameter_name(words: Sequence[Token]) -> str:
@@ -248,13 +268,19 @@ def _parameter_name(words: Sequence[Token]) -> str:
                 break
         else:
             return ""
-    pointer = [index for index, word in enumerate(own[:-2]) if word.text == "(" and own[index + 1].text in "*&"]
-    if pointer and own[pointer[0] + 2].kind is TokenKind.WORD:  # float (*name)(float)
-        return own[pointer[0] + 2].text
+    for index, word in enumerate(own):
+        inner = index + 1
+        while word.text == "(" and inner < len(own) and own[inner].text in ("*", "&"):
+            inner += 1
+        if index + 1 < inner < len(own) and own[inner].kind is TokenKind.WORD:
+            return own[inner].text  # float (*name)(float)
     last = own[-1] if own else None
     if last is None or last.kind is not TokenKind.WORD or last.text in _TYPE_WORDS or len(own) < 2:
         return ""
     return "" if own[-2].text == "::" else last.text
+
+
+_ATTRIBUTES = ("alignas", "__align__", "__attribute__")
 
 
 def members_of(text: str, name: str) -> tuple[str, ...]:
@@ -269,7 +295,8 @@ def members_of(text: str, name: str) -> tuple[str, ...]:
             continue
         head = at + 1
         while head < len(words) and words[head].text not in ("{", ";", "(", ")", ",", ">", "="):
-            head += 1
+            aligned = words[head].text in _ATTRIBUTES and head + 1 < len(words)
+            head = _closing(words, head + 1) if aligned else head + 1
         own = [one.text for one in words[at + 1 : head]]
         before_bases = own[: own.index(":")] if ":" in own else own
         alias = words[_closing(words, head)].text if head < len(words) and _closing(words, head) < len(words) else ""
@@ -306,20 +333,37 @@ def _member_names(words: Sequence[Token]) -> Iterator[str]:
 
 _KEPT_FUNCTIONS = frozenset({"__global__", "__device__", "constexpr", "consteval"})
 _KEPT_DECLARATIONS = frozenset(
-    "using typedef struct class union enum template static_assert constexpr const concept namespace __device__ "
-    "__constant__ __shared__ __global__ __managed__ extern".split()
+    [
+        "using",
+        "typedef",
+        "struct",
+        "class",
+        "union",
+        "enum",
+        "template",
+        "static_assert",
+        "constexpr",
+        "const",
+        "concept",
+        "namespace",
+        "__device__",
+        "__constant__",
+        "__shared__",
+        "__global__",
+        "__managed__",
+    ]
 )
 _CLASSES = ("struct", "class", "union", "enum")
 
 
 def device_code(text: str) -> str:
-    """Returns a text without its host functions and host variables; every line stays where it is.
+    r"""Returns a text without its host functions and host variables; every line stays where it is.
 
     A function stays if it is ``__global__``, ``__device__`` or ``constexpr``. Of variables, constants and those in
     device memory stay. Functions that macros make, and lambdas at file scope, are beyond this reading.
 
-    >>> device_code("int f() { return 1; }\\n__global__ void k(int *p) { *p = 1; }\\nint main() {\\n k<<<1, 1>>>(0); }")
-    '\\n__global__ void k(int *p) { *p = 1; }\\n\\n'
+    >>> device_code("int f() { return 1; }\n__global__ void k(int *p) { *p = 1; }\nint main() {\n k<<<1, 1>>>(0); }")
+    '\n__global__ void k(int *p) { *p = 1; }\n\n'
     """
     words = list(_tokens(text))
     dropped: list[tuple[int, int]] = []

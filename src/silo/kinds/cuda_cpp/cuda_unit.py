@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Final
 
 from silo.core.json_reader import read_integers, read_list, read_natural, read_text
 from silo.core.launch_info import AbiType, LayoutSlot
@@ -77,8 +77,8 @@ class CudaType:
         match read_list(data, "a type"):
             case [str() as form, str() as spelled, str() as dtype, bool() as const, size, align, lanes, list() as own]:
                 members = tuple(CudaMember.from_json(one) for one in own)
-                numbers = [read_natural(one, "a size of a type") for one in (size, align, lanes)]
-                return cls(form, spelled, dtype, const, *numbers, members)
+                number, aligned, count = (read_natural(one, "a size of a type") for one in (size, align, lanes))
+                return cls(form, spelled, dtype, const, number, aligned, count, members)
             case _:
                 raise malformed("a type", data)
 
@@ -181,7 +181,7 @@ def _three(data: JSON) -> tuple[int, int, int]:
     found = read_integers(data, "sizes along three axes")
     if len(found) != 3 or min(found) < 0:
         raise malformed("sizes along three axes", data)
-    return cast("tuple[int, int, int]", found)
+    return found
 
 
 ABI_OF_FORMS: Final = {Form.POINTER: AbiType.POINTER, Form.TENSORMAP: AbiType.TENSORMAP}

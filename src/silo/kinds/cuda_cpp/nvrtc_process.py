@@ -7,6 +7,7 @@ Reads one request from standard input and writes one answer to standard output, 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from silo.kinds.cuda_cpp.nvrtc import NvrtcOutput, NvrtcPlace, find_nvrtc, load_
 from silo.kinds.cuda_cpp.signature_probe import PROBE
 from silo.settings import child_environment, settings
 from silo.store.atomic_files import publish
-from silo.store.privacy import NotPrivateError, read_private
+from silo.store.privacy import read_private
 from silo.temporary import own_folder
 
 __all__ = ["ask_nvrtc", "lowered_names", "macro_options"]
@@ -49,12 +50,11 @@ def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str]
         "expressions": list(expressions),
         "wanted": wanted,
     }
-    command = [sys.executable, "-P", "-m", __name__]
-    with own_folder("silo-cuda-") as folder:
-        with open(f"{folder}/request.json", "w+b") as file:  # noqa: PTH123
-            file.write(json.dumps(request).encode())
-            file.seek(0)
-            done = run_compiler(command, env=child_environment(), stdin=file, cwd=folder)
+    command = [sys.executable, "-P", "-m", "silo.kinds.cuda_cpp.nvrtc_process"]
+    with own_folder("silo-cuda-") as folder, open(f"{folder}/request.json", "w+b") as file:  # noqa: PTH123
+        file.write(json.dumps(request).encode())
+        file.seek(0)
+        done = run_compiler(command, env=child_environment(), stdin=file, cwd=folder)
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError:
@@ -80,18 +80,14 @@ def lowered_names(
     options = [f"-arch={_PROBE_ARCH}", *flags, *macro_options(defines), "-w"]
     key = digest("cuda-types/1", [text.to_json(), list(options), list(expressions), place.build, PROBE])
     path = settings().store_folder / "cuda-types" / f"{key}.json"
-    try:
+    with contextlib.suppress(OSError, ValueError):  # not kept, or damaged: it is made again
         known = parse_json(read_private(path))
         if isinstance(known, list) and len(known) == len(expressions) and all(isinstance(one, str) for one in known):
             return tuple(str(one) for one in known)
-    except (OSError, ValueError, NotPrivateError):
-        pass  # not kept, or damaged: it is made again
     probed = CudaText(text.file, text.text + PROBE, text.headers)
     names = ask_nvrtc(probed, options, expressions).names
-    try:
+    with contextlib.suppress(OSError):  # the next process asks the compiler again
         publish(path, canonical_json(list(names)))
-    except OSError:
-        pass  # the next process asks the compiler again
     return names
 
 

@@ -70,9 +70,23 @@ _SHORT = MappingProxyType(
 )
 _TOOLKIT_FOLDERS = ("cub", "cuda", "nv", "thrust", "cooperative_groups", "crt")
 _TOOLKIT = frozenset(
-    "cooperative_groups.h cuComplex.h cuda_awbarrier.h cuda_awbarrier_primitives.h cuda_bf16.h cuda_fp16.h cuda_fp4.h "
-    "cuda_fp6.h cuda_fp8.h cuda_pipeline.h cuda_pipeline_primitives.h cuda_tf32.h math_constants.h mma.h "
-    "vector_types.h".split()
+    [
+        "cooperative_groups.h",
+        "cuComplex.h",
+        "cuda_awbarrier.h",
+        "cuda_awbarrier_primitives.h",
+        "cuda_bf16.h",
+        "cuda_fp16.h",
+        "cuda_fp4.h",
+        "cuda_fp6.h",
+        "cuda_fp8.h",
+        "cuda_pipeline.h",
+        "cuda_pipeline_primitives.h",
+        "cuda_tf32.h",
+        "math_constants.h",
+        "mma.h",
+        "vector_types.h",
+    ]
 )
 _REPLACED = MappingProxyType({"cub/cub.cuh": "#pragma once\n#include <cub/block/block_reduce.cuh>\n"})
 
