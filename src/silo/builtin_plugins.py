@@ -13,6 +13,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     "silo.compilers": {
         "binary": "silo.kinds.binary.binary_declaration:BINARY",
         "cpu": "silo.kinds.triton.cpu.cpu_declaration:CPU",
+        "cudacpu": "silo.kinds.cuda_cpp.cpu.cpu_declaration:CUDACPU",
         "cute": "silo.kinds.cute.cute_declaration:CUTE",
         "hipclang": "silo.kinds.cuda_cpp.cuda_declaration:HIPCLANG",
         "metal": "silo.kinds.metal.metal_declaration:METAL",

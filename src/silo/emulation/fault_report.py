@@ -127,7 +127,7 @@ class GroupArray(ctypes.Structure):
         ("low", ctypes.c_uint64),
         ("bytes", ctypes.c_uint64),
         ("line", ctypes.c_uint32),
-        ("spare", ctypes.c_uint32),
+        ("symbol", ctypes.c_uint32),
     )
 
 
@@ -342,7 +342,8 @@ class FaultReporter:
         ]
         for index in range(check.group_array_count):
             array = check.group_arrays[index]
-            name = (array.name or b"").decode(errors="replace") or self.words.memory
+            name = (array.name or b"").decode(errors="replace") or self.lines.symbols.get(array.symbol, "")
+            name = name or self.words.memory
             words = f"{array.bytes} bytes"
             if array.line:
                 words += f", declared at {self._line(array.file, array.line)}"

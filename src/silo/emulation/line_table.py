@@ -5,6 +5,7 @@ Implemented here because compilers may come without a tool for it. Only objects 
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -44,10 +45,13 @@ class LineTable:
     Args:
         data: a shared object, 64 bits, little endian.
         library: prefixes of the names of files that are not the user's.
+
+    ``symbols`` are the names of variables that the threads of a group share, by an offset in the object.
     """
 
     def __init__(self, data: bytes, library: tuple[str, ...]) -> None:
         self._library = library
+        self.symbols = _shared_symbols(data)
         self.rows = sorted(_rows(_section(data, b".debug_line")), key=lambda row: row.start)
         self._starts = [row.start for row in self.rows]
         users = {row.sequence for row in self.rows if self._is_user(row)}
@@ -101,6 +105,42 @@ def _section(data: bytes, name: bytes) -> bytes:
         if data[start : data.index(b"\0", start)] == name:
             return data[section[4] : section[4] + section[5]]
     return b""
+
+
+# What clang calls the descriptor of a __thread variable, which here is one that threads of a group share.
+_DESCRIPTOR = b"__emutls_v."
+_SYMBOL = struct.Struct("<IBBHQQ")
+_LENGTH_AND_NAME = re.compile(r"(\d+)([A-Za-z_]\w*)$")
+
+
+def _shared_symbols(data: bytes) -> dict[int, str]:
+    """Returns the names of the variables that the threads of a group share, by the offset of their descriptor."""
+    symbols, strings = _section(data, b".symtab"), _section(data, b".strtab")
+    found: dict[int, str] = {}
+    for at in range(0, len(symbols) - _SYMBOL.size + 1, _SYMBOL.size):
+        start, _, _, _, value, _ = _SYMBOL.unpack_from(symbols, at)
+        if strings.startswith(_DESCRIPTOR, start):
+            begin = start + len(_DESCRIPTOR)
+            found[value] = _own_name(strings[begin : strings.index(b"\0", begin)].decode(errors="replace"))
+    return found
+
+
+def _own_name(mangled: str) -> str:
+    """Returns the last name in a mangled one.
+
+    >>> _own_name("_ZZ6reduceIfEvPKT_PS0_iE4tile_0"), _own_name("silo_dynamic")
+    ('tile', 'dynamic shared memory')
+    """
+    if not mangled.startswith("_Z"):
+        return "dynamic shared memory" if mangled == "silo_dynamic" else mangled
+    for start in range(len(mangled) - 1, -1, -1):
+        match = _LENGTH_AND_NAME.match(mangled, start)
+        if match is None or (start and mangled[start - 1].isdigit()):
+            continue
+        rest = match[2][int(match[1]) :]
+        if int(match[1]) <= len(match[2]) and re.fullmatch(r"(?:_\d+|__\d+_)?", rest):
+            return match[2][: int(match[1])]
+    return mangled
 
 
 class _Reader:

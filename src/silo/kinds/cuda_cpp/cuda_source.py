@@ -16,7 +16,7 @@ from silo.core.signature import Effect, NoDefault, Parameter, ParameterKind, Sig
 from silo.core.specialization import Specialization
 from silo.core.values import JSON, Value, digest
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, CompileError, SourceError
+from silo.errors import ArgumentError, CompileError, CompilerMissingError, SourceError
 from silo.frozen import frozen, replace
 from silo.kinds.cuda_cpp.cuda_unit import CudaParameter, CudaText, CudaType, CudaUnit, Form
 from silo.kinds.cuda_cpp.signature_probe import Prober, parameter_types
@@ -334,7 +334,24 @@ def _same_bits(wanted: DType, given: DType) -> bool:
 
 
 def _prober() -> Prober:
-    """Returns the compiler that reads types. Raises CompilerMissingError."""
-    from silo.kinds.cuda_cpp.nvrtc_process import lowered_names  # noqa: PLC0415  # when types are first needed
+    """Returns the compiler that reads types: NVRTC, or clang if NVRTC is not installed. Raises CompilerMissingError."""
+    from silo.kinds.cuda_cpp.nvrtc import find_nvrtc  # noqa: PLC0415  # when types are first needed
 
+    try:
+        find_nvrtc()
+    except CompilerMissingError as error:
+        return _clang_prober(error)
+    from silo.kinds.cuda_cpp.nvrtc_process import lowered_names  # noqa: PLC0415
+
+    return lowered_names
+
+
+def _clang_prober(missing: CompilerMissingError) -> Prober:
+    from silo.emulation.clang import find_clang  # noqa: PLC0415
+    from silo.kinds.cuda_cpp.cpu.clang_probe import lowered_names  # noqa: PLC0415
+
+    try:
+        find_clang()
+    except CompilerMissingError as error:
+        raise CompilerMissingError(f"{missing}; and without NVRTC clang reads a kernel's types: {error}") from None
     return lowered_names

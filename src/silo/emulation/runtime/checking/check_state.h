@@ -1,4 +1,4 @@
-// What a check and its host share: `state.py` has the same structs.
+// What a check and its host share: `fault_report.py` has the same structs.
 #pragma once
 
 namespace silo_threads {
@@ -75,7 +75,8 @@ struct Global {
 struct GroupArray {
     const char *name, *file;
     u64 low, bytes;
-    unsigned line, spare;
+    unsigned line;
+    unsigned symbol; // its offset in the object, if `name` is null
 };
 
 struct Waiting {

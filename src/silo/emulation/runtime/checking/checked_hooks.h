@@ -139,8 +139,8 @@ SILO_THREADS_PLAIN inline void pass_simd(Group &, unsigned simdgroup, unsigned m
     }
 }
 
-SILO_THREADS_PLAIN inline void group_array(Group &, const char *name, void *memory,
-                                               unsigned long bytes, unsigned long, Place place) {
+SILO_THREADS_PLAIN inline void group_array(Group &, const char *name, const void *symbol,
+                                           void *memory, unsigned long bytes, Place place) {
     Check *check = state();
     if (!check || group_area_count == most_group_areas) {
         return;
@@ -155,7 +155,10 @@ SILO_THREADS_PLAIN inline void group_array(Group &, const char *name, void *memo
             1};
     group_granules += granules;
     unsigned number = group_area_count - 1;
-    check->group_arrays[number] = {name, place.file, low, bytes, place.line, 0};
+    unsigned offset = symbol ? static_cast<unsigned>(reinterpret_cast<u64>(symbol) -
+                                                     reinterpret_cast<u64>(__ehdr_start))
+                             : 0;
+    check->group_arrays[number] = {name, place.file, low, bytes, place.line, offset};
     check->group_array_count = group_area_count;
     fill_bytes(memory, static_cast<unsigned char>(check->fill), bytes);
 }

@@ -35,8 +35,9 @@ claim(unsigned long *place, unsigned long bytes, unsigned long align) {
     return at;
 }
 
-inline void announce(Runner &run, const char *name, unsigned long at, unsigned long bytes,
-                     unsigned long element_bytes, Place place) {
+// `symbol` is what the object's symbols name the array by, if `name` is null.
+inline void announce(Runner &run, const char *name, const void *symbol, unsigned long at,
+                     unsigned long bytes, Place place) {
 #ifdef SILO_THREADS_CHECKED
     unsigned long &word = run.announced[at / 16 / 64];
     const unsigned long bit = 1ul << at / 16 % 64;
@@ -44,7 +45,7 @@ inline void announce(Runner &run, const char *name, unsigned long at, unsigned l
         return;
     word |= bit;
 #endif
-    hook::group_array(run, name, run.memory + at, bytes, element_bytes, place);
+    hook::group_array(run, name, symbol, run.memory + at, bytes, place);
 }
 
 } // namespace silo_threads

@@ -50,9 +50,10 @@ inline void pass_barrier(Group &, Place, unsigned) {}
 // operation between lanes (~0u). `live` are the lanes that belong there.
 inline void pass_simd(Group &, unsigned, unsigned, unsigned, Place, unsigned) {}
 
-// An array that threads share was made for this group: `bytes` at `memory`, whose elements have
-// `element_bytes`. `name` is what the text calls it ("" for the runtime's own). Once a group.
-inline void group_array(Group &, const char *, void *, unsigned long, unsigned long, Place) {}
+// An array that threads share was made for this group: `bytes` at `memory`. `name` is what the text
+// calls it ("" for the runtime's own); if it is null, the object has a symbol at `symbol`. Once a
+// group.
+inline void group_array(Group &, const char *, const void *, void *, unsigned long, Place) {}
 
 // An atomic operation is about to touch `bytes` at `address`; false where it is not to be done.
 inline bool access(const volatile void *, unsigned long, AtomicUse, Place) {

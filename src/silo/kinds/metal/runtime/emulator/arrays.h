@@ -23,8 +23,7 @@ template <class T, class Once> inline T &threadgroup_array(const char *name, Onc
         fail(Fault::group_memory, place,
              "the arrays of this kernel take more threadgroup memory than the 32768 bytes there "
              "are");
-    using Element = metal::remove_extent_t<T>;
-    announce(run, name, at, sizeof(T), sizeof(Element), place);
+    announce(run, name, nullptr, at, sizeof(T), place);
     return *reinterpret_cast<T *>(run.memory + at);
 }
 #endif

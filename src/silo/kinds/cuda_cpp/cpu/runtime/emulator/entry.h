@@ -7,7 +7,7 @@ namespace silo_cuda {
 
 // The types of a kernel's parameters, and their values in a launch's parameters.
 template <class F> struct Kernel;
-template <class... A> struct Kernel<void (*)(A...)> {
+template <class... A> struct Kernel<void(A...)> {
     static constexpr unsigned count = sizeof...(A);
     template <unsigned index> using type = plain<__type_pack_element<index, A...>>;
     template <unsigned index> static const type<index> &value(void *const *parameters) {

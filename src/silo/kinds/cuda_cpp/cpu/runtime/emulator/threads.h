@@ -15,10 +15,10 @@
 
 #include "vectors.h"
 
-#define __global__ __attribute__((internal_linkage))
-#define __device__ __attribute__((internal_linkage))
-#define __constant__ __attribute__((internal_linkage))
-#define __managed__ __attribute__((internal_linkage))
+#define __global__
+#define __device__
+#define __constant__
+#define __managed__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
@@ -43,10 +43,11 @@ namespace silo_cuda {
 
 using namespace silo_threads;
 
-// Threads of a block along each axis: the entry of an object defines it.
-unsigned block_x();
-unsigned block_y();
-unsigned block_z();
+// Threads of a block along each axis: the entry of an object defines them.
+#define SILO_CUDA_PLAIN __attribute__((always_inline, internal_linkage)) inline
+SILO_CUDA_PLAIN unsigned block_x();
+SILO_CUDA_PLAIN unsigned block_y();
+SILO_CUDA_PLAIN unsigned block_z();
 
 #ifdef SILO_CUDA_WAITS
 
@@ -188,8 +189,7 @@ struct Control {
                 too_much_shared();                                                                 \
         }                                                                                          \
         Runner &run = runner();                                                                    \
-        announce(run, reinterpret_cast<const char *>(control), at - 1, control->bytes, 0,          \
-                 Place{});                                                                         \
+        announce(run, nullptr, control, at - 1, control->bytes, Place{});                          \
         return run.memory + (at - 1);                                                              \
     }
 
