@@ -104,7 +104,7 @@ SILO_THREADS_PLAIN inline const Area *area_of(Check *check, u64 address, int *in
 // Of an address in no array: shared memory, which may lie as near to a stack as variables do.
 SILO_THREADS_PLAIN inline bool beside_group_arrays(u64 address) {
     return group_area_count < most_group_areas && address >= group_memory &&
-           address < group_memory + most_group_bytes;
+           address < group_memory + group_memory_bytes;
 }
 
 // A sum that begins with what nothing was written to: what it leaves there means nothing, even if

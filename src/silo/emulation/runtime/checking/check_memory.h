@@ -23,6 +23,7 @@ inline Cell group_cells[most_group_bytes / 4 * 2];
 inline Area group_areas[most_group_areas];
 inline unsigned group_area_count, group_granules;
 inline u64 group_memory;                 // where it begins
+inline u64 group_memory_bytes;
 inline unsigned running;                 // the thread that runs
 inline bool inside;                      // a thread of a group runs
 inline unsigned group_number;            // from 1, over all runs

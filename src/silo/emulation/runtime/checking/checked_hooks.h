@@ -18,7 +18,7 @@ namespace silo_threads::hook {
 
 using namespace silo_threads::checked;
 
-SILO_THREADS_PLAIN inline void begin_group(Group &g, const void *memory) {
+SILO_THREADS_PLAIN inline void begin_group(Group &g, const void *memory, unsigned long bytes) {
     Check *check = state();
     if (!check) {
         return;
@@ -35,6 +35,7 @@ SILO_THREADS_PLAIN inline void begin_group(Group &g, const void *memory) {
     host_stack = reinterpret_cast<u64>(__builtin_frame_address(0));
     group_area_count = group_granules = 0;
     group_memory = reinterpret_cast<u64>(memory);
+    group_memory_bytes = bytes;
     last_area = 0;
     covered_low = covered_high = 0;
     left = check->steps;

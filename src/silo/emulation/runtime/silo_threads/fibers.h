@@ -425,7 +425,7 @@ inline bool run_group(Runner &run) {
         *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
         one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
     }
-    hook::begin_group(run, run.memory);
+    hook::begin_group(run, run.memory, run.memory_bytes);
     run.current = 0;
 #ifdef SILO_THREADS_CHECKED
     run.current = hook::next(run, run.ready, run.size - 1);

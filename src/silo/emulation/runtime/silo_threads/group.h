@@ -49,8 +49,12 @@ struct Group {
 // The group that runs on this host thread. Defined where threads wait for each other
 // (SILO_THREADS_SWITCH): code that asks for it and is not made for that does not link.
 // No checker looks at what own_group() does: the checker calls it.
+#ifdef SILO_THREADS_CHECKED
 #define SILO_THREADS_OWN                                                                           \
-    __attribute__((always_inline, no_sanitize("address", "coverage", "array-bounds"))) inline
+    __attribute__((noinline, no_sanitize("address", "coverage", "array-bounds"))) inline
+#else
+#define SILO_THREADS_OWN inline
+#endif
 #ifdef SILO_THREADS_SLOT // __thread means memory that a group shares: assembly has the variable
 extern "C" [[gnu::const]] Group **silo_threads_slot() __attribute__((visibility("hidden")));
 SILO_THREADS_OWN Group *&own_group() {

@@ -24,9 +24,9 @@ enum class AtomicUse { load, store, update, change };
 namespace silo_threads::hook {
 
 // Before the first thread of a group begins, and after the last has ended. `group` says which it
-// is (position, grid, shape) and what the launch lent (context); the other is where the memory begins
-// that its threads share.
-inline void begin_group(Group &, const void *) {}
+// is (position, grid, shape) and what the launch lent (context); the others are where the memory begins
+// that its threads share, and its bytes.
+inline void begin_group(Group &, const void *, unsigned long) {}
 inline void end_group(Group &) {}
 
 // Before `thread` of the group goes on (or begins), on whatever stack comes before.

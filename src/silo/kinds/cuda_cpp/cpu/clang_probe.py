@@ -10,7 +10,7 @@ from silo.compile.compiler_process import run_compiler
 from silo.core.target import Target
 from silo.emulation.clang import find_clang
 from silo.errors import CompileError
-from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags, header_folder
+from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags, first_cause, header_folder
 from silo.kinds.cuda_cpp.cpu.cpu_text import head_text, quoted, rewritten
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.kinds.cuda_cpp.signature_probe import PROBE
@@ -57,7 +57,7 @@ def lowered_names(
             log = done.stderr.decode(errors="replace")
             for prefix in (f"{folder}/", f"{folders[1]}/" if folders else ""):
                 log = log.replace(prefix, "") if prefix else log
-            raise CompileError(log)
+            raise CompileError(first_cause(log))
         assembly = made.read_text()
     rows = _ROWS.findall(assembly.partition(f"\n{_TABLE}:")[2].partition(".size")[0])
     if len(rows) != len(expressions):

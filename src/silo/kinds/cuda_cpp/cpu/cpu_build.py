@@ -26,11 +26,12 @@ from silo.emulation.clang import (
     stack_needed,
 )
 from silo.errors import CompileError
+from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait, rewritten
 from silo.kinds.cuda_cpp.cpu.runtime import FOLDER
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 
-__all__ = ["HEADER", "code_flags", "cpu_identity", "compile_unit", "group_memory", "header_folder", "refused", "runnable"]
+__all__ = ["HEADER", "code_flags", "cpu_identity", "compile_unit", "first_cause", "group_memory", "header_folder", "refused", "runnable"]
 
 HEADER = FOLDER / "silo_cuda.h"
 """CUDA's language for the CPU."""
@@ -111,7 +112,7 @@ def compile_unit(job: CompileJob, unit: CudaUnit, clang: CCompiler, identity: st
             if stack > STACK:
                 built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
     except CompileError as error:
-        raise refused(job.kernel, error) from None
+        raise refused(job.kernel, unit.expression, error) from None
     x, y, z = unit.block
     scratch = scratch_bytes(x * y * z, group_memory(unit), stack) if waits else 0
     launch = LaunchInfo(
@@ -166,31 +167,30 @@ def _built(unit: CudaUnit, entry: str, target: Target, clang: CCompiler, *, wait
             raise type(error)(str(error).replace(f"{folders[1]}/", "")) from None
 
 
-def refused(kernel: str, error: CompileError) -> CompileError:
-    """Returns clang's error with its first cause first: the file and line, and the part of CUDA that is refused."""
-    log = str(error)
+def refused(kernel: str, unit_expression: str, error: CompileError) -> CompileError:
+    """Returns clang's error with its first cause first, and the part of CUDA that is refused by its name."""
+    return CompileError(explained(first_cause(str(error)), kernel, unit_expression, device_only=False))
+
+
+def first_cause(log: str) -> str:
+    """Returns clang's messages; if one of them refuses a part of CUDA, its user's line and the part come first."""
     found = _REFUSALS.search(log)
     if found is not None:
-        what = found["what"] or found["header"]
-        return CompileError(f"{kernel}: {_place_of(log, found.start())}{what}\n{log}")
-    if _PTX in log:
-        at = log.index(_PTX)
-        return CompileError(f"{kernel}: {_place_of(log, at)}inline PTX does not run on the CPU\n{log}")
-    first = _PLACE.search(log)
-    if first is not None:
-        end = log.find("\n", first.end())
-        said = log[first.end() : end if end >= 0 else None]
-        return CompileError(f"{kernel}: {first['file']}:{first['line']}: {said}\n{log}")
-    return CompileError(f"{kernel}: {log}")
+        what, at = found["what"] or found["header"], found.start()
+    elif _PTX in log:
+        what, at = "inline PTX does not run on the CPU", log.index(_PTX)
+    else:
+        return log
+    return f"{_place_of(log, at)}error: {what}\n{log}"
 
 
 def _place_of(log: str, at: int) -> str:
-    """Returns the user's file and line of the message around ``at``."""
+    """Returns ``file:line:1: `` of the user's text for the message around ``at``."""
     start = log.rfind("\n", 0, at) + 1
     own = _PLACE.match(log, start)
     if own is not None and not own["file"].startswith("/"):
-        return f"{own['file']}:{own['line']}: "
+        return f"{own['file']}:{own['line']}:1: "
     before = log[:start]
     places = [*_INCLUDED.finditer(before), *_FROM.finditer(before)]
     users = [one for one in places if not one["file"].startswith(("/", "<"))]
-    return f"{users[-1]['file']}:{users[-1]['line']}: " if users else ""
+    return f"{users[-1]['file']}:{users[-1]['line']}:1: " if users else ""

@@ -81,7 +81,7 @@ def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool
     macros = dict(defines)
     arch = {} if _ARCH in macros else {_ARCH: "900"}
     lines = "".join(f"#define {name} {value}\n" for name, value in {**arch, **macros}.items())
-    return f"#include <silo_cuda.h>\n{switch}#include <emulator/refused.h>\n{lines}"
+    return f'#line 1 "entry"\n#include <silo_cuda.h>\n{switch}#include <emulator/refused.h>\n{lines}'
 
 
 def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: int) -> str:

@@ -83,7 +83,7 @@ inline thread_block this_thread_block() {
 
 // Lanes of a warp that are named by their mask, the lowest first.
 struct lanes_group : thread_group {
-    using thread_group::thread_group;
+    constexpr lanes_group(unsigned lanes) : thread_group{lanes} {}
     unsigned lane_of(unsigned rank) const {
         unsigned rest = mask;
         while (rank--)
@@ -130,7 +130,7 @@ struct lanes_group : thread_group {
 };
 
 struct coalesced_group : lanes_group {
-    explicit coalesced_group(unsigned lanes) : lanes_group{lanes} {}
+    explicit coalesced_group(unsigned lanes) : lanes_group(lanes) {}
     unsigned meta_group_size() const {
         return 1;
     }
@@ -146,8 +146,8 @@ template <unsigned count, class Parent = void> struct thread_block_tile : lanes_
     static_assert(count && count <= 32 && !(count & (count - 1)),
                   "a tile of more than 32 threads does not run on the CPU");
     thread_block_tile()
-        : lanes_group{(count == 32 ? ~0u : (1u << count % 32) - 1)
-                      << silo_cuda::thread_rank() % 32 / count * count} {}
+        : lanes_group((count == 32 ? ~0u : (1u << count % 32) - 1)
+                      << silo_cuda::thread_rank() % 32 / count * count) {}
     template <class Other> thread_block_tile(const thread_block_tile<count, Other> &) : thread_block_tile() {}
     static constexpr unsigned size() {
         return count;
