@@ -157,7 +157,7 @@ ensure_docs() {
 
 # Clang for Metal kernels on the CPU. Only a run of CI as root has it installed, where apt knows one: people are told.
 CLANGS="clang-19 clang-20 clang-18 clang-17 clang-16"
-find_clang() { "$PY" -c 'from silo.kinds.metal.clang import find_clang; print(find_clang().version)' 2>&1; }
+find_clang() { "$PY" -c 'from silo.emulation.clang import find_clang; print(find_clang().version)' 2>&1; }
 ensure_clang() {
   local known package
   find_clang >/dev/null && return

@@ -61,7 +61,7 @@ def compile_seconds(rounds: int) -> list[float]:
     out, found = np.zeros(4 * 32, np.float32), []
     with tempfile.TemporaryDirectory() as home, override(home=home):
         kernels.waiting("sums", 32)(out, 1)  # makes the header, and starts the worker
-        from silo.kinds.metal.clang import find_clang
+        from silo.emulation.clang import find_clang
         from silo.kinds.metal.compile_job import compile_job
         from silo.kinds.metal.metal_compiler import EmulatorCompiler
 

@@ -13,9 +13,12 @@ SHIPPED: dict[str, dict[str, str]] = {
     "silo.compilers": {
         "binary": "silo.kinds.binary.binary_declaration:BINARY",
         "cpu": "silo.kinds.triton.cpu.cpu_declaration:CPU",
+        "cudacpu": "silo.kinds.cuda_cpp.cpu.cpu_declaration:CUDACPU",
         "cute": "silo.kinds.cute.cute_declaration:CUTE",
+        "hipclang": "silo.kinds.cuda_cpp.cuda_declaration:HIPCLANG",
         "metal": "silo.kinds.metal.metal_declaration:METAL",
         "metalcpu": "silo.kinds.metal.metal_declaration:EMULATOR",
+        "nvrtc": "silo.kinds.cuda_cpp.cuda_declaration:NVRTC",
         "pallas": "silo.kinds.pallas.pallas_declaration:PALLAS",
         "triton": "silo.kinds.triton.gpu.gpu_declaration:TRITON",
     },
@@ -26,6 +29,7 @@ SHIPPED: dict[str, dict[str, str]] = {
     },
     "silo.sources": {
         "binary": "silo.kinds.binary.binary_kind:BinaryKind",
+        "cuda": "silo.kinds.cuda_cpp.cuda_kind:CudaKind",
         "cute": "silo.kinds.cute.front.cute_kind:CuteKind",
         "metal": "silo.kinds.metal.front.metal_kind:MetalKind",
         "pallas": "silo.kinds.pallas.front.pallas_kind:PallasKind",

@@ -167,6 +167,7 @@ class Settings:
     jobs: int = 1
     cc: str | None = None
     clang: str | None = None
+    nvrtc: str | None = None
     compile_timeout_s: float = 300.0
     compile_bytes: int = 4 << 30
     file_bytes: int = 64 << 20
@@ -210,6 +211,7 @@ class Settings:
         given = {
             "SILO_CC": self.cc or "",
             "SILO_CLANG": self.clang or "",
+            "SILO_NVRTC": self.nvrtc or "",
             "SILO_COMPILE_BYTES": str(self.compile_bytes),
             "SILO_FORCE_TRITON": "1" if self.force_triton else "",
         }
@@ -245,6 +247,7 @@ class Settings:
             jobs=_count(given, "SILO_JOBS", cpus),
             cc=given.get("SILO_CC") or given.get("CC"),
             clang=given.get("SILO_CLANG"),
+            nvrtc=given.get("SILO_NVRTC"),
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
             compile_bytes=_bytes(given, "SILO_COMPILE_BYTES", 4 << 30),
             file_bytes=_bytes(given, "SILO_FILE_BYTES", 64 << 20),

@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["keep_text", "own_folder"]
 
-_PREFIXES = ("silo-caches-", "silo-cc-", "silo-cute-", "silo-folded-", "silo-pch-")
+_PREFIXES = ("silo-caches-", "silo-cc-", "silo-cuda-", "silo-cute-", "silo-folded-", "silo-pch-")
 _KEPT = "silo-failed-"
 _MOST_LOOKED_AT = 5000  # names in the temporary folder
 _MOST_REMOVED = 64  # folders

@@ -167,6 +167,12 @@ VARIABLES: Final = (
         "the best of clang++-16 to clang++-24, then clang++",
         "The clang that compiles Metal kernels for the CPU.",
     ),
+    Variable(
+        "SILO_NVRTC",
+        "path",
+        "the wheel `nvidia-cuda-nvrtc`, then a CUDA toolkit's",
+        "The library (`libnvrtc.so.13`) that compiles CUDA C++.",
+    ),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
     Variable(
         "SILO_COMPILE_BYTES",

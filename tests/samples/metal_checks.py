@@ -15,9 +15,9 @@ from silo.core.check_limits import CheckLimits
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Effect
 from silo.core.target import Target
-from silo.kinds.metal.checking import compiling as run
+from silo.emulation import checked_runs as run
+from silo.emulation.clang import find_clang
 from silo.kinds.metal.checking.compiling import compile_checked
-from silo.kinds.metal.clang import find_clang
 from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument, rewritten
 
 __all__ = ["check_launch", "checked_kernel", "job_of"]

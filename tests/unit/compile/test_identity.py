@@ -135,7 +135,7 @@ FILES = {
     "kinds/pallas/pallas_compiler.py": {"pallas"},
     "kinds/metal/compile_job.py": {"metal", "metalcpu"},
     "kinds/metal/runtime/metal_math": {"metal", "metalcpu"},
-    "kinds/metal/checking/runtime/check_state.h": {"metal", "metalcpu"},
+    "emulation/runtime/checking/check_state.h": {"metal", "metalcpu"},
     "cli/main.py": set(),
 }
 

@@ -75,7 +75,7 @@ CALLS = {
         "integrations/inductor/generated_kernels.py": "Device.load of what Inductor had Triton compile, with consent",
         "kinds/triton/front/ceiling_kernels.py": "Triton's language",
         "kinds/triton/cpu/checking/checked_code.py": "code that checks itself, compiled a moment ago",
-        "kinds/metal/checking/compiling.py": "code that checks itself, compiled a moment ago",
+        "emulation/checked_runs.py": "code that checks itself, compiled a moment ago",
         "launch/cpu_objects.py": "run: for tests of the compiler",
         "kinds/triton/cpu/lower/nest.py": "a nest's own method: C text",
         "compile/toolchain.py": "compiler plug-ins, by their entry points",

@@ -13,44 +13,25 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.core.values import canonical_json, digest
 from silo.core.variant import CompileJob
-from silo.errors import CompileError, ToolchainError
-from silo.frozen import replace
-from silo.kinds.metal.clang import (
-    code_flags,
-    digest_of_headers,
-    headers_folder,
+from silo.emulation.clang import (
+    STACK,
     link_flags,
     precompiled_header,
+    scratch_bytes,
     stack_flags,
+    stack_needed,
 )
+from silo.errors import CompileError, ToolchainError
+from silo.frozen import replace
+from silo.kinds.metal.clang import HEADER, code_flags, digest_of_headers, headers_folder
 from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument
 
-__all__ = [
-    "STACK",
-    "compile_job",
-    "emulator_identity",
-    "entry_text",
-    "include_flags",
-    "quoted",
-    "scratch_bytes",
-    "stack_needed",
-]
+__all__ = ["GROUP_BYTES", "compile_job", "emulator_identity", "entry_text", "include_flags", "quoted"]
+
+GROUP_BYTES = 32768
+"""Bytes of threadgroup memory, as SILO_THREADS_GROUP_BYTES of emulator/threads.h."""
 
 # ---- The C++ text of a job: Metal's library, the kernel's text, and the entry that Silo's CPU driver calls ----
-
-# Bytes, the same as in emulator/fibers.h: between two stacks, the state of a threadgroup, its threadgroup memory.
-_GAP = 5 * 64
-_RUNNER = 1 << 18
-_GROUP = 32768
-
-STACK = 16384
-"""Bytes of a thread's stack, unless a function needs more."""
-
-
-def scratch_bytes(job: EmulatorJob, stack: int = STACK) -> int:
-    """Returns the bytes of scratch memory for each thread of a launch."""
-    x, y, z = job.group
-    return _RUNNER + _GROUP + x * y * z * (stack + _GAP) if job.waits else 0
 
 
 def quoted(text: str) -> str:
@@ -108,7 +89,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
         cut = f"  const uint cut[3] = {{{values}}};\n"
         threads = "cut"
     own_stack = f", {stack}" if stack and job.waits else ""
-    switch = "SILO_METAL_SWITCH\n" if job.waits else ""
+    switch = "SILO_THREADS_SWITCH\n" if job.waits else ""
     return (
         f"#include <metal_stdlib>\n"
         f"{switch}"
@@ -123,7 +104,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
         f"    void *context) {{\n"
         f"{held}{cut}"
         f"  const auto thread_body = [=](const auto &at) {{\n"
-        f"    SILO_METAL_INLINED ::{job.function}({passed});\n"
+        f"    SILO_THREADS_INLINED ::{job.function}({passed});\n"
         f"  }};\n"
         f"  return silo_metal::{run}<{x}, {y}, {z}, {'true' if job.cut else 'false'}>(\n"
         f"      thread_body, grid, {threads}, begin, end, scratch, context{own_stack});\n"
@@ -134,9 +115,7 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
 # ---- From a job to a shared object, by clang ----
 
 _log = logging.getLogger("silo")
-_WAITING = "silo_metal_"  # prefix of the functions that code with waiting threads needs
-_REMARK = " stack bytes in function"
-_CALLS = 8192  # bytes of stack that functions of the C library take
+_WAITING = "silo_threads_"  # prefix of the functions that code with waiting threads needs
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
 
 
@@ -166,7 +145,8 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     stack = stack_needed(built.log) if emulated.waits else STACK
     if stack > STACK:
         built = _built(emulated, entry, job.target, flags, clang, stack)
-    scratch = scratch_bytes(emulated, stack)
+    x, y, z = emulated.group
+    scratch = scratch_bytes(x * y * z, GROUP_BYTES, stack) if emulated.waits else 0
     launch = LaunchInfo(
         entry=entry,
         layout=emulated.layout,
@@ -176,16 +156,6 @@ def compile_job(job: CompileJob, clang: CCompiler, identity: str) -> Compiled:
     )
     sidecar = CompiledBlob("metaljob", canonical_json(emulated.to_job(job.kernel, job.target).to_json()))
     return Compiled(launch, CompiledBlob("so", built.data), (sidecar,))
-
-
-def stack_needed(log: str) -> int:
-    """Returns the bytes of a thread's stack from clang's remarks on each function. Functions are not recursive.
-
-    >>> stack_needed("<stdin>:2:1: remark: 36008 stack bytes in function 'f'") - 36008 >= 8192
-    True
-    """
-    found = sum(int(line.split(_REMARK)[0].split()[-1]) for line in log.splitlines() if _REMARK in line)
-    return STACK if found + _CALLS <= STACK else -(-(found + _CALLS) // 4096) * 4096
 
 
 def include_flags(kernel: str, job: EmulatorJob) -> tuple[str, ...]:
@@ -205,7 +175,7 @@ def _built(
 ) -> BuiltObject:
     text = entry_text(job, entry, stack)
     flags = (*flags, *stack_flags()) if job.waits else flags
-    header = precompiled_header(clang, code_flags(target))
+    header = precompiled_header(clang, code_flags(target), HEADER)
     if header is None:
         return build(text, (*flags, *link_flags()), clang, "c++")
     # Its name has the digest of its inputs, so clang need not validate it.

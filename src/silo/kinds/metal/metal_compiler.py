@@ -14,8 +14,9 @@ from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.target import Target
 from silo.core.values import parse_json
 from silo.core.variant import CompileJob, Variant
+from silo.emulation.clang import find_clang
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, TrustError
-from silo.kinds.metal.clang import code_flags, find_clang
+from silo.kinds.metal.clang import code_flags
 from silo.kinds.metal.compile_job import compile_job, emulator_identity, entry_text
 from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.metal_declaration import EMULATOR

@@ -26,7 +26,7 @@ EMULATOR = CompilerDeclaration(
     ),
     blobs=(BlobKind("so", host_code=True), BlobKind("metaljob", checked_text=True)),
     # The reader of the text, and this package with the headers that the text is compiled against.
-    code=("silo.kinds.metal", "-silo.kinds.metal.programs", "silo.drivers.metal"),
+    code=("silo.kinds.metal", "-silo.kinds.metal.programs", "silo.emulation", "silo.drivers.metal"),
 )
 
 METAL = CompilerDeclaration(
@@ -36,7 +36,7 @@ METAL = CompilerDeclaration(
     targets=("metal",),
     options=(),  # group sizes and every other constant belong to the source, which a config may set
     blobs=(BlobKind("msl"),),
-    code=("silo.kinds.metal", "-silo.kinds.metal.programs", "silo.drivers.metal"),
+    code=("silo.kinds.metal", "-silo.kinds.metal.programs", "silo.emulation", "silo.drivers.metal"),
     in_process=True,
 )
 

@@ -19,10 +19,10 @@ from silo.core.target import CPU_LEVELS, Target
 from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
 from silo.core.variant import CompileJob, Variant
 from silo.drivers.metal.target_versions import TARGETS
+from silo.emulation.clang import find_clang
 from silo.errors import CompileError, CompilerMissingError, SourceError
 from silo.frozen import frozen, names_of
 from silo.kinds.metal.checking.address_spaces import mixed_spaces
-from silo.kinds.metal.clang import find_clang
 from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.metal_declaration import METAL
 from silo.kinds.metal.metal_job import rewritten

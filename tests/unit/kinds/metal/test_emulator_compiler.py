@@ -15,9 +15,11 @@ from emulator_jobs import require_clang
 from silo.core.decisions import Rejected
 from silo.core.target import Target
 from silo.drivers.cpu.levels import host_target
+from silo.emulation.checked_runs import CHECKED_FLAGS
+from silo.emulation.clang import choose_clang, find_clang, major_version, precompiled_header
+from silo.emulation.runtime import FOLDER as SHARED
 from silo.errors import CompilerMissingError
-from silo.kinds.metal.checking.compiling import CHECKED_FLAGS
-from silo.kinds.metal.clang import choose_clang, code_flags, find_clang, major_version, precompiled_header
+from silo.kinds.metal.clang import HEADER, code_flags
 from silo.kinds.metal.metal_compiler import EmulatorCompiler
 from silo.kinds.metal.runtime import FOLDER
 from silo.settings import override
@@ -144,28 +146,28 @@ def test_the_identity_names_clang_and_no_path():
 
 def test_headers_are_compiled_once_and_kept_in_the_store(tmp_path, caplog):
     clang, flags = find_clang(), ("-std=gnu++20", "-nostdinc", "-nostdinc++", "-fdeclspec", "-w")
-    flags = (*flags, "-Wno-reserved-user-defined-literal", "-Xclang", "-fconvergent-functions")
+    flags = (*flags, "-Wno-reserved-user-defined-literal", "-Xclang", "-fconvergent-functions", "-isystem", str(SHARED))
     with override(home=tmp_path / "store"):
-        made = precompiled_header(clang, flags)
+        made = precompiled_header(clang, flags, HEADER)
         assert made is not None
         before = made.stat().st_mtime_ns
-        assert precompiled_header(clang, flags) == made
+        assert precompiled_header(clang, flags, HEADER) == made
         assert made.stat().st_mtime_ns == before
-        assert precompiled_header(clang, (*flags, "-O1")) != made
+        assert precompiled_header(clang, (*flags, "-O1"), HEADER) != made
         made.parent.chmod(0o777)
-        assert precompiled_header(clang, flags) is None
+        assert precompiled_header(clang, flags, HEADER) is None
     assert "cannot be kept compiled" in caplog.text
 
 
 @pytest.mark.parametrize("hooks", [False, True], ids=["alone", "beside another folder of headers"])
-def test_headers_kept_by_another_installation_serve_this_one(hooks, tmp_path, monkeypatch):
+def test_headers_kept_by_another_installation_serve_this_one(hooks, tmp_path):
     """The same text at the same place, written at another time: as after installing the package again."""
     runtime = tmp_path / "runtime"
     shutil.copytree(FOLDER, runtime)
-    monkeypatch.setattr("silo.kinds.metal.clang.FOLDER", runtime)
-    clang, flags = find_clang(), (*code_flags(host_target())[:-1], str(runtime), *(CHECKED_FLAGS if hooks else ()))
+    flags = tuple(str(runtime) if flag == str(FOLDER) else flag for flag in code_flags(host_target()))
+    clang, flags = find_clang(), (*flags, *(CHECKED_FLAGS if hooks else ()))
     with override(home=tmp_path / "store"):
-        header = precompiled_header(clang, flags, (runtime,))
+        header = precompiled_header(clang, flags, runtime / "metal_stdlib")
     assert header is not None
     for number, path in enumerate(sorted(runtime.rglob("*"))):
         os.utime(path, (number, number))

@@ -11,8 +11,8 @@ import pytest
 
 from metal_checks import check_launch, checked_kernel
 from metal_faults import FAULTS, MetalFault
+from silo.emulation.clang import find_clang
 from silo.errors import CheckError, CompilerMissingError
-from silo.kinds.metal.clang import find_clang
 
 
 def _no_clang() -> bool:

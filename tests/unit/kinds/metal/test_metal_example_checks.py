@@ -14,8 +14,8 @@ import pytest
 
 import silo
 from repetitions import repetitions
+from silo.emulation.clang import find_clang
 from silo.errors import CheckError, CompilerMissingError
-from silo.kinds.metal.clang import find_clang
 
 
 def _no_clang() -> bool:
@@ -57,7 +57,7 @@ def test_an_example_has_no_fault_in_any_schedule(made: Any, monkeypatch: pytest.
     monkeypatch.syspath_prepend(Path(__file__).parents[4] / "examples")
     import metal_kernels
 
-    monkeypatch.setattr("silo.kinds.metal.checking.compiling.SCHEDULES", tuple(SEEDS))
+    monkeypatch.setattr("silo.emulation.checked_runs.SCHEDULES", tuple(SEEDS))
     arguments, at, expected = made(np.random.default_rng(0))
     silo.check(getattr(metal_kernels, made.__name__[1:]), nan=True)(*arguments)
     np.testing.assert_allclose(arguments[at], expected, rtol=1e-4, atol=1e-5)

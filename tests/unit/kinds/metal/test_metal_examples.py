@@ -16,7 +16,8 @@ from silo.core.config import Config
 from silo.core.signature import ParameterKind
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.kinds.metal.clang import code_flags, find_clang
+from silo.emulation.clang import find_clang
+from silo.kinds.metal.clang import code_flags
 from silo.kinds.metal.compile_job import entry_text
 from silo.kinds.metal.metal_compiler import EmulatorCompiler
 from silo.kinds.metal.metal_job import EmulatorJob

@@ -13,7 +13,8 @@ from tempfile import TemporaryFile
 from silo.compile.c_compiler import CCompiler
 from silo.compile.compiler_process import run_compiler
 from silo.core.target import Target
-from silo.kinds.metal.clang import code_flags, precompiled_header
+from silo.emulation.clang import precompiled_header
+from silo.kinds.metal.clang import HEADER, code_flags
 from silo.kinds.metal.compile_job import quoted
 from silo.settings import child_environment
 
@@ -49,7 +50,7 @@ class Mixed:
 def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mixed | None:
     """Returns the first mixed pointer in a text of C++, which messages call ``file``; None if clang finds none."""
     flags = (*code_flags(target), "-DSILO_METAL_STRICT")
-    header = precompiled_header(clang, flags)
+    header = precompiled_header(clang, flags, HEADER)
     command = [*clang.command, *flags, "-fno-color-diagnostics", "-fno-caret-diagnostics", "-fsyntax-only"]
     command += [] if header is None else ["-include-pch", str(header), "-Xclang", "-fno-validate-pch"]
     command += ["-x", "c++", "-"]

@@ -1,389 +1,34 @@
-"""Compilation of a job to code that checks itself."""
+"""Compilation of a job of the emulator to code that checks itself."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 from silo.checking.findings import CheckFinding, check_error
-from silo.checking.kernel import NativeCall, NativeKernel
-from silo.checking.machine import Difference, Doubt, Exchange, Ran, Unseen
-from silo.checking.memory import Contents, CopiedMemory, MemoryLaunch, allocations_of
+from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler
 from silo.compile.native_build import BuiltObject, build
-from silo.core.check_limits import CheckLimits
-from silo.core.compiled import Compiled, CompiledBlob
-from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect
 from silo.core.target import Target
+from silo.emulation.checked_runs import CHECKED_STACK, CheckedRuns, checked_flags, checked_links, checked_runs
+from silo.emulation.clang import precompiled_header, scratch_bytes
+from silo.emulation.fault_report import Words
+from silo.emulation.runtime import FOLDER as SHARED
+from silo.emulation.runtime import HOOKS
 from silo.frozen import frozen, replace
 from silo.kinds.metal.checking.address_spaces import Mixed, mixed_spaces
-from silo.kinds.metal.checking.lines import LineTable
-from silo.kinds.metal.checking.metal_report import (
-    CELL_BYTES,
-    Area,
-    AreaKind,
-    Check,
-    FoundFault,
-    FoundKind,
-    MetalFault,
-    MetalReporter,
-    MetalSuspect,
-)
-from silo.kinds.metal.clang import code_flags, link_flags, precompiled_header
-from silo.kinds.metal.compile_job import entry_text, include_flags
+from silo.kinds.metal.clang import HEADER, code_flags
+from silo.kinds.metal.compile_job import GROUP_BYTES, entry_text, include_flags
 from silo.kinds.metal.metal_job import EmulatorJob
 from silo.kinds.metal.runtime import FOLDER
-from silo.launch.argument_memory import Allocation
-from silo.launch.cpu_objects import load
 
-__all__ = [
-    "CHECKED_FLAGS",
-    "HOOKS",
-    "SCHEDULES",
-    "CheckedVariable",
-    "MetalCheckedRuns",
-    "MetalLaunch",
-    "Ready",
-    "compile_checked",
-]
-
-
-# ---- The runs of a Metal kernel that checks itself ----
-
-
-# Seeds of the order in which threads run; with 0 they run one after another.
-SCHEDULES: tuple[int, ...] = (0, 1, 2, 3)
-_NAN_BYTE = 0xFF  # the fill of unset memory: NaN as a float, -1 as an integer
-_OTHER_BYTES = (0x7E, 0xFE)  # large numbers of either sign
-_MOST_CELLS = 1 << 25
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A loaded object: its entry as a foreign function, its lines, and the name of the kernel's text file."""
-
-    function: Any
-    lines: LineTable
-    file: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedVariable:
-    """A variable that may be unset, by clang's warning; each of ``objects`` initializes it with another value."""
-
-    place: str
-    name: str
-    objects: tuple[Ready, Ready]
-
-
-@dataclass(frozen=True, slots=True)
-class MetalCheckedRuns:
-    """The loaded code of a kernel, its layout, the parameters it writes through, and a variable that may be unset."""
-
-    ready: Ready
-    layout: tuple[LayoutSlot, ...]
-    written: frozenset[str]
-    variable: CheckedVariable | None = None
-
-    def begin(
-        self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
-    ) -> Callable[[NativeCall], MetalLaunch]:
-        """Returns a function that makes launches over ``arguments``.
-
-        Raises ArgumentError for an array that is not in host memory.
-        """
-        if limits.memory:
-            notes.append("memory= is not looked at: a Metal kernel's arrays are its arguments")
-        pointers = [slot.name for slot in self.layout if slot.type is AbiType.POINTER]
-        arrays = allocations_of(pointers, arguments, views=limits.views)
-        return lambda call: MetalLaunch(self, CopiedMemory(arrays), arguments, limits, notes, call)
-
-
-class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | CheckedVariable]):
-    """One launch of a kernel that checks itself.
-
-    Args:
-        code: the kernel.
-        memory: copies of its arrays.
-        arguments: the caller's objects by name.
-        limits: how much to examine.
-        notes: gets a line for each aspect that is not examined.
-        call: the launch.
-    """
-
-    def __init__(
-        self,
-        code: MetalCheckedRuns,
-        memory: CopiedMemory,
-        arguments: Mapping[str, object],
-        limits: CheckLimits,
-        notes: list[str],
-        call: NativeCall,
-    ) -> None:
-        import numpy  # noqa: PLC0415, ICN001  # the memory is read with it
-
-        self._np = numpy
-        self.memory = self._copies = memory
-        self._code = code
-        self._arguments = arguments
-        self._limits = limits
-        self._notes = notes
-        self._call = call
-        self._grid = (ctypes.c_uint32 * 3)(*call.grid)
-        self._check = Check()
-        self._areas: list[tuple[str, Area]] = []
-        self._runs = 0
-        self._cells: dict[int, Any] = {}
-        self._keep: list[Any] = []
-        self._prepare(call.params)
-
-    @property
-    def schedules(self) -> Sequence[int]:
-        """The seeds of the schedules."""
-        return SCHEDULES
-
-    @property
-    def unseen(self) -> Sequence[Unseen[MetalSuspect | CheckedVariable]]:
-        """The variable that may be unset: reads of registers cannot be observed."""
-        variable = self._code.variable
-        return () if variable is None else (Unseen(Doubt(variable, (0, 1)), own=False),)
-
-    def run(
-        self, schedule: int, exchange: Exchange[MetalSuspect | CheckedVariable] | None = None
-    ) -> Ran[FoundFault | MetalFault, MetalSuspect | CheckedVariable]:
-        """Runs every threadgroup in the order of a seed."""
-        if exchange is not None:
-            (doubt,) = exchange.doubts
-            if isinstance(doubt.about, CheckedVariable):
-                return Ran(self._once(schedule, 0, doubt.about.objects[exchange.other]))
-            return Ran(self._once(schedule, exchange.other))
-        fault = self._once(schedule, _NAN_BYTE)
-        if fault is not None or not self._check.suspects:
-            return Ran(fault, comparable=not self._check.any_atomic)
-        suspect = MetalSuspect.from_buffer_copy(self._check.suspect)
-        return Ran(doubts=(Doubt(suspect, _OTHER_BYTES),), comparable=not self._check.any_atomic)
-
-    def fault_finding(self, fault: FoundFault | MetalFault, schedule: int) -> CheckFinding:
-        """Returns the finding for a check in the code, or for a fault of the runtime."""
-        return self._reporter(schedule).fault(fault)
-
-    def doubt_finding(
-        self,
-        doubt: Doubt[MetalSuspect | CheckedVariable],
-        other: int,
-        effect: FoundFault | MetalFault | Difference | None,
-        schedule: int,
-    ) -> CheckFinding:
-        """Returns the finding for a read of unset memory or of an unset variable, and the first dependent result."""
-        del other
-        about = doubt.about
-        if isinstance(about, CheckedVariable):
-            return CheckFinding(
-                "uninitialized",
-                f"a read of {about.name}, which nothing was written to on some way,",
-                ("A result depends on it",),
-                about.name,
-                about.place,
-                f" at {about.place}",
-            )
-        address = self.memory.address(effect) if isinstance(effect, Difference) else None
-        return self._reporter(schedule).suspect(about, address)
-
-    def order_finding(self, difference: Difference, schedule: int) -> CheckFinding:
-        """Returns the finding for the first byte of a result that differs."""
-        what = "results that depend on the order in which threads run"
-        return self._reporter(schedule).result("race", what, self.memory.address(difference))
-
-    def results_finding(self, results: Contents) -> CheckFinding | None:
-        """Returns the finding for a NaN computed from numbers, if the caller asked for these."""
-        if self._limits.nan and (address := self._new_nan(results)):
-            self._once(self.schedules[0], _NAN_BYTE)
-            return self._reporter(self.schedules[0]).result("NaN", "a NaN made of numbers", address)
-        if self._check.unordered_groups:
-            self._notes.append(
-                "threadgroups that use atomics may be ordered by them: some races between them are missed"
-            )
-        return None
-
-    def _reporter(self, seed: int) -> MetalReporter:
-        return MetalReporter(
-            self._check, self._copies.copies, self._code.ready.lines, self._call.grid, self._limits.steps, seed
-        )
-
-    def _new_nan(self, results: Contents) -> int:
-        """Returns the address of the first element that became a NaN in the run; 0 if none did."""
-        np = self._np
-        for one in self._copies.copies:
-            array = _floats(np, self._arguments[one.name])
-            region = self._region_of(one)
-            if region < 0 or array is None or one.name not in self._code.written:
-                continue
-            size = array.itemsize
-            offset = one.low - self.memory.starts[region]
-            count = (one.high - one.low) // size
-            if offset % size:
-                continue
-            now = np.frombuffer(results[region], array, count, offset)
-            was = np.frombuffer(self.memory.kept(region), array, count, offset)
-            made = np.isnan(now) & ~np.isnan(was)
-            if made.any():
-                return one.low + int(made.argmax()) * size
-        return 0
-
-    # ---- one run
-
-    def _once(self, seed: int, fill: int, ready: Ready | None = None) -> FoundFault | MetalFault | None:
-        self._runs += 1
-        self.memory.restore()
-        self._fresh()
-        check, ready = self._check, ready or self._code.ready
-        check.bytes, check.claimed, check.text = 1024, 0, b""  # the text's buffer in the state, as for any kernel
-        check.run, check.seed, check.fill = self._runs, seed, fill
-        check.first_group = 1 + (self._runs - 1) * self._call.total
-        self._point_at_rows(ready)
-        check.suspects = check.any_atomic = check.unordered_groups = 0
-        check.found.kind = FoundKind.NOTHING
-        state = ctypes.addressof(check)
-        code = ready.function(self._params, self._grid, 0, self._call.total, self._call.scratch, state)
-        if code == MetalFault.NONE:
-            return None
-        return (
-            FoundFault.from_buffer_copy(check.found)
-            if code == MetalFault.CHECKED and check.found.kind
-            else MetalFault(code)
-        )
-
-    def _prepare(self, params: int) -> None:
-        """Makes parameters that point into the copies, and the areas that the code may access."""
-        slots = self._code.layout
-        given: Sequence[int | None] = (ctypes.c_void_p * len(slots)).from_address(params)[:] if slots else []
-        cells: list[Any] = []
-        self._areas = [(one.name, self._area(one)) for one in self._copies.copies]
-        for slot, address in zip(slots, given, strict=False):
-            assert address is not None
-            if slot.type is AbiType.POINTER:
-                caller = ctypes.c_uint64.from_address(address).value
-                cells.append(ctypes.c_uint64(self._copies.moved(slot.name, caller)))
-                continue
-            cells.append(address)
-        places = [one if isinstance(one, int) else ctypes.addressof(one) for one in cells]
-        self._params = (ctypes.c_void_p * max(len(slots), 1))(*places)
-        self._area_cells = (Area * max(len(self._areas), 1))(*[area for _, area in self._areas])
-        self._atomics = (ctypes.c_uint8 * max(self._call.total, 1))()
-        self._keep += cells
-        check = self._check
-        check.areas, check.area_count = ctypes.addressof(self._area_cells), len(self._areas)
-        check.atomics = ctypes.addressof(self._atomics)
-        check.arena_low, check.arena_high = self._copies.low, self._copies.high
-        check.steps = self._limits.steps
-        check.file = self._code.ready.file.encode()
-
-    def _point_at_rows(self, ready: Ready) -> None:
-        stretches = list(ready.lines.stretches())
-        starts = (ctypes.c_uint32 * len(stretches))(*[start for start, _ in stretches])
-        classes = (ctypes.c_uint8 * len(stretches))(*[int(kind) for _, kind in stretches])
-        self._rows = (starts, classes)
-        self._check.row_starts, self._check.row_classes = ctypes.addressof(starts), ctypes.addressof(classes)
-        self._check.row_count = len(stretches)
-
-    def _area(self, one: Allocation) -> Area:
-        area = Area(one.low, one.high, one.low, None, None, AreaKind.ARRAY, int(one.writable))
-        index = self._region_of(one)
-        if index < 0:
-            return area
-        start, region = self.memory.starts[index], self.memory.regions[index]
-        area.origin = start & -4
-        mine = {other.name for other in self._copies.copies if self._region_of(other) == index}
-        count = (start % 4 + region.high - region.low + 3) // 4
-        if not mine & self._code.written:
-            return area
-        if count > _MOST_CELLS:
-            self._notes.append(f"{one.name} is too large to look for races in it")
-            return area
-        if index not in self._cells:
-            self._cells[index] = self._np.zeros(count * CELL_BYTES, self._np.uint8)
-        area.cells = self._cells[index].ctypes.data
-        return area
-
-    def _region_of(self, copy: Allocation) -> int:
-        at = self._copies.copies.index(copy)
-        return self.memory.region_of(self.memory.allocations[at])
-
-    def _fresh(self) -> None:
-        """Marks arrays in ``uninitialized`` as unwritten, and resets the state of atomics."""
-        ctypes.memset(self._atomics, 0, ctypes.sizeof(self._atomics))
-        for index, (name, area) in enumerate(self._areas):
-            if name in self._limits.uninitialized and area.kind == AreaKind.ARRAY and area.high > area.low:
-                fresh = self._np.ones(area.high - area.low, self._np.uint8)
-                self._keep.append(fresh)
-                self._area_cells[index].fresh = fresh.ctypes.data
-
-
-def _floats(np: Any, value: object) -> Any:  # noqa: ANN401
-    """Returns the element type of a numpy or torch array if it is one of numpy's floats, else None."""
-    name = str(getattr(value, "dtype", "")).rpartition(".")[2]
-    return np.dtype(name) if name in ("float16", "float32", "float64") else None
-
-
-# ---- Compilation of a job to code that checks itself ----
-
-
-# The folder of <checked_hooks.h>.
-HOOKS = Path(__file__).parent / "runtime"
-
-# Flags of checked code: clang's instrumentation, whose functions the hooks define, with a call for each access and
-# without shadow memory; line tables for messages; frames that can be walked. As little as possible is inlined, and
-# loops are not assumed to end.
-CHECKED_FLAGS = (
-    "-O1",
-    "-DSILO_METAL_CHECKED",
-    "-DSILO_METAL_STACK=131072",
-    f"-I{HOOKS}",
-    "-gdwarf-4",
-    "-gline-tables-only",
-    "-gz=none",
-    "-ffunction-sections",
-    "-fno-omit-frame-pointer",
-    "-fno-optimize-sibling-calls",
-    "-fno-inline",
-    "-fno-finite-loops",
-    "-fsanitize=kernel-address",
-    "-fsanitize=array-bounds",
-    "-fsanitize-recover=array-bounds",
-    "-fsanitize-coverage=trace-pc",
-    "-Xclang",
-    "-fsanitize-address-use-after-scope",
-    "-mllvm",
-    "-asan-instrumentation-with-call-threshold=0",
-    "-mllvm",
-    "-asan-stack=1",
-    "-mllvm",
-    "-asan-globals=1",
-    "-mllvm",
-    "-asan-opt=0",
-    "-mllvm",
-    "-asan-use-stack-safety=0",
-    "-mllvm",
-    "-asan-max-inline-poisoning-size=0",
-    "-mllvm",
-    "-asan-mapping-offset=0",
-    "-mllvm",
-    "-asan-kernel-mem-intrinsic-prefix=1",
-)
+__all__ = ["WORDS", "compile_checked"]
 
 _ENTRY = "silo_checked"
-_STACK = 131072 + 5 * 64  # bytes of a thread, as SILO_METAL_STACK of the flags
-_RUNNER = 1 << 18
-_GROUP = 32768
-_UNSET = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
-# Flags of ordinary code that checked code sets differently.
-_OTHERWISE = frozenset({"-O2", "-g0", "-w"})
-_STRIPPED = "-Wl,-s"
+
+WORDS = Words("threadgroup", "simdgroup", "threadgroup memory")
+"""Metal's words in findings."""
 
 
 def compile_checked(
@@ -414,7 +59,7 @@ def compile_checked(
 class _Code:
     """A loaded object: its runs and its launch info."""
 
-    runs: MetalCheckedRuns
+    runs: CheckedRuns
     launch: LaunchInfo
 
 
@@ -431,46 +76,17 @@ def _compiled(kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target
         entry=_ENTRY,
         layout=job.layout,
         threads=1,
-        scratch_bytes=_RUNNER + _GROUP + x * y * z * _STACK,
+        scratch_bytes=scratch_bytes(x * y * z, GROUP_BYTES, CHECKED_STACK),
         scratch_align=64,
     )
-    flags = _flags(target)
+    flags = checked_flags(code_flags(target))
     folders = include_flags(kernel, job)
-    built = _built(job, (*flags, *_UNSET), folders, clang)
-    ready = _loaded(built, launch, job.file)
-    written = frozenset(slot.name for slot, effect in zip(job.layout, effects, strict=True) if effect.writes)
-    doubt = next(_doubts(built.log, job.file), None)
-    if doubt is None:
-        return _Code(MetalCheckedRuns(ready, job.layout, written), launch)
-    place, name = doubt
-    nan, zero = (
-        _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), folders, clang), launch, job.file)
-        for how in ("pattern", "zero")
-    )
-    return _Code(MetalCheckedRuns(ready, job.layout, written, CheckedVariable(place, name, (nan, zero))), launch)
 
+    def built(more: tuple[str, ...]) -> BuiltObject:
+        every = (*flags, *more)
+        header = precompiled_header(clang, every, HEADER, (HOOKS,))
+        use = () if header is None else ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
+        return build(entry_text(job, _ENTRY), (*every, *folders, *use, *checked_links()), clang, "c++")
 
-def _flags(target: Target) -> tuple[str, ...]:
-    kept = [flag for flag in code_flags(target) if flag not in _OTHERWISE]
-    return (*kept, *CHECKED_FLAGS)
-
-
-def _built(job: EmulatorJob, flags: tuple[str, ...], folders: tuple[str, ...], clang: CCompiler) -> BuiltObject:
-    links = tuple(flag for flag in link_flags() if flag != _STRIPPED)
-    header = precompiled_header(clang, flags, (FOLDER, HOOKS))
-    use = () if header is None else ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
-    return build(entry_text(job, _ENTRY), (*flags, *folders, *use, *links), clang, "c++")
-
-
-def _loaded(built: BuiltObject, launch: LaunchInfo, file: str) -> Ready:
-    function = load(Compiled(launch, CompiledBlob("so", built.data))).function
-    return Ready(function, LineTable(built.data, (str(FOLDER), "entry")), file)
-
-
-def _doubts(log: str, file: str) -> Iterator[tuple[str, str]]:
-    """Yields place and name of variables in clang's warnings: ``file:line:column: warning: variable 'x' ...``."""
-    for line in log.splitlines():
-        head, found, said = line.partition(": warning: variable '")
-        name, _, column = head.rpartition(":")
-        if found and "uninitialized" in said and name.startswith(file) and column.isdigit():
-            yield name, said.partition("'")[0]
+    library = (str(FOLDER), str(SHARED), "entry")
+    return _Code(checked_runs(built, launch, effects, job.file, library, WORDS), launch)

@@ -3,42 +3,7 @@
 
 #include "arguments.h"
 
-// Before the call of a kernel's function. Clang 16 crashes on it where that is of a template.
-#if __clang_major__ > 16
-#define SILO_METAL_INLINED [[clang::always_inline]]
-#else
-#define SILO_METAL_INLINED
-#endif
-
 namespace silo_metal {
-
-// Which group program `program` is, and of what shape. `threads` is null where all are whole.
-template <uint X, uint Y, uint Z>
-inline void place_group(Group &in, unsigned long program, const uint *threads) {
-    in.position[0] = uint(program % in.grid[0]);
-    in.position[1] = uint(program / in.grid[0] % in.grid[1]);
-    in.position[2] = uint(program / in.grid[0] / in.grid[1]);
-    const uint whole[3] = {X, Y, Z};
-    for (int axis = 0; axis < 3; axis++) {
-        in.shape[axis] = whole[axis];
-        if (threads) {
-            const uint left = threads[axis] - in.position[axis] * whole[axis];
-            in.shape[axis] = left < whole[axis] ? left : whole[axis];
-        }
-    }
-    in.size = in.shape[0] * in.shape[1] * in.shape[2];
-}
-
-template <uint X, uint Y, uint Z>
-inline void place_grid(Group &in, const uint *grid, const uint *threads, void *context) {
-    const uint whole[3] = {X, Y, Z};
-    for (int axis = 0; axis < 3; axis++) {
-        in.grid[axis] = grid[axis];
-        in.threads[axis] = threads ? threads[axis] : grid[axis] * whole[axis];
-    }
-    in.context = static_cast<Context *>(context);
-    in.fault = Fault::none;
-}
 
 // Threads that wait for nobody: one after another, in a loop that may be vectorised, for the order
 // of threads that do not wait is free.
@@ -72,33 +37,13 @@ template <uint X, uint Y, uint Z, bool cut, class Body>
         At<X, Y, Z, cut>{run, index % sx, index / sx % sy, index / sx / sy, index});
 }
 
-// Threads with stacks of their own, which may wait for each other. The first `given` bytes of
-// threadgroup memory are the launch's.
+// Threads with stacks of their own, which may wait for each other.
 template <uint X, uint Y, uint Z, bool cut, class Body>
 inline int run_fibers(const Body &body, const uint *grid, const uint *threads, unsigned long begin,
                       unsigned long end, void *scratch, void *context,
                       unsigned long stack = stack_bytes) {
-    Runner &run = *static_cast<Runner *>(scratch);
-    char *after = static_cast<char *>(scratch) + (sizeof(Runner) + 63) / 64 * 64;
-    run.memory = after;
-    run.stacks = after + most_group_bytes;
-    run.stride = stack + stack_gap;
-    run.body = run_thread<X, Y, Z, cut, Body>;
-    run.arguments = &body;
-    place_grid<X, Y, Z>(run, grid, threads, context);
-    Group *const before = group;
-    group = &run;
-    for (unsigned long program = begin; program < end && run.fault == Fault::none; program++) {
-        place_group<X, Y, Z>(run, program, cut ? threads : nullptr);
-        // All bits set is NaN as a float, and -1 as an integer.
-        __builtin_memset(run.memory, 0xff, __atomic_load_n(&group_bytes, __ATOMIC_RELAXED));
-#ifdef SILO_METAL_CHECKED
-        __builtin_memset(run.announced, 0, sizeof run.announced);
-#endif
-        run_group(run);
-    }
-    group = before;
-    return int(run.fault);
+    return run_groups<X, Y, Z>(run_thread<X, Y, Z, cut, Body>, &body, grid, cut ? threads : nullptr,
+                               begin, end, scratch, context, {.stack = stack});
 }
 
 } // namespace silo_metal

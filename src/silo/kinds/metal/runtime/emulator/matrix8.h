@@ -51,7 +51,7 @@ namespace silo_metal {
 
 // Every lane of the simdgroup has to come here; a checker sees where one does not.
 SILO_LANES void come_together([[maybe_unused]] Place place) {
-#ifdef SILO_METAL_CHECKED
+#ifdef SILO_THREADS_CHECKED
     meet_here(place);
 #endif
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common.h"
-#include "meeting.h"
+#include "threads.h"
 
 #define SILO_LANES [[gnu::always_inline, clang::convergent]] inline
 #define SILO_HERE silo_metal::Place place = silo_metal::Place::here()

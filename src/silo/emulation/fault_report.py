@@ -1,0 +1,369 @@
+"""Faults and doubtful reads of a checked kernel: the structs that its code shares with the host, and findings."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import PurePosixPath
+
+from silo.checking.findings import CheckFinding, capital, coordinates, nearest, place_in
+from silo.emulation.line_table import LineTable
+from silo.frozen import frozen, replace
+from silo.launch.argument_memory import Allocation
+
+__all__ = [
+    "CELL_BYTES",
+    "Area",
+    "AreaKind",
+    "Check",
+    "FaultReporter",
+    "FoundFault",
+    "FoundKind",
+    "ReadSuspect",
+    "ThreadFault",
+    "Words",
+]
+
+# ---- The state that checked code shares with the host: the structs of ``checking/check_state.h`` ----
+
+# Bytes of the state that is kept for each four bytes of memory.
+CELL_BYTES = 68
+
+
+class ThreadFault(IntEnum):
+    """The runtime's ``enum class Fault``, which an entry returns."""
+
+    NONE = 0
+    BARRIER_MISSED = 1
+    BARRIER_MIXED = 2
+    SIMD_DIVERGED = 3
+    GROUP_MEMORY = 4
+    STACK = 5
+    CHECKED = 6
+    BAD_ARGUMENT = 7
+
+
+class FoundKind(IntEnum):
+    """The runtime's ``enum class Kind``."""
+
+    NOTHING = 0
+    BOUNDS = 1
+    READONLY = 2
+    UNINITIALIZED = 3
+    RACE = 4
+    ENDLESS = 5
+    STACK_BOUNDS = 6
+    SCOPE = 7
+    INDEX = 8
+    DIVERGED = 9
+    GLOBAL_BOUNDS = 10
+
+
+class AreaKind(IntEnum):
+    """The runtime's ``enum class AreaKind``."""
+
+    ARRAY = 0
+    GROUP = 1
+
+
+class Area(ctypes.Structure):
+    """``struct Area``."""
+
+    _fields_ = (
+        ("low", ctypes.c_uint64),
+        ("high", ctypes.c_uint64),
+        ("origin", ctypes.c_uint64),
+        ("cells", ctypes.c_void_p),
+        ("fresh", ctypes.c_void_p),
+        ("kind", ctypes.c_uint32),
+        ("writable", ctypes.c_uint32),
+    )
+
+
+class FoundFault(ctypes.Structure):
+    """``struct Found``."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int32),
+        ("thread", ctypes.c_int32),
+        ("group", ctypes.c_uint32),
+        ("site", ctypes.c_uint32),
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("other_thread", ctypes.c_int32),
+        ("other_group", ctypes.c_uint32),
+        ("other_site", ctypes.c_uint32),
+        ("write", ctypes.c_int32),
+        ("other_write", ctypes.c_int32),
+        ("area", ctypes.c_int32),
+        ("index", ctypes.c_int64),
+        ("file", ctypes.c_char_p),
+        ("array_type", ctypes.c_char_p),
+        ("line", ctypes.c_uint32),
+        ("spare", ctypes.c_uint32),
+    )
+
+
+class ReadSuspect(ctypes.Structure):
+    """``struct Suspect``."""
+
+    _fields_ = (
+        ("site", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
+        ("group", ctypes.c_uint32),
+        ("area", ctypes.c_uint32),
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+    )
+
+
+class GroupArray(ctypes.Structure):
+    """``struct GroupArray``."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("file", ctypes.c_char_p),
+        ("low", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("line", ctypes.c_uint32),
+        ("symbol", ctypes.c_uint32),
+    )
+
+
+class Waiting(ctypes.Structure):
+    """``struct Waiting``."""
+
+    _fields_ = (("file", ctypes.c_char_p), ("line", ctypes.c_uint32), ("spare", ctypes.c_uint32))
+
+
+class Check(ctypes.Structure):
+    """``struct Check``."""
+
+    _fields_ = (
+        ("bytes", ctypes.c_uint32),
+        ("claimed", ctypes.c_int32),
+        ("text", ctypes.c_char * 1016),
+        ("run", ctypes.c_uint64),
+        ("seed", ctypes.c_uint64),
+        ("steps", ctypes.c_uint64),
+        ("fill", ctypes.c_uint64),
+        ("areas", ctypes.c_void_p),
+        ("row_starts", ctypes.c_void_p),
+        ("row_classes", ctypes.c_void_p),
+        ("atomics", ctypes.c_void_p),
+        ("file", ctypes.c_char_p),
+        ("arena_low", ctypes.c_uint64),
+        ("arena_high", ctypes.c_uint64),
+        ("area_count", ctypes.c_uint32),
+        ("row_count", ctypes.c_uint32),
+        ("first_group", ctypes.c_uint32),
+        ("suspects", ctypes.c_uint32),
+        ("any_atomic", ctypes.c_uint32),
+        ("unordered_groups", ctypes.c_uint32),
+        ("group", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
+        ("group_threads", ctypes.c_uint32),
+        ("group_array_count", ctypes.c_uint32),
+        ("shape", ctypes.c_uint32 * 4),
+        ("suspect", ReadSuspect),
+        ("found", FoundFault),
+        ("group_arrays", GroupArray * 64),
+        ("threads", Waiting * 1024),
+    )
+
+
+# ---- Faults and doubtful reads as findings ----
+
+_ON_STACK = 0xFFFFFFFF
+_FAULTS = {
+    ThreadFault.BARRIER_MISSED: "barrier",
+    ThreadFault.BARRIER_MIXED: "barrier",
+    ThreadFault.SIMD_DIVERGED: "divergence",
+    ThreadFault.GROUP_MEMORY: "shared memory",
+    ThreadFault.STACK: "thread memory",
+    ThreadFault.CHECKED: "check",
+    ThreadFault.BAD_ARGUMENT: "bad argument",
+}
+
+
+@frozen
+class Words:
+    """The words of a kind of kernel in findings: a group of threads, its lanes that run together, shared memory."""
+
+    group: str
+    lanes: str
+    memory: str
+
+
+@frozen
+class FaultReporter:
+    """Makes the findings of one launch, after the run in which they occurred.
+
+    ``check`` is the state after this run, ``words`` are those of the kernel's kind. ``copies`` are the arrays of the
+    call at the run's addresses, ``lines`` the lines of the code, ``steps`` the limit of a group, ``seed`` the schedule.
+    """
+
+    check: Check
+    words: Words
+    copies: Sequence[Allocation]
+    lines: LineTable
+    grid: tuple[int, int, int]
+    steps: int
+    seed: int
+
+    def fault(self, fault: FoundFault | ThreadFault) -> CheckFinding:
+        """Returns the finding for a fault: of a check in the code, or of the runtime."""
+        if isinstance(fault, FoundFault):
+            return self._placed(self._found(fault), fault.group, fault.thread)
+        return self._placed(self._fault(fault), self.check.group, self.check.thread)
+
+    def suspect(self, suspect: ReadSuspect, address: int | None) -> CheckFinding:
+        """Returns the finding for a read of unset memory; ``address`` is the first result that depends on it."""
+        return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
+
+    def result(self, kind: str, what: str, address: int) -> CheckFinding:
+        """Returns a finding in a result, at ``address``."""
+        owner, where = self._where(address, 1)
+        return self._placed(CheckFinding(kind, what, (capital(where),), owner), self.check.group, self.check.thread)
+
+    def _placed(self, found: CheckFinding, group: int, thread: int) -> CheckFinding:
+        details = found.details
+        if self.seed:
+            details = (*details, f"Threads ran in the order of seed {self.seed}")
+        program, index = coordinates(group, self.grid), self._thread(thread)
+        at = f" at {found.place}" if found.place else ""
+        where = f"{at}, thread {index} of {self.words.group} {program}"
+        return replace(found, details=details, at=where, program=program, index=index)
+
+    # ---- faults found by checks in the code
+
+    def _found(self, found: FoundFault) -> CheckFinding:
+        kind = FoundKind(found.kind)
+        place = self._site(found.site)
+        does = "write" if found.write else "read"
+        match kind:
+            case FoundKind.BOUNDS:
+                owner, where = self._where(found.address, found.size)
+                said = f"{found.size} bytes: {where}"
+                return CheckFinding("out of bounds", f"a {does} out of bounds", (said,), owner, place)
+            case FoundKind.READONLY:
+                owner, where = self._where(found.address, found.size)
+                return CheckFinding("read-only", "a write to memory that is read-only", (where,), owner, place)
+            case FoundKind.UNINITIALIZED:
+                owner, where = self._where(found.address, found.size)
+                return CheckFinding(
+                    "uninitialized", "a read of memory that nothing was written to", (where,), owner, place
+                )
+            case FoundKind.RACE:
+                return self._race(found, place)
+            case FoundKind.ENDLESS:
+                steps = f"The {self.words.group} took {self.steps} steps (turns of loops and accesses)"
+                waits = "a thread that waits for another without a barrier may wait for ever"
+                return CheckFinding("endless", "a loop that does not end", (f"{steps}; {waits}",), None, place)
+            case FoundKind.STACK_BOUNDS:
+                what = f"a {does} beyond a variable of the thread"
+                return CheckFinding("out of bounds", what, (f"{found.size} bytes",), None, place)
+            case FoundKind.GLOBAL_BOUNDS:
+                what = f"a {does} beyond a constant"
+                return CheckFinding("out of bounds", what, (f"{found.size} bytes",), None, place)
+            case FoundKind.SCOPE:
+                what = f"a {does} of a variable that lives no more"
+                why = "A pointer outlived the block that declares what it points to"
+                return CheckFinding("out of bounds", what, (why,), None, place)
+            case FoundKind.INDEX:
+                name = (found.array_type or b"").decode(errors="replace").strip("'")
+                what = f"the index {found.index} of an array that is {name}"
+                return CheckFinding("out of bounds", what, place=self._line(found.file, found.line))
+            case _:
+                other = self._thread(found.other_thread)
+                lanes = self.words.lanes
+                elsewhere = f"{found.index} live threads of the {lanes} are elsewhere, thread {other} among them"
+                said = f"{elsewhere}: what they would hand over is undefined"
+                what = "an operation between lanes in divergent flow"
+                return CheckFinding("divergence", what, (said,), place=self._line(found.file, found.line))
+
+    def _race(self, found: FoundFault, place: str) -> CheckFinding:
+        owner, where = self._where(found.address, found.size)
+        does = "write" if found.write else "read"
+        did = "wrote" if found.other_write else "read"
+        other = f"thread {self._thread(found.other_thread)}"
+        if found.other_group != found.group:
+            other += f" of {self.words.group} {coordinates(found.other_group, self.grid)}"
+            advice = f"and nothing orders {self.words.group}s"
+        else:
+            advice = "and no barrier of that memory lies between"
+        there = self._site(found.other_site)
+        said = f"{capital(other)} {did} there{f' at {there}' if there else ''}, {advice}"
+        return CheckFinding("race", f"a {does} that races with another thread's", (capital(where), said), owner, place)
+
+    def _suspect(self, suspect: ReadSuspect, address: int | None) -> CheckFinding:
+        place = self._site(suspect.site)
+        details: list[str] = []
+        if suspect.area == _ON_STACK:
+            what, owner = "a read of a variable that nothing was written to", None
+        else:
+            what = f"a read of {self.words.memory} that nothing was written to"
+            owner, where = self._where(suspect.address, suspect.size)
+            details.append(where)
+        if address is not None:
+            name, where = self._where(address, 1)
+            owner = owner or name
+            details.append(f"A result depends on it: {where}")
+        return CheckFinding("uninitialized", what, tuple(details), owner, place)
+
+    # ---- faults found by the runtime
+
+    def _fault(self, fault: ThreadFault) -> CheckFinding:
+        """Returns the finding for the text of a runtime fault: a place, the description, and the thread in brackets."""
+        text = self.check.text.decode(errors="replace")
+        place, found, said = text.partition(": ")
+        if not found:
+            place, said = "", text
+        details = self._waiting() if fault is ThreadFault.BARRIER_MISSED else ()
+        kind = self.words.memory if fault is ThreadFault.GROUP_MEMORY else _FAULTS[fault]
+        return CheckFinding(kind, said.rpartition(" (thread ")[0] or said, details, None, place)
+
+    def _waiting(self) -> tuple[str, ...]:
+        check = self.check
+        threads = range(check.group_threads)
+        absent = [index for index in threads if not check.threads[index].line]
+        if not absent:
+            return ()
+        return (f"{len(absent)} of {len(threads)} threads are not there, {self._thread(absent[0])} the first of them",)
+
+    # ---- words
+
+    def _where(self, address: int, size: int) -> tuple[str | None, str]:
+        """Returns the array that contains an address, or the nearest one, and the place in it."""
+        check = self.check
+        areas = [
+            Allocation(one.name, one.low, one.high, one.address, f"{one.high - one.low} bytes") for one in self.copies
+        ]
+        for index in range(check.group_array_count):
+            array = check.group_arrays[index]
+            name = (array.name or b"").decode(errors="replace") or self.lines.symbols.get(array.symbol, "")
+            name = name or self.words.memory
+            words = f"{array.bytes} bytes"
+            if array.line:
+                words += f", declared at {self._line(array.file, array.line)}"
+            areas.append(Allocation(name, array.low, array.low + array.bytes, array.low, words))
+        if not areas:
+            return None, f"address {address:#x}, which lies in no array"
+        one = nearest(areas, address)
+        return one.name, place_in(one, address, size)
+
+    def _site(self, site: int) -> str:
+        file, line = self.lines.place(site)
+        return f"{_short(file)}:{line}" if line else ""
+
+    @staticmethod
+    def _line(file: bytes | None, line: int) -> str:
+        return f"{_short((file or b'').decode(errors='replace'))}:{line}" if line else ""
+
+    def _thread(self, number: int) -> tuple[int, int, int]:
+        return coordinates(number, (self.check.shape[0] or 1, self.check.shape[1] or 1))
+
+
+def _short(file: str) -> str:
+    return PurePosixPath(file).as_posix().removeprefix("./")

@@ -1,0 +1,271 @@
+"""Maps addresses in an object to lines of the text: reads the line table (DWARF 4) that clang writes.
+
+Implemented here because compilers may come without a tool for it. Only objects that this process had compiled are read.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+__all__ = ["LineTable", "Row", "RowClass"]
+
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_ADVANCE_PC, _ADVANCE_LINE, _SET_FILE, _SET_COLUMN, _CONST_ADD_PC, _FIXED_ADVANCE_PC = 2, 3, 4, 5, 8, 9
+_COPY = 1
+_END_SEQUENCE, _SET_ADDRESS = 1, 2
+
+
+class RowClass(IntEnum):
+    """The runtime's ``enum class PcClass``."""
+
+    NONE = 0
+    LIBRARY = 1
+    USER = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The code from ``start`` up to ``end`` belongs to a line; ``sequence`` numbers the functions."""
+
+    start: int
+    end: int
+    file: str
+    line: int
+    sequence: int
+
+
+class LineTable:
+    """The lines of an object.
+
+    Args:
+        data: a shared object, 64 bits, little endian.
+        library: prefixes of the names of files that are not the user's.
+
+    ``symbols`` are the names of variables that the threads of a group share, by an offset in the object.
+    """
+
+    def __init__(self, data: bytes, library: tuple[str, ...]) -> None:
+        self._library = library
+        self.symbols = _shared_symbols(data)
+        self.rows = sorted(_rows(_section(data, b".debug_line")), key=lambda row: row.start)
+        self._starts = [row.start for row in self.rows]
+        users = {row.sequence for row in self.rows if self._is_user(row)}
+        self._classes = [self._class(row, users) for row in self.rows]
+
+    def place(self, offset: int) -> tuple[str, int]:
+        """Returns file and line of the code at ``offset``; inlined library code counts as the user's line before it.
+
+        ``("", 0)`` if the table has no line for it.
+        """
+        at = bisect_right(self._starts, offset) - 1
+        if at < 0 or offset >= self.rows[at].end:
+            return "", 0
+        sequence = self.rows[at].sequence
+        while at >= 0 and self.rows[at].sequence == sequence:
+            if self._is_user(self.rows[at]):
+                return self.rows[at].file, self.rows[at].line
+            at -= 1
+        return "", 0
+
+    def stretches(self) -> Iterator[tuple[int, RowClass]]:
+        """Yields the start of each range of code, ascending, and its class."""
+        last_end, last_class = 0, RowClass.NONE
+        for row, kind in zip(self.rows, self._classes, strict=True):
+            if row.start > last_end and last_class is not RowClass.NONE:
+                yield last_end, RowClass.NONE
+                last_class = RowClass.NONE
+            if kind is not last_class:
+                yield row.start, kind
+                last_class = kind
+            last_end = max(last_end, row.end)
+        yield last_end, RowClass.NONE
+
+    def _is_user(self, row: Row) -> bool:
+        return row.line > 0 and not row.file.startswith(self._library)
+
+    def _class(self, row: Row, users: set[int]) -> RowClass:
+        """Returns the class of a row; a function with library code only is NONE, so that its caller is reported."""
+        if row.sequence not in users:
+            return RowClass.NONE
+        return RowClass.USER if self._is_user(row) else RowClass.LIBRARY
+
+
+def _section(data: bytes, name: bytes) -> bytes:
+    headers = struct.unpack_from("<Q", data, 0x28)[0]
+    size, count, strings = struct.unpack_from("<HHH", data, 0x3A)
+    sections = [_SECTION.unpack_from(data, headers + index * size) for index in range(count)]
+    names = sections[strings][4]
+    for section in sections:
+        start = names + section[0]
+        if data[start : data.index(b"\0", start)] == name:
+            return data[section[4] : section[4] + section[5]]
+    return b""
+
+
+# What clang calls the descriptor of a __thread variable, which here is one that threads of a group share.
+_DESCRIPTOR = b"__emutls_v."
+_SYMBOL = struct.Struct("<IBBHQQ")
+_LENGTH_AND_NAME = re.compile(r"(\d+)([A-Za-z_]\w*)$")
+
+
+def _shared_symbols(data: bytes) -> dict[int, str]:
+    """Returns the names of the variables that the threads of a group share, by the offset of their descriptor."""
+    symbols, strings = _section(data, b".symtab"), _section(data, b".strtab")
+    found: dict[int, str] = {}
+    for at in range(0, len(symbols) - _SYMBOL.size + 1, _SYMBOL.size):
+        start, _, _, _, value, _ = _SYMBOL.unpack_from(symbols, at)
+        if strings.startswith(_DESCRIPTOR, start):
+            begin = start + len(_DESCRIPTOR)
+            found[value] = _own_name(strings[begin : strings.index(b"\0", begin)].decode(errors="replace"))
+    return found
+
+
+def _own_name(mangled: str) -> str:
+    """Returns the last name in a mangled one.
+
+    >>> _own_name("_ZZ6reduceIfEvPKT_PS0_iE4tile_0"), _own_name("silo_dynamic")
+    ('tile', 'dynamic shared memory')
+    """
+    if not mangled.startswith("_Z"):
+        return "dynamic shared memory" if mangled == "silo_dynamic" else mangled
+    for start in range(len(mangled) - 1, -1, -1):
+        match = _LENGTH_AND_NAME.match(mangled, start)
+        if match is None or (start and mangled[start - 1].isdigit()):
+            continue
+        rest = match[2][int(match[1]) :]
+        if int(match[1]) <= len(match[2]) and re.fullmatch(r"(?:_\d+|__\d+_)?", rest):
+            return match[2][: int(match[1])]
+    return mangled
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data = data
+        self.at = at
+
+    def take(self, form: str) -> int:
+        value = struct.unpack_from("<" + form, self.data, self.at)[0]
+        self.at += struct.calcsize("<" + form)
+        return value
+
+    def unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.data[self.at]
+            self.at += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def signed(self) -> int:
+        start = self.at
+        value = self.unsigned()
+        bits = 7 * (self.at - start)
+        return value - (1 << bits) if value >> bits - 1 else value
+
+    def text(self) -> str:
+        end = self.data.index(b"\0", self.at)
+        value = self.data[self.at : end].decode(errors="replace")
+        self.at = end + 1
+        return value
+
+
+def _rows(section: bytes) -> Iterator[Row]:
+    at, sequence = 0, 0
+    while at < len(section):
+        reader = _Reader(section, at)
+        at = reader.take("I") + 4 + at
+        program = _Program(reader, at)
+        for row in program.rows():
+            yield Row(row.start, row.end, row.file, row.line, sequence + row.sequence)
+        sequence += program.sequences
+
+
+class _Program:
+    """One unit's line program."""
+
+    def __init__(self, reader: _Reader, end: int) -> None:
+        self.reader = reader
+        self.end = end
+        self.sequences = 0
+        version = reader.take("H")
+        if version != 4:  # objects for checks are compiled with -gdwarf-4
+            raise ValueError(f"a line table of DWARF {version}")
+        header = reader.take("I")
+        body = reader.at + header
+        self.shortest = reader.take("B")
+        reader.take("B")  # operations per instruction
+        reader.take("B")  # whether a row is a statement by default
+        self.line_base = reader.take("b")
+        self.line_range = reader.take("B")
+        self.opcode_base = reader.take("B")
+        self.lengths = [reader.take("B") for _ in range(self.opcode_base - 1)]
+        folders = ["", *self._texts()]
+        self.files = [""]
+        while name := reader.text():
+            folder = reader.unsigned()
+            reader.unsigned()
+            reader.unsigned()
+            inside = folders[folder] if folder < len(folders) else ""
+            self.files.append(name if name.startswith("/") or not inside else f"{inside}/{name}")
+        reader.at = body
+
+    def _texts(self) -> Iterator[str]:
+        while text := self.reader.text():
+            yield text
+
+    def rows(self) -> Iterator[Row]:
+        """Yields each row of the table that is not empty."""
+        address, line, file = 0, 1, 1
+        before: tuple[int, int, int] | None = None
+        for done, address, file, line in self._states():
+            if before is not None and address > before[0]:
+                yield Row(before[0], address, self._file(before[1]), before[2], self.sequences)
+            before = None if done else (address, file, line)
+            self.sequences += done
+
+    def _file(self, number: int) -> str:
+        return self.files[number] if number < len(self.files) else ""
+
+    def _states(self) -> Iterator[tuple[bool, int, int, int]]:
+        """Yields for each row whether a sequence ends, the address, the file and the line."""
+        reader = self.reader
+        address, file, line = 0, 1, 1
+        while reader.at < self.end:
+            opcode = reader.take("B")
+            if opcode >= self.opcode_base:
+                advance = opcode - self.opcode_base
+                address += advance // self.line_range * self.shortest
+                line += self.line_base + advance % self.line_range
+                yield False, address, file, line
+            elif opcode == 0:
+                size = reader.unsigned()
+                after = reader.at + size
+                kind = reader.take("B")
+                if kind == _END_SEQUENCE:
+                    yield True, address, file, line
+                    address, file, line = 0, 1, 1
+                elif kind == _SET_ADDRESS:
+                    address = reader.take("Q")
+                reader.at = after
+            elif opcode == _COPY:
+                yield False, address, file, line
+            elif opcode == _ADVANCE_PC:
+                address += reader.unsigned() * self.shortest
+            elif opcode == _ADVANCE_LINE:
+                line += reader.signed()
+            elif opcode == _SET_FILE:
+                file = reader.unsigned()
+            elif opcode == _CONST_ADD_PC:
+                address += (255 - self.opcode_base) // self.line_range * self.shortest
+            elif opcode == _FIXED_ADVANCE_PC:
+                address += reader.take("H")
+            else:
+                for _ in range(self.lengths[opcode - 1]):
+                    reader.unsigned()

@@ -1,0 +1,440 @@
+// The threads of a group: each has a stack of its own, and one of them runs at a time. A thread
+// that has to wait gives way to the next that can go on; nothing else ever interrupts it.
+#pragma once
+
+#include "hooks.h"
+#include "switch.h"
+
+namespace silo_threads {
+
+// A thread is ready, or parked: at the barrier of its group, or where lanes of a simdgroup (a warp)
+// meet; or it has ended.
+enum class State : unsigned char { ready, at_barrier, at_lanes, ended };
+
+struct Fiber {
+    void *stack;      // where it goes on, while it does not run
+    const void *site; // the call that it is parked in
+    Place place;
+    unsigned flags;  // the memories that it orders
+    unsigned wanted; // the lanes that it meets
+    bool flexible;   // whether it goes on without those of them that do not come
+    State state;
+};
+
+// What lanes of a simdgroup hand each other. A lane writes its values into its two slots by turns:
+// it can be one operation ahead of those that still read, and no more.
+constexpr unsigned slot_bytes = 64;
+constexpr unsigned result_bytes = 256;
+struct Lanes {
+    unsigned live;    // lanes that have not ended
+    unsigned arrived; // lanes that are parked where lanes meet
+    const void *site; // of the first of those
+    bool mixed;       // whether another is at another site
+    unsigned active;  // the lanes of the last meeting
+    unsigned reading; // those that may still read what it brought
+    bool pending;     // whether lanes that are complete wait for those readers
+    unsigned turn;    // each lane's next slot, 0 or 1
+    unsigned met;     // each lane's slot in the last meeting
+    bool computed;    // whether `result` is that of the last meeting
+    alignas(16) unsigned char result[result_bytes];
+    alignas(16) unsigned char slot[2][simd_width][slot_bytes];
+};
+
+constexpr unsigned most_words = most_threads / simd_width;
+
+struct Runner : Group {
+    void *host;               // the stack of the caller
+    void (*body)(Runner &);   // what a thread does
+    const void *arguments;    // for the body
+    unsigned at_barrier;      // threads that are parked there
+    const void *barrier_site; // of the first of those
+    bool barrier_mixed;
+    unsigned ended;
+    unsigned votes[2]; // what threads bring to a barrier, by turns
+    unsigned turn;     // of the next barrier
+    unsigned ready[most_words]; // a bit a thread
+    char *memory;               // that the threads share
+    unsigned long memory_bytes; // of it
+    char *stacks;
+    unsigned long stride;                                // from one to the next
+    unsigned long announced[most_group_bytes / 16 / 64]; // arrays that a checker was told of
+    Fiber fiber[most_threads];
+    Lanes lanes[most_words];
+
+    Lanes &own_lanes() {
+        return lanes[current / simd_width];
+    }
+};
+
+inline Runner &runner() {
+    return *static_cast<Runner *>(own_group());
+}
+
+// Bytes of a thread's stack, unless the entry says otherwise.
+#ifndef SILO_THREADS_STACK
+#define SILO_THREADS_STACK 16384
+#endif
+constexpr unsigned long stack_bytes = SILO_THREADS_STACK;
+// Stacks lie apart by other than a power of two: what every thread has at the same depth of its
+// stack would else compete for the same few sets of the caches.
+constexpr unsigned long stack_gap = 5 * 64;
+constexpr unsigned long stack_mark =
+    0x6c6174654d6f6c69ul; // at a stack's end, for as long as it is whole
+
+extern "C" int snprintf(char *, unsigned long, const char *, ...);
+
+[[noreturn, gnu::noinline, gnu::cold]] inline void leave(Runner &run) {
+    void *nowhere;
+    silo_threads_switch(&nowhere, run.host);
+    __builtin_trap();
+}
+
+// Notes the fault, if it is the first of the launch. `text` may have one %u, for `number`.
+[[gnu::noinline, gnu::cold]] inline void note_fault(Group &in, Fault fault, Place place,
+                                                    const char *text, unsigned number = 0) {
+    in.fault = fault;
+    Context *context = in.context;
+    if (!context || context->bytes < sizeof *context ||
+        __atomic_exchange_n(&context->claimed, 1, __ATOMIC_RELAXED))
+        return;
+    const unsigned t = in.current, x = t % in.shape[0], y = t / in.shape[0] % in.shape[1],
+                   z = t / in.shape[0] / in.shape[1];
+    char said[512];
+    snprintf(said, sizeof said, text, number);
+    snprintf(context->text, sizeof context->text,
+             place.line ? "%s:%u: %s (thread %u, %u, %u of " SILO_THREADS_GROUP " %u, %u, %u)"
+                        : "%s%.0u%s (thread %u, %u, %u of " SILO_THREADS_GROUP " %u, %u, %u)",
+             place.line ? place.file : "", place.line, said, x, y, z, in.position[0],
+             in.position[1], in.position[2]);
+}
+
+[[noreturn, gnu::noinline, gnu::cold]] inline void fail(Fault fault, Place place,
+                                                        const char *text) {
+    Runner &run = runner();
+    note_fault(run, fault, place, text);
+    leave(run);
+}
+
+// ---- who goes on
+
+inline unsigned words_of(const Runner &run) {
+    return (run.size + simd_width - 1) / simd_width;
+}
+
+// The next thread that is ready, in the order of their numbers, from the one after `current` on;
+// `size` where none is.
+inline unsigned next_ready(Runner &run) {
+    const unsigned from = run.current + 1;
+    unsigned word = from / simd_width;
+    const unsigned words = words_of(run);
+    if (word < words) {
+        const unsigned here = run.ready[word] & ~0u << from % simd_width;
+        if (here)
+            return word * simd_width + unsigned(__builtin_ctz(here));
+        while (++word < words)
+            if (run.ready[word])
+                return word * simd_width + unsigned(__builtin_ctz(run.ready[word]));
+    }
+    for (word = 0; word < words; word++)
+        if (run.ready[word])
+            return word * simd_width + unsigned(__builtin_ctz(run.ready[word]));
+    return run.size;
+}
+
+inline void set_ready(Runner &run, unsigned word, unsigned mask) {
+    run.ready[word] |= mask;
+}
+
+// All threads are at the barrier: all go on.
+inline void release_barrier(Runner &run, Place place, unsigned flags) {
+    const unsigned words = words_of(run);
+    for (unsigned word = 0; word < words; word++)
+        run.ready[word] = run.lanes[word].live;
+    run.at_barrier = 0;
+    run.barrier_site = nullptr;
+    run.turn ^= 1;
+    run.votes[run.turn] = 0;
+    hook::pass_barrier(run, place, flags);
+}
+
+// The lanes of `mask` meet and go on.
+inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place, unsigned flags) {
+    Lanes &lanes = run.lanes[word];
+    lanes.active = lanes.reading = mask;
+    lanes.met = lanes.turn;
+    lanes.turn ^= mask;
+    lanes.arrived &= ~mask;
+    lanes.computed = false;
+    lanes.site = nullptr;
+    lanes.mixed = lanes.arrived; // of those that are left, each is looked at
+    set_ready(run, word, mask);
+    hook::pass_simd(run, word, mask, SILO_THREADS_MASKED ? mask : lanes.live, place, flags);
+}
+
+// The lanes that meet `own` of its simdgroup, if all of them are there; 0 if not.
+inline unsigned complete(const Runner &run, unsigned word, const Fiber &own) {
+    const Lanes &lanes = run.lanes[word];
+    const unsigned target = own.wanted & lanes.live;
+    if (target & ~lanes.arrived)
+        return 0;
+    for (unsigned rest = lanes.mixed ? target : 0; rest; rest &= rest - 1)
+        if (run.fiber[word * simd_width + unsigned(__builtin_ctz(rest))].site != own.site)
+            return 0;
+    return target;
+}
+
+// Lets lanes go on that are complete. A lane that has met reads what the others brought until it
+// parks or ends: until then no other meeting of its simdgroup may replace that.
+[[gnu::noinline]] inline bool release_complete(Runner &run, unsigned word) {
+    Lanes &lanes = run.lanes[word];
+    for (unsigned rest = lanes.arrived; rest; rest &= rest - 1) {
+        const Fiber &one = run.fiber[word * simd_width + unsigned(__builtin_ctz(rest))];
+        if (const unsigned mask = complete(run, word, one)) {
+            release_lanes(run, word, mask, one.place, one.flags);
+            return true;
+        }
+    }
+    lanes.pending = false;
+    return false;
+}
+
+// The current thread has read what its last meeting brought.
+inline void done_reading(Runner &run) {
+    const unsigned word = run.current / simd_width;
+    Lanes &lanes = run.lanes[word];
+    lanes.reading &= ~(1u << run.current % simd_width);
+    if (__builtin_expect(lanes.pending && !lanes.reading, 0))
+        release_complete(run, word);
+}
+
+// Nobody is ready: lets those lanes of each simdgroup go on that wait furthest back in the code, as
+// the hardware does with lanes that went separate ways; else all waits for a barrier in vain.
+[[gnu::noinline, gnu::cold]] inline void resolve(Runner &run) {
+    bool any = false;
+    for (unsigned word = 0; word < words_of(run); word++) {
+        Lanes &lanes = run.lanes[word];
+        if (!lanes.arrived)
+            continue;
+        if (release_complete(run, word)) { // for those that they waited for have ended
+            any = true;
+            continue;
+        }
+        const void *first = nullptr;
+        for (unsigned rest = lanes.arrived; rest; rest &= rest - 1) {
+            const Fiber &one = run.fiber[word * simd_width + unsigned(__builtin_ctz(rest))];
+            if (one.flexible && (!first || one.site < first))
+                first = one.site;
+        }
+        if (!first)
+            continue;
+        unsigned mask = 0;
+        for (unsigned rest = lanes.arrived; rest; rest &= rest - 1) {
+            const unsigned lane = unsigned(__builtin_ctz(rest));
+            if (run.fiber[word * simd_width + lane].site == first)
+                mask |= 1u << lane;
+        }
+        const Fiber &one = run.fiber[word * simd_width + unsigned(__builtin_ctz(mask))];
+        release_lanes(run, word, mask, one.place, one.flags);
+        any = true;
+    }
+    if (any)
+        return;
+    for (unsigned word = 0; word < words_of(run); word++) {
+        const Lanes &lanes = run.lanes[word];
+        if (!lanes.arrived)
+            continue;
+        run.current = word * simd_width + unsigned(__builtin_ctz(lanes.arrived));
+        const Fiber &one = run.fiber[run.current];
+        unsigned there = 0;
+        for (unsigned rest = lanes.arrived; rest; rest &= rest - 1) {
+            const unsigned lane = unsigned(__builtin_ctz(rest));
+            if (run.fiber[word * simd_width + lane].site == one.site)
+                there |= 1u << lane;
+        }
+        note_fault(run, Fault::simd_diverged, one.place,
+                   "an operation between lanes waits for lanes that its mask names: %u of them went "
+                   "another way, or brought another mask",
+                   unsigned(__builtin_popcount(one.wanted & lanes.live & ~there)));
+        leave(run);
+    }
+#if SILO_THREADS_MASKED && !defined SILO_THREADS_CHECKED
+    // The hardware's barrier waits for no thread that has ended.
+    if (run.at_barrier + run.ended == run.size) {
+        release_barrier(run, Place{}, ~0u);
+        return;
+    }
+#endif
+    Place place;
+    for (unsigned i = 0; i < run.size; i++)
+        if (run.fiber[i].state == State::at_barrier) {
+            place = run.fiber[i].place;
+            run.current = i;
+            break;
+        }
+    note_fault(run, Fault::barrier_missed, place,
+               SILO_THREADS_BARRIER " is not reached by every thread: %u of the group ended or went "
+               "another way",
+               run.size - run.at_barrier);
+    leave(run);
+}
+
+// The current thread is parked or has ended: another goes on. Returns when it is this one's turn.
+inline void give_way(Runner &run) {
+    const unsigned from = run.current;
+    unsigned to = next_ready(run);
+    if (to == run.size) {
+        if (run.ended == run.size)
+            leave(run);
+        resolve(run);
+        to = next_ready(run);
+    }
+#ifdef SILO_THREADS_CHECKED
+    to = hook::next(run, run.ready, from);
+#endif
+    run.current = to;
+    hook::enter(run, to);
+    if (to != from)
+        silo_threads_switch(&run.fiber[from].stack, run.fiber[to].stack);
+}
+
+inline void check_stack(Runner &run, unsigned of) {
+    const auto end = reinterpret_cast<unsigned long *>(run.stacks + of * run.stride);
+    if (__builtin_expect(*end != stack_mark, 0))
+        fail(Fault::stack, run.fiber[of].place,
+             "a thread needs more memory for its own variables and calls than there is");
+}
+
+// ---- what a thread calls
+
+[[gnu::noinline, clang::convergent, clang::nomerge]] inline void wait_at_barrier(unsigned flags,
+                                                                                 Place place) {
+    Runner &run = runner();
+    const unsigned me = run.current;
+    const void *site = __builtin_return_address(0);
+    Fiber &own = run.fiber[me];
+    own.site = site;
+    own.place = place;
+    own.flags = flags;
+    check_stack(run, me);
+    done_reading(run);
+    hook::arrive(run, me, place, flags);
+    if (!run.barrier_site)
+        run.barrier_site = site;
+    if (__builtin_expect(run.barrier_site != site, 0)) {
+        note_fault(run, Fault::barrier_mixed, place,
+                   "threads of a group wait at different calls of " SILO_THREADS_BARRIER);
+        leave(run);
+    }
+    if (++run.at_barrier == run.size) {
+        // The others are ready again, and this one goes on as it is.
+        own.state = State::ready;
+        release_barrier(run, place, flags);
+#ifndef SILO_THREADS_CHECKED
+        return;
+#endif
+    } else {
+        own.state = State::at_barrier;
+        run.ready[me / simd_width] &= ~(1u << me % simd_width);
+    }
+    give_way(run);
+    own.state = State::ready;
+}
+
+// The lanes of `wanted` meet here, which all give the same `site`. If they are `flexible`, those
+// that come meet. Returns the lanes with what they brought.
+inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
+                   unsigned wanted = ~0u, bool flexible = true) {
+    const unsigned me = run.current, word = me / simd_width, bit = 1u << me % simd_width;
+    Fiber &own = run.fiber[me];
+    Lanes &lanes = run.lanes[word];
+    own.site = site;
+    own.place = place;
+    own.flags = flags;
+    own.wanted = wanted;
+    own.flexible = flexible;
+    check_stack(run, me);
+    done_reading(run);
+    if (!lanes.arrived) {
+        lanes.site = site;
+        lanes.mixed = false;
+    } else if (lanes.site != site) {
+        lanes.mixed = true;
+    }
+    lanes.arrived |= bit;
+    unsigned mask = complete(run, word, own);
+    if (mask && lanes.reading) {
+        lanes.pending = true;
+        mask = 0;
+    }
+    if (mask) {
+        run.ready[word] &= ~bit;
+        release_lanes(run, word, mask, place, flags);
+#ifndef SILO_THREADS_CHECKED
+        return lanes;
+#endif
+    } else {
+        own.state = State::at_lanes;
+        run.ready[word] &= ~bit;
+    }
+    give_way(run);
+    own.state = State::ready;
+    return lanes;
+}
+
+// Lets another thread go on that is ready: for a thread that waits by looking again and again.
+[[gnu::noinline]] inline void yield() {
+    Runner &run = runner();
+    check_stack(run, run.current);
+    done_reading(run);
+    give_way(run);
+}
+
+// ---- a group from its beginning to its end
+
+[[noreturn, gnu::noinline]] inline void begin_thread() {
+    Runner &run = runner();
+    run.body(run);
+    const unsigned me = run.current, bit = 1u << me % simd_width;
+    check_stack(run, me);
+    done_reading(run);
+    run.fiber[me].state = State::ended;
+    run.ready[me / simd_width] &= ~bit;
+    run.own_lanes().live &= ~bit;
+    run.ended++;
+    give_way(run);
+    __builtin_trap();
+}
+
+// Runs every thread of the group to its end. False where something went wrong.
+inline bool run_group(Runner &run) {
+    const unsigned words = words_of(run);
+    run.at_barrier = run.ended = run.turn = run.votes[0] = run.votes[1] = 0;
+    run.barrier_site = nullptr;
+    for (unsigned word = 0; word < words; word++) {
+        const unsigned rest = run.size - word * simd_width;
+        Lanes &lanes = run.lanes[word];
+        lanes.live = rest < simd_width ? (1u << rest) - 1 : ~0u;
+        lanes.arrived = lanes.turn = lanes.reading = 0;
+        lanes.mixed = lanes.pending = false;
+        run.ready[word] = lanes.live;
+    }
+    for (unsigned i = 0; i < run.size; i++) {
+        Fiber &one = run.fiber[i];
+        one.state = State::ready;
+        one.place = Place{};
+        *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
+        one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
+    }
+    hook::begin_group(run, run.memory, run.memory_bytes);
+    run.current = 0;
+#ifdef SILO_THREADS_CHECKED
+    run.current = hook::next(run, run.ready, run.size - 1);
+#endif
+    hook::enter(run, run.current);
+    silo_threads_switch(&run.host, run.fiber[run.current].stack);
+    if (run.fault == Fault::none)
+        hook::end_group(run);
+    return run.fault == Fault::none;
+}
+
+} // namespace silo_threads

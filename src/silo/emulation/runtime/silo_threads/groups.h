@@ -1,0 +1,79 @@
+// The groups of a launch, one after another on a host thread.
+#pragma once
+
+#include "group_memory.h"
+
+// Before the call of a kernel's function. Clang 16 crashes on it if that is of a template.
+#if __clang_major__ > 16
+#define SILO_THREADS_INLINED [[clang::always_inline]]
+#else
+#define SILO_THREADS_INLINED
+#endif
+
+namespace silo_threads {
+
+// Which group program `program` is, and of what shape. `threads` is null where all are whole.
+template <unsigned X, unsigned Y, unsigned Z>
+inline void place_group(Group &in, unsigned long program, const unsigned *threads) {
+    in.position[0] = unsigned(program % in.grid[0]);
+    in.position[1] = unsigned(program / in.grid[0] % in.grid[1]);
+    in.position[2] = unsigned(program / in.grid[0] / in.grid[1]);
+    const unsigned whole[3] = {X, Y, Z};
+    for (int axis = 0; axis < 3; axis++) {
+        in.shape[axis] = whole[axis];
+        if (threads) {
+            const unsigned left = threads[axis] - in.position[axis] * whole[axis];
+            in.shape[axis] = left < whole[axis] ? left : whole[axis];
+        }
+    }
+    in.size = in.shape[0] * in.shape[1] * in.shape[2];
+}
+
+template <unsigned X, unsigned Y, unsigned Z>
+inline void place_grid(Group &in, const unsigned *grid, const unsigned *threads, void *context) {
+    const unsigned whole[3] = {X, Y, Z};
+    for (int axis = 0; axis < 3; axis++) {
+        in.grid[axis] = grid[axis];
+        in.threads[axis] = threads ? threads[axis] : grid[axis] * whole[axis];
+    }
+    in.context = static_cast<Context *>(context);
+    in.fault = Fault::none;
+}
+
+// Bytes of the stacks and of the memory that the threads of a group share.
+struct Sizes {
+    unsigned long stack = stack_bytes;
+    unsigned long memory = most_group_bytes;
+};
+
+// Groups of threads with stacks of their own, which may wait for each other: `thread` runs one
+// of them, with `body`. The grid is cut where `threads` is not null.
+template <unsigned X, unsigned Y, unsigned Z>
+inline int run_groups(void (*thread)(Runner &), const void *body, const unsigned *grid,
+                      const unsigned *threads, unsigned long begin, unsigned long end,
+                      void *scratch, void *context, Sizes sizes) {
+    Runner &run = *static_cast<Runner *>(scratch);
+    char *after = static_cast<char *>(scratch) + (sizeof(Runner) + 63) / 64 * 64;
+    run.memory = after;
+    run.memory_bytes = sizes.memory;
+    run.stacks = after + (sizes.memory + 63) / 64 * 64;
+    run.stride = sizes.stack + stack_gap;
+    run.body = thread;
+    run.arguments = body;
+    place_grid<X, Y, Z>(run, grid, threads, context);
+    Group *const before = own_group();
+    own_group() = &run;
+    for (unsigned long program = begin; program < end && run.fault == Fault::none; program++) {
+        place_group<X, Y, Z>(run, program, threads);
+        // All bits set is NaN as a float, and -1 as an integer.
+        __builtin_memset(run.memory, 0xff, __atomic_load_n(&group_bytes, __ATOMIC_RELAXED));
+#ifdef SILO_THREADS_CHECKED
+        __builtin_memset(run.announced, 0, sizeof run.announced);
+#endif
+        run_group(run);
+    }
+    own_group() = before;
+    return int(run.fault);
+}
+
+} // namespace silo_threads

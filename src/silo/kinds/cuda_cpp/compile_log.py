@@ -1,0 +1,95 @@
+"""Messages of NVRTC and clang: the first cause with the user's file and line, and the cure if it is known."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+
+from silo.frozen import frozen
+
+__all__ = ["Diagnosis", "diagnosed", "explained"]
+
+_MESSAGE = re.compile(
+    r"^(?P<file>[^\n(:]+?)(?:\((?P<line>\d+)\)|:(?P<other>\d+):\d+): (?:catastrophic |fatal )?error: (?P<text>.*)$",
+    re.MULTILINE,
+)
+_SUMMARY = re.compile(
+    r"^(?:\d+ (?:catastrophic )?errors? detected.*|Compilation terminated\.|Remark: .*)$\n?", re.MULTILINE
+)
+_WARNING = re.compile(r"^[^\n]*: warning #[^\n]*\n(?:  [^\n]*\n|\n)*", re.MULTILINE)
+_MISSING = re.compile(r'cannot open source file "([^"]*)"|\'([^\']*)\' file not found')
+_NAME_MAP = "__nv_name_map"
+_MOST_LINES = 24
+
+_CURES = MappingProxyType(
+    {
+        "stdint.h": "<cuda/std/cstdint>",
+        "cstdint": "<cuda/std/cstdint>",
+        "limits": "<cuda/std/limits>",
+        "type_traits": "<cuda/std/type_traits>",
+        "utility": "<cuda/std/utility>",
+        "array": "<cuda/std/array>",
+        "tuple": "<cuda/std/tuple>",
+        "cmath": "nothing: mathematical functions are built in",
+        "math.h": "nothing: mathematical functions are built in",
+        "assert.h": "nothing: assert is built in",
+        "cassert": "nothing: assert is built in",
+        "cuda_runtime.h": "nothing: it is built in",
+        "device_launch_parameters.h": "nothing: it is built in",
+        "cub/cub.cuh": "the parts that the kernel uses: <cub/block/block_reduce.cuh>",
+        "cuda.h": "nothing: declare struct alignas(64) CUtensorMap_st { unsigned long long opaque[16]; }; for maps",
+    }
+)
+_HOST = "unannotated", "A function without execution space annotations", "is considered a host"
+
+
+@frozen
+class Diagnosis:
+    """The first error of a compiler: file, line (0: unknown), its text, and the rest of the messages."""
+
+    file: str
+    line: int
+    text: str
+    rest: str
+
+
+def diagnosed(log: str) -> Diagnosis:
+    r"""Returns the first error in a compiler's messages, without its warnings.
+
+    >>> diagnosed('k.cu(2): error: identifier "y" is undefined\n    x[0] = y;\n\n1 error detected in ...\n').line
+    2
+    """
+    shown = _SUMMARY.sub("", log).strip("\n")
+    first = _MESSAGE.search(shown)
+    if first is None:
+        text = next((line for line in shown.splitlines() if "error" in line or "fatal" in line), shown[:300])
+        return Diagnosis("", 0, text.strip(), shown)
+    line = int(first["line"] or first["other"])
+    return Diagnosis(first["file"].strip(), line, first["text"].strip(), _WARNING.sub("", shown[first.start() :]))
+
+
+def explained(log: str, label: str, entry: str, *, device_only: bool) -> str:
+    """Returns the error for users: the cause first, then a cure, then the compiler's own messages, shortened.
+
+    ``label`` names the kernel, ``entry`` its expression. ``device_only``: only the device code was compiled.
+    """
+    found = diagnosed(log)
+    place = f"{found.file}:{found.line}: " if found.file else ""
+    text = found.text
+    if _NAME_MAP in found.file:
+        place, text = "", f"entry={entry!r} names no kernel of the text: {text}"
+    lines = [f"{label}: {place}{text}"]
+    missing = _MISSING.search(text)
+    alone = "" if device_only else "; device_only=True takes the file's device code without it"
+    if missing is not None:
+        name = missing[1] or missing[2]
+        instead = f"include {_CURES[name]} instead" if name in _CURES else "name its folder in include=, if it is yours"
+        if name in _CURES and _CURES[name].startswith("nothing"):
+            instead = f"leave it out ({_CURES[name].removeprefix('nothing: ')})"
+        lines.append(f"The header {name!r} is not among the toolkit's for device code: {instead}{alone}")
+    elif any(word in found.rest for word in _HOST):
+        lines.append(f"Host code is not compiled{alone}")
+    rest = found.rest.splitlines()
+    if len(rest) > _MOST_LINES:
+        rest = [*rest[:_MOST_LINES], f"... {len(rest) - _MOST_LINES} more lines"]
+    return "\n".join([*lines, *rest])

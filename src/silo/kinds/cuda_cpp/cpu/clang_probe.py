@@ -1,0 +1,65 @@
+"""Reads the types of kernels with clang: the mangled names of probes in a text, as NVRTC returns them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from silo.compile.compiler_process import run_compiler
+from silo.core.target import Target
+from silo.emulation.clang import find_clang
+from silo.errors import CompileError
+from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags, first_cause, header_folder
+from silo.kinds.cuda_cpp.cpu.cpu_text import head_text, quoted, rewritten
+from silo.kinds.cuda_cpp.cuda_unit import CudaText
+from silo.kinds.cuda_cpp.signature_probe import PROBE
+from silo.settings import child_environment
+from silo.temporary import own_folder
+
+__all__ = ["lowered_names"]
+
+_TABLE = "silo_names"
+_LEVEL = Target("cpu", "x86-64-v2")  # types are the same for every level
+_ROWS = re.compile(r"^\s*\.(?:quad|xword|8byte)\s+([\w.$]+)", re.MULTILINE)
+
+
+def lowered_names(
+    text: CudaText, defines: Sequence[tuple[str, str]], flags: Sequence[str], expressions: Sequence[str]
+) -> tuple[str, ...]:
+    """Returns the mangled name of each expression, as :class:`silo.kinds.cuda_cpp.signature_probe.Prober`.
+
+    ``flags`` are NVRTC's, which clang does not know: only macros and the standard among them count for types, and
+    ``defines`` has the macros.
+
+    Raises:
+        CompileError: clang refuses the text; with its file and lines.
+        CompilerMissingError: no suitable clang.
+    """
+    del flags
+    clang = find_clang()
+    listed = ",\n".join(f"    (const void *)&{one}" for one in expressions)
+    whole = (
+        f"{head_text(text, defines, waits=True)}"
+        f"#line 1 {quoted(text.file)}\n"
+        f"{rewritten(text.text)}\n"
+        f'#line 1 "entry"\n'
+        f"{PROBE}"
+        f'extern "C" {{ extern const void *const {_TABLE}[] __attribute__((used)); '
+        f"const void *const {_TABLE}[] = {{\n{listed}\n}}; }}\n"
+    )
+    with own_folder("silo-cc-") as folder, header_folder(text) as folders:
+        source, made = Path(folder, "probe.cc"), Path(folder, "probe.s")
+        source.write_text(whole)
+        command = [*clang.command, *code_flags(_LEVEL, waits=True), "-O0", *folders, "-S", "-x", "c++", str(source)]
+        done = run_compiler([*command, "-o", str(made)], env=child_environment(LC_ALL="C", TMPDIR=folder))
+        if done.returncode != 0:
+            log = done.stderr.decode(errors="replace")
+            for prefix in (f"{folder}/", f"{folders[1]}/" if folders else ""):
+                log = log.replace(prefix, "") if prefix else log
+            raise CompileError(first_cause(log))
+        assembly = made.read_text()
+    rows = _ROWS.findall(assembly.partition(f"\n{_TABLE}:")[2].partition(".size")[0])
+    if len(rows) != len(expressions):
+        raise CompileError(f"clang named {len(rows)} of {len(expressions)} types of {text.file}")
+    return tuple(rows)

@@ -1,0 +1,196 @@
+"""Compiles a kernel in CUDA C++ to a shared object for the CPU, with clang."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from silo.compile.c_compiler import CCompiler
+from silo.compile.identity import code_digest
+from silo.compile.native_build import BuiltObject, build
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import AbiType, LaunchInfo, format_block
+from silo.core.target import Target
+from silo.core.values import canonical_json, digest
+from silo.core.variant import CompileJob
+from silo.emulation.clang import (
+    STACK,
+    common_flags,
+    include_flag,
+    link_flags,
+    precompiled_header,
+    scratch_bytes,
+    stack_flags,
+    stack_needed,
+)
+from silo.errors import CompileError
+from silo.kinds.cuda_cpp.compile_log import explained
+from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait, rewritten
+from silo.kinds.cuda_cpp.cpu.runtime import FOLDER
+from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
+
+__all__ = ["HEADER", "code_flags", "cpu_identity", "compile_unit", "first_cause", "group_memory", "header_folder", "refused", "runnable"]
+
+HEADER = FOLDER / "silo_cuda.h"
+"""CUDA's language for the CPU."""
+
+_CODE_FLAGS = ("-std=gnu++20", "-Wno-reserved-user-defined-literal")
+_WAITING_FLAGS = ("-femulated-tls", "-DSILO_CUDA_WAITS", "-DSILO_THREADS_SLOT")
+_STATIC = 49152  # bytes of shared memory that a block has besides the dynamic
+_MOST_DYNAMIC = 232448 - _STATIC
+_MOST_THREADS = 1024
+_PRINTS = 65536  # bytes of stack that printf may take
+_SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
+_NO_SUCH = re.compile(r"undefined (?:reference|symbol|hidden symbol)")
+_PTX = "SILO_inline_PTX_does_not_run_on_the_CPU"
+_REFUSALS = re.compile(r"'[^'\n]*' is unavailable: (?P<what>[^\n]*does not run on the CPU)|error: \"(?P<header>[^\"\n]*does not run on the CPU)\"")
+_PLACE = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):\d+: (?:fatal )?error: ", re.MULTILINE)
+_INCLUDED = re.compile(r"^In file included from (?P<file>[^\n:]+):(?P<line>\d+):", re.MULTILINE)
+_FROM = re.compile(r"^ {17}from (?P<file>[^\n:]+):(?P<line>\d+):", re.MULTILINE)
+
+
+def code_flags(target: Target, *, waits: bool) -> tuple[str, ...]:
+    """Returns the flags that affect the code, also of a precompiled header. Raises TargetError: unknown level."""
+    return (*common_flags(target), *_CODE_FLAGS, *(_WAITING_FLAGS if waits else ()), *include_flag(FOLDER))
+
+
+def cpu_identity(target: Target, clang: CCompiler, code: tuple[str, ...]) -> str:
+    """Returns all that determines an object's bytes besides its job; flags that name folders are left out."""
+    flags = [flag for flag in (*code_flags(target, waits=True), *link_flags()) if not flag.startswith("/")]
+    return f"cuda cpu code {code_digest(*code)} flags {digest('cuda-cpu-flags/1', flags)[:16]} {clang.version}"
+
+
+def runnable(kernel: str, unit: CudaUnit) -> None:
+    """Raises CompileError for a launch that the CPU does not have."""
+    x, y, z = unit.block
+    if unit.block == (0, 0, 0):
+        raise CompileError(f"{kernel}: how many threads has a block? Give threads=, for example threads=256")
+    if x * y * z > _MOST_THREADS:
+        raise CompileError(f"{kernel}: a block of {format_block(unit.block)} threads; a block has at most 1024")
+    if unit.cluster not in ((0, 0, 0), (1, 1, 1)):
+        raise CompileError(f"{kernel}: clusters of blocks do not run on the CPU; cluster is {unit.cluster}")
+    if unit.cooperative:
+        raise CompileError(f"{kernel}: a cooperative launch (a barrier of the grid) does not run on the CPU")
+    if unit.shared_bytes > _MOST_DYNAMIC:
+        raise CompileError(
+            f"{kernel}: {unit.shared_bytes} bytes of dynamic shared memory; a block has at most {_MOST_DYNAMIC}"
+        )
+    for slot in unit.layout:
+        if slot.type is AbiType.TENSORMAP:
+            raise CompileError(f"{kernel}: {slot.name} is a tensor map, which does not run on the CPU")
+
+
+def group_memory(unit: CudaUnit) -> int:
+    """Returns the bytes that the threads of a block share."""
+    return _STATIC + -(-unit.shared_bytes // 128) * 128
+
+
+def compile_unit(job: CompileJob, unit: CudaUnit, clang: CCompiler, identity: str, options: Sequence[tuple[str, int]]) -> Compiled:
+    """Compiles and links one variant.
+
+    Raises:
+        CompileError: clang refuses the text, or it uses a part of CUDA that the CPU does not have; with its line.
+    """
+    runnable(job.kernel, unit)
+    entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
+    waits, stack = may_wait(unit), STACK
+    try:
+        if not waits:
+            try:
+                built = _built(unit, entry, job.target, clang, waits=False, stack=stack)
+            except CompileError as error:
+                if not _needs_fibers(str(error)):
+                    raise
+                waits = True  # a function that the kernel calls waits, or has shared memory
+        if waits:
+            built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
+            stack = stack_needed(built.log)
+            if re.search(r"\bprintf\b", unit.text.text):
+                stack = max(stack, _PRINTS)
+            if stack > STACK:
+                built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
+    except CompileError as error:
+        raise refused(job.kernel, unit.expression, error) from None
+    x, y, z = unit.block
+    scratch = scratch_bytes(x * y * z, group_memory(unit), stack) if waits else 0
+    launch = LaunchInfo(
+        entry=entry,
+        layout=unit.layout,
+        scratch_bytes=scratch,
+        scratch_align=_SCRATCH_ALIGN if scratch else 1,
+        options=tuple(options),
+    )
+    sidecar = CompiledBlob("cudajob", canonical_json(job.to_json()))
+    return Compiled(launch, CompiledBlob("so", built.data), (sidecar,))
+
+
+def _needs_fibers(log: str) -> bool:
+    return _NO_SUCH.search(log) is not None or "cannot combine with previous" in log
+
+
+@contextmanager
+def header_folder(text: CudaText) -> Generator[tuple[str, ...]]:
+    """Writes the user's headers to a private folder, and yields the flags with which clang finds them."""
+    from silo.temporary import own_folder  # noqa: PLC0415  # a text without headers needs none
+
+    if not text.headers:
+        yield ()
+        return
+    with own_folder("silo-cc-") as folder:
+        root = Path(folder)
+        for name, content in text.headers:
+            path = PurePosixPath(name)
+            if path.is_absolute() or ".." in path.parts:
+                raise CompileError(f"the header {name!r} lies outside of its folder")
+            place = root / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(rewritten(content))
+        # Messages and places have the names of the headers, not those of the folder.
+        yield ("-I", str(root), f"-ffile-prefix-map={root}/=")
+
+
+def _built(unit: CudaUnit, entry: str, target: Target, clang: CCompiler, *, waits: bool, stack: int) -> BuiltObject:
+    text = entry_text(unit, entry, waits=waits, stack=stack, memory=group_memory(unit))
+    base = code_flags(target, waits=waits)
+    header = precompiled_header(clang, base, HEADER)
+    # Its name has the digest of its inputs, so clang need not validate it.
+    use = () if header is None else ("-include-pch", str(header), "-Xclang", "-fno-validate-pch")
+    with header_folder(unit.text) as folders:
+        flags = (*base, *(stack_flags() if waits else ()), *folders, *use, *link_flags())
+        try:
+            return build(text, flags, clang, "c++")
+        except CompileError as error:
+            if not folders:
+                raise
+            raise type(error)(str(error).replace(f"{folders[1]}/", "")) from None
+
+
+def refused(kernel: str, unit_expression: str, error: CompileError) -> CompileError:
+    """Returns clang's error with its first cause first, and the part of CUDA that is refused by its name."""
+    return CompileError(explained(first_cause(str(error)), kernel, unit_expression, device_only=False))
+
+
+def first_cause(log: str) -> str:
+    """Returns clang's messages; if one of them refuses a part of CUDA, its user's line and the part come first."""
+    found = _REFUSALS.search(log)
+    if found is not None:
+        what, at = found["what"] or found["header"], found.start()
+    elif _PTX in log:
+        what, at = "inline PTX does not run on the CPU", log.index(_PTX)
+    else:
+        return log
+    return f"{_place_of(log, at)}error: {what}\n{log}"
+
+
+def _place_of(log: str, at: int) -> str:
+    """Returns ``file:line:1: `` of the user's text for the message around ``at``."""
+    start = log.rfind("\n", 0, at) + 1
+    own = _PLACE.match(log, start)
+    if own is not None and not own["file"].startswith("/"):
+        return f"{own['file']}:{own['line']}:1: "
+    before = log[:start]
+    places = [*_INCLUDED.finditer(before), *_FROM.finditer(before)]
+    users = [one for one in places if not one["file"].startswith(("/", "<"))]
+    return f"{users[-1]['file']}:{users[-1]['line']}:1: " if users else ""

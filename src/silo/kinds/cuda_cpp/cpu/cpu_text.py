@@ -1,0 +1,136 @@
+"""The C++ text of a kernel for the CPU: CUDA's language, the kernel's text, and the entry that a launch calls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
+
+__all__ = ["HIDDEN", "entry_text", "head_text", "may_wait", "quoted", "rewritten"]
+
+HIDDEN = "silo_dynamic"
+"""The symbol of dynamic shared memory."""
+
+_ARCH = "__CUDA_ARCH__"
+_EXTERN = re.compile(r"\bextern\b([^;{}\"']{0,160}?)\b__shared__\b([^;{}\"']*?);|\b__shared__\s+extern\b([^;{}\"']*?);")
+_WAITS = re.compile(
+    r"\b(?:__shared__|__sync\w*|__shfl\w*|__\w+_sync|__activemask|__nanosleep|cooperative_groups|cg\s*::|thread_block\w*"
+    r"|tiled_partition|cub\s*::|BlockReduce|WarpReduce)\b|\.\s*sync\s*\("
+)
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+
+
+def quoted(text: str) -> str:
+    r"""Returns a text as a C++ string literal.
+
+    >>> print(quoted('a"b'))
+    "a\"b"
+    """
+    escaped = "".join(f"\\{c}" if c in '"\\' else c if c.isprintable() else "_" for c in text)
+    return f'"{escaped}"'
+
+
+def rewritten(text: str) -> str:
+    """Returns a text in which declarations of dynamic shared memory name its symbol. Lines stay the same.
+
+    >>> rewritten("extern __shared__ float s[];")
+    'extern __thread float s[] __asm("silo_dynamic");'
+    """
+
+    def declared(match: re.Match[str]) -> str:
+        before, after, only = match.groups()
+        return f'extern{before or ""} __thread{(after if only is None else only)} __asm("{HIDDEN}");'.replace(
+            "  __thread", " __thread"
+        )
+
+    return _EXTERN.sub(declared, text)
+
+
+def may_wait(unit: CudaUnit) -> bool:
+    """Whether the threads of a block may wait for each other or share memory, judged by the words of the kernel's body.
+
+    If the body is not found, the whole text decides. A function that the kernel calls may wait too: code without
+    fibers does not link then, and is compiled again with them.
+    """
+    text = _COMMENTS.sub(lambda found: "\n" * found.group().count("\n"), unit.text.text)
+    name = re.escape(unit.expression.partition("<")[0].rpartition("::")[2])
+    for match in re.finditer(rf"\b{name}\s*\(", text):
+        opened = _after(text, match.end() - 1, "()")
+        body = re.match(r"\s*\{", text[opened:])
+        if body is not None:
+            begin = opened + body.end() - 1
+            return _WAITS.search(text[begin : _after(text, begin, "{}")]) is not None
+    return _WAITS.search(text) is not None
+
+
+def _after(text: str, at: int, brackets: str) -> int:
+    """Returns the index after the bracket that closes the one at ``at``."""
+    depth = 0
+    for index in range(at, len(text)):
+        depth += (text[index] == brackets[0]) - (text[index] == brackets[1])
+        if depth == 0:
+            return index + 1
+    return len(text)
+
+
+def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool) -> str:
+    """Returns the text before the user's own: CUDA's language, the arch that the text may ask for, and the macros."""
+    del text
+    switch = "SILO_THREADS_SWITCH\nSILO_CUDA_SHARED\n" if waits else ""
+    macros = dict(defines)
+    arch = {} if _ARCH in macros else {_ARCH: "900"}
+    lines = "".join(f"#define {name} {value}\n" for name, value in {**arch, **macros}.items())
+    return f'#line 1 "entry"\n#include <silo_cuda.h>\n{switch}#include <emulator/refused.h>\n{lines}'
+
+
+def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: int) -> str:
+    """Returns the whole text; ``#line`` marks the user's own lines.
+
+    Args:
+        unit: the variant.
+        entry: the name of the function that a launch calls.
+        waits: whether threads have stacks of their own.
+        stack: bytes of such a stack.
+        memory: bytes that the threads of a block share.
+    """
+    x, y, z = unit.block
+    count = len(unit.layout)
+    held = "".join(
+        f"  const Silo_kernel::type<{at}> silo_{at} = Silo_kernel::value<{at}>(parameters);\n" for at in range(count)
+    )
+    passed = ", ".join(f"silo_{at}" for at in range(count))
+    dynamic = ""
+    if waits:
+        size = max(unit.shared_bytes, 1)
+        dynamic = (
+            f'__thread char silo_dynamic_memory[{size}] __asm("{HIDDEN}") '
+            f'__attribute__((visibility("hidden"), aligned(128)));\n'
+        )
+    return (
+        f"{head_text(unit.text, unit.defines, waits=waits)}"
+        f"namespace silo_cuda {{\n"
+        f"SILO_CUDA_PLAIN unsigned block_x() {{ return {x}; }}\n"
+        f"SILO_CUDA_PLAIN unsigned block_y() {{ return {y}; }}\n"
+        f"SILO_CUDA_PLAIN unsigned block_z() {{ return {z}; }}\n"
+        f"}}\n"
+        f"{dynamic}"
+        # Internal linkage: only the functions that this kernel calls are compiled.
+        f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
+        f"#line 1 {quoted(unit.text.file)}\n"
+        f"{rewritten(unit.text.text)}\n"
+        f'#line 1 "entry"\n'
+        f"#pragma clang attribute pop\n"
+        f"using Silo_kernel = silo_cuda::Kernel<decltype({unit.expression})>;\n"
+        f"static_assert(Silo_kernel::count == {count});\n"
+        f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'
+        f"    void *const *parameters, const unsigned *grid, unsigned long begin, unsigned long end,\n"
+        f"    void *scratch, void *context) {{\n"
+        f"{held}"
+        f"  const auto body = [=] {{\n"
+        f"    SILO_THREADS_INLINED {unit.expression}({passed});\n"
+        f"  }};\n"
+        f"  return silo_cuda::run_blocks<{x}, {y}, {z}>(\n"
+        f"      body, grid, begin, end, scratch, context, {{.stack = {stack}, .memory = {memory}}});\n"
+        f"}}\n"
+    )

@@ -1,0 +1,2 @@
+#pragma once
+#error "an asynchronous copy (cuda_pipeline.h) does not run on the CPU"

@@ -1,0 +1,2 @@
+#pragma once
+#error "curand does not run on the CPU"

@@ -1,0 +1,2 @@
+#pragma once
+#error "CUTLASS does not run on the CPU"

@@ -1,0 +1,2 @@
+#pragma once
+#error "wmma (mma.h) does not run on the CPU"

@@ -1,0 +1,2 @@
+#pragma once
+#error "a texture does not run on the CPU"

@@ -1,0 +1,30 @@
+"""The declarations of the compilers of CUDA C++ for GPUs, read before a compiler is imported."""
+
+from __future__ import annotations
+
+from silo.core.declaration import BlobKind, CompilerDeclaration
+
+__all__ = ["HIPCLANG", "NVRTC"]
+
+# Modules that make the job and define its inputs, and that read launch info from the binary.
+_CODE = ("silo.kinds.cuda_cpp", "-silo.kinds.cuda_cpp.cpu", "silo.artifacts")
+
+NVRTC = CompilerDeclaration(
+    name="nvrtc",
+    compiler="silo.kinds.cuda_cpp.nvrtc_compiler:NvrtcCompiler",
+    sources=("cuda",),
+    targets=("cuda",),
+    options=(),  # macros, template arguments, threads and shared memory belong to the source, which a config may set
+    blobs=(BlobKind("cubin"),),
+    code=_CODE,
+)
+
+HIPCLANG = CompilerDeclaration(
+    name="hipclang",
+    compiler="silo.kinds.cuda_cpp.hip_compiler:HipCompiler",
+    sources=("cuda",),
+    targets=("hip",),
+    options=(),
+    blobs=(BlobKind("hsaco"),),
+    code=_CODE,
+)

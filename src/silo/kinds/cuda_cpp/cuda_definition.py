@@ -1,0 +1,245 @@
+"""``silo.cuda``: kernels in CUDA C++."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from silo.core.config import Config
+from silo.core.dtypes import DTypeKind, dtype
+from silo.core.grids import Grid
+from silo.core.search_space import DeclaredSpace, space_of
+from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
+from silo.core.space import Space as SearchSpace
+from silo.core.values import Value
+from silo.errors import SourceError, SpaceError
+from silo.kinds.cuda_cpp.cuda_source import CudaSource, DeclaredParameter
+from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, device_code, kernels_of
+from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaType, Form
+from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
+from silo.plain_files import read_plain
+from silo.sources.declaration import Declaration
+from silo.sources.launch_options import LaunchOption, read_launch_options
+from silo.sources.written_signature import written_members
+
+__all__ = ["cuda"]
+
+_EFFECTS = {"in": Effect.READ, "out": Effect.WRITE, "inout": Effect.BOTH}
+_FILES = (".cu", ".cuh", ".hip", ".cpp", ".h", ".hpp")
+_INCLUDABLE = ("-D", "--define-macro", "-I", "--include-path", "-include", "--pre-include")
+_ALLOWED = (
+    "-use_fast_math",
+    "--use_fast_math",
+    "-ftz=",
+    "--ftz=",
+    "-prec-sqrt=",
+    "--prec-sqrt=",
+    "-prec-div=",
+    "--prec-div=",
+    "-fmad=",
+    "--fmad=",
+    "-std=",
+    "--std=",
+    "-maxrregcount=",
+    "--maxrregcount=",
+    "-lineinfo",
+    "--generate-line-info",
+    "-default-device",
+    "--device-as-default-execution-space",
+    "--extra-device-vectorization",
+    "-w",
+)
+_STANDARD = "-std=c++17"
+
+
+def cuda(
+    source: str | Path,
+    *,
+    entry: str | None = None,
+    signature: str | Mapping[str, str] | None = None,
+    threads: LaunchOption | None = None,
+    shared: int | str | Callable[[Any], object] | None = None,
+    cluster: LaunchOption | None = None,
+    grid: Callable[[Any], object] | Sequence[int] | Grid | None = None,
+    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | None = None,
+    constants: Mapping[str, Value] | Sequence[str] = (),
+    key: Sequence[str] = (),
+    include: Sequence[str | os.PathLike[str]] | Mapping[str, str] = (),
+    flags: Sequence[str] = (),
+    device_only: bool = False,
+    cooperative: bool = False,
+    pdl: bool = False,
+    name: str | None = None,
+    release_gil: bool = True,
+) -> Any:  # noqa: ANN401  # a kernel, called with its parameters in order
+    """Make a Silo kernel of a ``__global__`` function in CUDA C++.
+
+    Nothing is compiled here: the types of the parameters are read by a compiler at the first call or build.
+
+    Args:
+        source: the text, or the path of a file (``.cu``, ``.cuh``, ``.hip``, ...).
+        entry: the kernel's name, with its arguments if it is a template: ``"vadd"``, ``"ns::vadd<float, BLOCK>"``.
+            Constants among the template arguments get their values there; other constants are macros. Needed if the
+            text has several kernels or a template.
+        signature: effects of arrays (``{"out": "out", "sums": "inout"}``), or types too, or all parameters with their
+            types, ``"x: in *fp32, out: out *fp32, n: i32"``, which then no compiler reads. By default a pointer to const
+            is read, any other is read and written.
+        threads: threads of a block: a number, the name of a constant, up to three of these, or a function of the
+            constants. A kernel with ``__block_size__`` needs none.
+        shared: dynamic shared memory of a block in bytes: a number, a constant, or a function of the constants.
+        cluster: blocks of a cluster, as ``threads``.
+        grid: as for :func:`silo.kernel`; it counts blocks, with clusters clusters.
+        space: as for :func:`silo.kernel`; its values are constants.
+        constants: values of further macros or template arguments; if it is a sequence of names, each call or config
+            sets them.
+        key: as for :func:`silo.kernel`.
+        include: folders that headers are read from, besides the folder of ``source``; or the text of each header by
+            name. Headers of the CUDA toolkit need no folder.
+        flags: further options of NVRTC: mathematics (``-use_fast_math``, ``-fmad=false``), ``-std=c++20``,
+            ``-maxrregcount=``, ``-lineinfo``.
+        device_only: leave out the file's host functions and host headers.
+        cooperative: launch cooperatively, so that blocks may wait for each other.
+        pdl: programmatic dependent launch.
+        name: the kernel's name in Silo; its own name by default.
+        release_gil: as for :func:`silo.kernel`.
+
+    Raises:
+        SourceError: no kernel of that name, several and no name given, a header outside of its folder, or an option
+            that is not allowed.
+        SpaceError: the space is invalid.
+        TraceError: the grid, or a size, cannot be traced to an expression.
+    """
+    caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # the caller of silo.cuda
+    place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+    text, path = _read(source)
+    file = path.name if path is not None else "kernel.cu"
+    shown = path.name if path is not None else f"<text at {place}>"
+    if device_only:
+        text = device_code(text)
+    expression, kernel = chosen_kernel(text, shown, entry)
+    folders = HeaderFolders.of(include, None if path is None else path.parent)
+    closed = closed_text(CudaText(file, text), folders, shown, device_only=device_only)
+    if kernel is None:
+        base = expression.partition("<")[0].strip().rpartition("::")[2]
+        found = [one for _, header in closed.headers for one in kernels_of(header) if one.name == base]
+        kernel = found[0] if found else None
+    base = (kernel.name if kernel is not None else expression.partition("<")[0].rpartition("::")[2]).strip()
+    made_name = name or base
+    location = f"{shown}:{kernel.line}" if kernel is not None else shown
+    where = f"{made_name} ({location})"
+    names, configs, made_space = _constants(where, constants, space)
+    values = dict(constants) if isinstance(constants, Mapping) else {}
+    declared = _declared(where, () if kernel is None else kernel.parameters, signature)
+    if kernel is None and signature is None:
+        raise SourceError(
+            f"{shown}: there is no __global__ function {base!r}; it has "
+            f"{', '.join(one.name for one in kernels_of(text)) or 'none'}. If a macro makes it, name its parameters in "
+            "signature="
+        )
+    both = [one.name for one in declared if one.name in names]
+    if both:
+        raise SourceError(f"{where}: {both[0]} is both a parameter and a constant")
+    folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
+    # The values with which types are read: of the first config.
+    first = {**values, **(dict(configs[0].values) if configs else {})}
+    made = CudaSource(
+        name=made_name,
+        signature=Signature((*[_untyped(one) for one in declared], *folded)),
+        text=closed,
+        entry=expression,
+        location=location,
+        declared=declared,
+        launch=read_launch_options(where, names, block=threads, cluster=cluster, smem=shared),
+        first=tuple(sorted(first.items())),
+        flags=_flags(where, flags),
+        cooperative=cooperative,
+        pdl=pdl,
+        device_only=device_only,
+    )
+    return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
+
+
+def _read(source: str | Path) -> tuple[str, Path | None]:
+    """Returns the text, and the path of its file; None if it is no file."""
+    if isinstance(source, str) and ("\n" in source or not source.endswith(_FILES)):
+        return source, None
+    path = Path(source)
+    try:
+        return read_plain(path).decode(), path
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"{source}: the text of CUDA kernels cannot be read: {error}") from error
+
+
+def _constants(
+    where: str,
+    constants: Mapping[str, Value] | Sequence[str],
+    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | None,
+) -> tuple[tuple[str, ...], Sequence[Config], DeclaredSpace | None]:
+    """Returns the names of the constants, the configs, and the space. Raises SpaceError, SourceError."""
+    try:
+        made = space if space is None or isinstance(space, DeclaredSpace) else SearchSpace.of(space)
+        configs = () if made is None else space_of(made).configs()
+    except SpaceError as error:
+        raise SpaceError(f"{where}: {error}") from error
+    names = tuple(dict.fromkeys((*constants, *(one for config in configs for one, _ in config.values))))
+    for one in names:
+        if not one.isidentifier() or one.startswith("__"):
+            raise SourceError(f"{where}: {one!r} cannot be a macro or a template argument")
+    return names, configs, made
+
+
+def _untyped(declared: DeclaredParameter) -> Parameter:
+    return Parameter(declared.name, effect=Effect.BOTH if declared.effect is None else declared.effect)
+
+
+def _declared(
+    where: str, names: Sequence[str], signature: str | Mapping[str, str] | None
+) -> tuple[DeclaredParameter, ...]:
+    """Returns the parameters: their names from the text, effects and types as the author declares them."""
+    written = {} if signature is None else written_members(where, signature)
+    made = {name: _declaration(where, name, value) for name, value in written.items()}
+    complete = bool(made) and all(one.type is not None for one in made.values()) and len(made) >= len(names)
+    if complete or not names:
+        return tuple(made.values())
+    for one in made:
+        if one not in names:
+            raise SourceError(f"{where}: signature= names {one}, and the parameters are {', '.join(names)}")
+    if not all(names):
+        raise SourceError(f"{where}: a parameter has no name: declare all with their types in signature=")
+    return tuple(made.get(one, DeclaredParameter(one)) for one in names)
+
+
+def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:
+    words = written.split() if isinstance(written, str) else []
+    effect = _EFFECTS[words.pop(0)] if words and words[0] in _EFFECTS else None
+    spelled = "".join(words)
+    if not words and effect is not None:
+        return DeclaredParameter(name, effect)
+    try:
+        element = dtype(spelled.removeprefix("*"))
+    except KeyError:
+        raise SourceError(
+            f"{where}: {name} is {written!r} in signature=; write an effect (in, out, inout), a dtype for a scalar, or "
+            "both for an array: out *fp32"
+        ) from None
+    if spelled.startswith("*"):
+        kind = CudaType(Form.POINTER, f"*{element.short}", element.short, const=effect is Effect.READ)
+        return DeclaredParameter(name, effect, kind)
+    if effect is not None or (element.kind is DTypeKind.FLOAT and element.bits < 16):
+        raise SourceError(f"{where}: {name} is {written!r} in signature=; a scalar has no effect, and at least 16 bits")
+    kind = CudaType(Form.SCALAR, element.short, element.short, bytes=element.itemsize, align=element.itemsize)
+    return DeclaredParameter(name, None, kind)
+
+
+def _flags(where: str, given: Sequence[str]) -> tuple[str, ...]:
+    """Returns the options in order, with the standard. Raises SourceError for one that is not allowed."""
+    for one in given:
+        if one.startswith(_INCLUDABLE):
+            raise SourceError(f"{where}: {one}: macros are constants=, headers are include=")
+        if not any(one == allowed or (allowed.endswith("=") and one.startswith(allowed)) for allowed in _ALLOWED):
+            raise SourceError(f"{where}: the option {one!r} is not allowed; these are: {' '.join(_ALLOWED)}")
+    standard = () if any(one.lstrip("-").startswith("std=") for one in given) else (_STANDARD,)
+    return (*standard, *given)

@@ -1,0 +1,30 @@
+"""The findings of ``silo doctor`` about CUDA C++: every NVRTC here, and the compiler for HIP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silo.core.findings import Finding
+from silo.errors import SiloError
+from silo.kinds.cuda_cpp.nvrtc import INSTALL, NvrtcPlace, load_nvrtc, places
+
+__all__ = ["findings"]
+
+
+def findings() -> Sequence[Finding]:
+    """Returns a finding for each NVRTC that is installed, the one in use first."""
+    found = places()
+    if not found:
+        return (Finding("nvrtc", "optional", "not installed", f"only to compile CUDA C++: {INSTALL}"),)
+    return tuple(_finding(one, used=at == 0) for at, one in enumerate(found))
+
+
+def _finding(place: NvrtcPlace, *, used: bool) -> Finding:
+    part = "nvrtc" if used else "nvrtc, unused"
+    try:
+        library = load_nvrtc(place)
+        archs = library.archs()
+    except SiloError as error:
+        return Finding(part, "optional", str(error), INSTALL)
+    detail = f"{library.release} ({place.origin}, {place.build}) for sm_{min(archs)} to sm_{max(archs)} at {place.path}"
+    return Finding(part, "ok", detail)

@@ -1,0 +1,357 @@
+"""Kernels in CUDA C++ as sources: a text, the name of a kernel in it, and how it is launched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
+from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.signature import Effect, NoDefault, Parameter, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import JSON, Value, digest
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, CompileError, CompilerMissingError, SourceError
+from silo.frozen import frozen, replace
+from silo.kinds.cuda_cpp.cuda_unit import CudaParameter, CudaText, CudaType, CudaUnit, Form
+from silo.kinds.cuda_cpp.signature_probe import Prober, parameter_types
+from silo.sources.launch_options import LaunchOptions
+
+__all__ = ["CudaSource", "DeclaredParameter", "entry_expression", "macro_text"]
+
+_KINDS = {DTypeKind.FLOAT: ParameterKind.FLOAT, DTypeKind.BOOL: ParameterKind.BOOL}
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@frozen
+class DeclaredParameter:
+    """A parameter as the author declares it: its effect and its type, each None if the text decides."""
+
+    name: str
+    effect: Effect | None = None
+    type: CudaType | None = None
+
+    def to_json(self) -> JSON:
+        """Returns the canonical form."""
+        effect = None if self.effect is None else self.effect.value
+        return [self.name, effect, None if self.type is None else self.type.to_json()]
+
+
+def macro_text(name: str, value: Value) -> str:
+    """Returns the value of a macro. Raises CompileError for a value that a macro cannot have.
+
+    >>> macro_text("BLOCK", 128), macro_text("FAST", True), macro_text("T", "float")
+    ('128', '1', 'float')
+    """
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str) and not any(one in value for one in "\n\r\\#"):
+        return value
+    raise CompileError(f"the macro {name} cannot be {value!r}: give a number, a bool, or a text of one line")
+
+
+def entry_expression(entry: str, constants: Mapping[str, Value]) -> str:
+    """Returns an entry whose template arguments have the values of the constants that they name.
+
+    >>> entry_expression("ns::add<T, 2 * BLOCK>", {"T": "float", "BLOCK": 64, "ns": 1})
+    'ns::add<float, 2 * 64>'
+    """
+    name, bracket, arguments = entry.partition("<")
+
+    def value(match: re.Match[str]) -> str:
+        word = match.group()
+        if word not in constants:
+            return word
+        given = constants[word]
+        return str(given).lower() if isinstance(given, bool) else macro_text(word, given)
+
+    return name + bracket + _WORD.sub(value, arguments)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CudaSource:
+    """One kernel of a text. Implements :class:`silo.sources.kernel_source.KernelSource`.
+
+    ``signature`` has the kernel's parameters, whose types are read when they are first needed, then the constants.
+    ``entry`` names the kernel as the author wrote it; a constant that its template arguments name is put in there, the
+    others are macros. ``first`` are the values of the constants with which the types are read.
+    """
+
+    name: str
+    signature: Signature
+    text: CudaText
+    entry: str
+    location: str
+    declared: tuple[DeclaredParameter, ...]
+    launch: LaunchOptions
+    first: tuple[tuple[str, Value], ...] = ()
+    flags: tuple[str, ...] = ()
+    cooperative: bool = False
+    pdl: bool = False
+    device_only: bool = False
+    kind: str = "cuda"
+    exact: frozenset[str] = frozenset()  # no scalar's value decides the code
+    extents: None = None  # nor does an array's shape
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.location})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest of the texts and of everything declared about the kernel; contains no paths."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return digest(
+            "cuda-source/1",
+            [
+                self.name,
+                self.signature.to_json(),
+                self.text.to_json(),
+                self.entry,
+                [one.to_json() for one in self.declared],
+                self.launch.to_json(),
+                list(self.flags),
+                [self.cooperative, self.pdl],
+            ],
+        )
+
+    @property
+    def heuristics(self) -> Mapping[str, Callable[..., object]]:
+        """Empty: no constants are computed from the arguments."""
+        return {}
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """Returns an empty mapping: a config only sets constants of the signature."""
+        del config, specialization
+        return {}
+
+    # ---- Types ----
+
+    @cached_property
+    def parameters(self) -> tuple[CudaParameter, ...]:
+        """The kernel's parameters with their types, which a compiler reads unless all are declared.
+
+        Raises:
+            SourceError: the text has no such kernel, other parameters than declared, or some that cannot be passed.
+            CompileError: the compiler refuses the text.
+            CompilerMissingError: no compiler is installed that reads types.
+        """
+        types = [one.type for one in self.declared]
+        if self.declared and all(types):
+            return tuple(CudaParameter(one.name, one.type) for one in self.declared if one.type is not None)
+        expression, defines = self._named(dict(self.first))
+        prober = _prober()
+        found = parameter_types(
+            str(self), self.text, expression, lambda asked: self._ask(prober, defines, asked, expression)
+        )
+        if len(found) != len(self.declared):
+            raise SourceError(
+                f"{self}: {self.entry} has {len(found)} parameters ({', '.join(one.spelled for one in found)}), and "
+                f"{len(self.declared)} are named ({', '.join(one.name for one in self.declared)}): name them in "
+                "signature="
+            )
+        return tuple(self._agreed(one, kind) for one, kind in zip(self.declared, found, strict=True))
+
+    def _ask(
+        self, prober: Prober, defines: tuple[tuple[str, str], ...], asked: object, expression: str
+    ) -> tuple[str, ...]:
+        from silo.kinds.cuda_cpp.compile_log import explained  # noqa: PLC0415  # for refused texts alone
+
+        try:
+            return prober(self.text, defines, self.flags, asked)  # pyright: ignore[reportArgumentType]
+        except CompileError as error:
+            if type(error) is not CompileError:
+                raise
+            raise CompileError(explained(str(error), str(self), expression, device_only=self.device_only)) from None
+
+    def _agreed(self, declared: DeclaredParameter, found: CudaType) -> CudaParameter:
+        own = declared.type
+        if own is not None:
+            same_dtype = not (own.dtype and found.dtype) or own.dtype == found.dtype
+            if own.form != found.form or not same_dtype:
+                raise SourceError(
+                    f"{self}: signature= declares {declared.name} as {own.spelled}; it is {found.spelled}"
+                )
+        if found.form != Form.POINTER and declared.effect is not None and found.form != Form.STRUCT:
+            raise SourceError(f"{self}: {declared.name} is {found.spelled}, which has no effect: arrays have")
+        if found.const and declared.effect in (Effect.WRITE, Effect.BOTH):
+            raise SourceError(f"{self}: {declared.name} is {found.spelled}, so it is not written")
+        return CudaParameter(declared.name, found)
+
+    def effect_of(self, parameter: CudaParameter) -> Effect:
+        """Returns the declared effect, or that of the type: a pointer to const is read, another read and written."""
+        for one in self.declared:
+            if one.name == parameter.name and one.effect is not None:
+                return one.effect
+        return Effect.READ if parameter.type.const else Effect.BOTH
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """Returns the typed signature of one call, and its constants. Raises ArgumentError."""
+        if unknown := [one for one in arguments if one not in self.signature.names]:
+            known = ", ".join(self.signature.names)
+            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
+        types = {one.name: one for one in self.parameters}
+        parameters: list[Parameter] = []
+        constants: list[tuple[str, Value]] = []
+        for one in self.signature.parameters:
+            given = arguments.get(one.name)
+            if one.kind is ParameterKind.CONSTEXPR:
+                if given is not None:
+                    if given.is_pointer:
+                        raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
+                    constants.append((one.name, given.value))
+                parameters.append(one)
+            elif given is None:
+                raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
+            else:
+                parameters.append(self._typed(one, types[one.name], given))
+        return Signature(tuple(parameters)), Specialization((), tuple(constants))
+
+    def _typed(self, parameter: Parameter, declared: CudaParameter, given: ArgumentFacts) -> Parameter:
+        match declared.type.form:
+            case Form.POINTER:
+                return self._array(parameter, declared, given)
+            case Form.SCALAR:
+                return self._scalar(parameter, declared.type, given)
+            case _:
+                raise ArgumentError(
+                    f"{self.name}: {parameter.name} is {declared.type.spelled}, which a call cannot pass"
+                )
+
+    def _array(self, parameter: Parameter, declared: CudaParameter, given: ArgumentFacts) -> Parameter:
+        name, own = parameter.name, declared.type
+        effect = self.effect_of(declared)
+        made = replace(parameter, kind=ParameterKind.POINTER, effect=effect)
+        if not given.is_pointer and given.value is None and given.dtype is None:
+            return replace(made, dtype=dtype(own.dtype or "u8"))  # a null pointer
+        if not given.is_pointer or given.block_shape:
+            raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
+        if given.dtype is None:
+            raise ArgumentError(f"{self.name}: the dtype of the array {name} is not known")
+        if own.dtype and not _same_bits(dtype(own.dtype), given.dtype):
+            raise ArgumentError(
+                f"{self.name}: {name} is an array of {given.dtype}, and the kernel takes {own.spelled}: pass "
+                f"{dtype(own.dtype)}"
+            )
+        if own.lanes > 1 and own.dtype:
+            align = own.lanes * dtype(own.dtype).itemsize if own.lanes != 3 else dtype(own.dtype).itemsize
+            if given.address % min(align, 16):
+                raise ArgumentError(
+                    f"{self.name}: {name} is {own.spelled}, which begins at a multiple of {min(align, 16)} bytes; this "
+                    "array does not"
+                )
+        return replace(made, dtype=given.dtype)
+
+    def _scalar(self, parameter: Parameter, own: CudaType, given: ArgumentFacts) -> Parameter:
+        name, kind, value = parameter.name, dtype(own.dtype), given.value
+        if given.is_pointer:
+            raise ArgumentError(f"{self.name}: {name} is {own.spelled}; it takes a number, not an array")
+        if not isinstance(value, bool | int | float):
+            raise ArgumentError(f"{self.name}: {name} is {own.spelled}; it cannot be {describe(value)}")
+        made = _KINDS.get(kind.kind, ParameterKind.INTEGER)
+        if made is ParameterKind.INTEGER:
+            low = 0 if kind.kind is DTypeKind.UINT else -(1 << (kind.bits - 1))
+            if not isinstance(value, int):
+                raise ArgumentError(f"{self.name}: {name} is {own.spelled}; {describe(value)} is not an integer")
+            if not low <= value < low + (1 << kind.bits):
+                raise ArgumentError(f"{self.name}: {name} is {own.spelled}; {value} does not fit")
+        return replace(parameter, kind=made, dtype=kind, specialize=False, align=False)
+
+    def constant(self, value: object) -> Value:
+        """Returns the value of a constant: a number, a bool, or the text of a macro. Raises SourceError."""
+        if isinstance(value, bool | int | float | str):
+            return value
+        raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
+
+    # ---- Variants ----
+
+    def constants(self, variant: Variant) -> dict[str, Value]:
+        """Returns every constant of a variant: the call's, else the config's, else the default. Raises CompileError."""
+        known = {**dict(variant.config.values), **variant.specialization.constant_values}
+        found: dict[str, Value] = {}
+        for one in self.signature.parameters:
+            if one.kind is not ParameterKind.CONSTEXPR:
+                continue
+            if one.name in known:
+                found[one.name] = known[one.name]
+            elif not isinstance(one.default, NoDefault):
+                found[one.name] = one.default
+            else:
+                raise CompileError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
+        return found
+
+    def _named(self, constants: Mapping[str, Value]) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """Returns the entry's expression, and the macros, which are the constants that it does not name."""
+        arguments = set(_WORD.findall(self.entry.partition("<")[2]))
+        macros = tuple(
+            (name, macro_text(name, value)) for name, value in sorted(constants.items()) if name not in arguments
+        )
+        return entry_expression(self.entry, constants), macros
+
+    def unit(self, variant: Variant) -> CudaUnit:
+        """Returns all that a compiler needs for one variant. Raises CompileError, which rejects only this config."""
+        constants = self.constants(variant)
+        expression, defines = self._named(constants)
+        options = self.launch.values(str(self), constants)
+        return CudaUnit(
+            text=self.text,
+            expression=expression,
+            defines=defines,
+            flags=self.flags,
+            layout=self.layout(variant.signature),
+            block=options.block or (0, 0, 0),
+            cluster=options.cluster or (0, 0, 0),
+            shared_bytes=options.smem or 0,
+            cooperative=self.cooperative,
+            pdl=self.pdl,
+        )
+
+    def layout(self, signature: Signature) -> tuple[LayoutSlot, ...]:
+        """Returns the parameters as a launch passes them, for a typed signature."""
+        slots: list[LayoutSlot] = []
+        for one in self.parameters:
+            parameter = signature[one.name]
+            if parameter.kind is ParameterKind.POINTER or parameter.dtype is None:
+                slots.append(LayoutSlot(one.name, AbiType.POINTER))
+            else:
+                slots.append(LayoutSlot(one.name, AbiType(parameter.dtype.short)))
+        return tuple(slots)
+
+
+def _same_bits(wanted: DType, given: DType) -> bool:
+    """Whether an array of ``given`` may be passed as ``wanted``: integers of one width differ in the sign alone."""
+    integers = (DTypeKind.INT, DTypeKind.UINT, DTypeKind.BOOL)
+    return wanted == given or (wanted.bits == given.bits and wanted.kind in integers and given.kind in integers)
+
+
+def _prober() -> Prober:
+    """Returns the compiler that reads types: NVRTC, or clang if NVRTC is not installed. Raises CompilerMissingError."""
+    from silo.kinds.cuda_cpp.nvrtc import find_nvrtc  # noqa: PLC0415  # when types are first needed
+
+    try:
+        find_nvrtc()
+    except CompilerMissingError as error:
+        return _clang_prober(error)
+    from silo.kinds.cuda_cpp.nvrtc_process import lowered_names  # noqa: PLC0415
+
+    return lowered_names
+
+
+def _clang_prober(missing: CompilerMissingError) -> Prober:
+    from silo.emulation.clang import find_clang  # noqa: PLC0415
+    from silo.kinds.cuda_cpp.cpu.clang_probe import lowered_names  # noqa: PLC0415
+
+    try:
+        find_clang()
+    except CompilerMissingError as error:
+        raise CompilerMissingError(f"{missing}; and without NVRTC clang reads a kernel's types: {error}") from None
+    return lowered_names

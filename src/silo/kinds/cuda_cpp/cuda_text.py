@@ -1,0 +1,444 @@
+"""Reads texts in CUDA C++: includes, the names of kernels and of their parameters, and the device code of a file.
+
+Nothing here interprets the language: types come from a compiler (:mod:`silo.kinds.cuda_cpp.signature_probe`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from silo.errors import SourceError
+from silo.frozen import frozen
+
+__all__ = [
+    "Include",
+    "KernelText",
+    "Token",
+    "TokenKind",
+    "chosen_kernel",
+    "device_code",
+    "includes_of",
+    "kernels_of",
+    "members_of",
+]
+
+# ---- Tokens ----
+
+
+class TokenKind(Enum):
+    """The kind of a token; comments and spaces are none."""
+
+    WORD = "word"
+    NUMBER = "number"
+    STRING = "string"
+    SIGN = "sign"
+    DIRECTIVE = "directive"  # a whole line of the preprocessor, with its continuations
+
+
+class Token(NamedTuple):
+    """A token with its place in the text."""
+
+    kind: TokenKind
+    text: str
+    begin: int
+    end: int
+
+
+_TOKEN: Final = re.compile(
+    r"""
+      (?P<comment>//(?:[^\\\n]|\\\r?\n|\\.)*|/\*.*?(?:\*/|\Z))
+    | (?P<string>(?:u8|u|U|L)?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"
+        |"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\Z)|'(?:[^'\\\n]|\\.)*(?:'|(?=\n)|\Z))
+    | (?P<number>\.?[0-9](?:[eEpP][+-]|'?[\w]|\.)*)
+    | (?P<word>[A-Za-z_$][\w$]*)
+    | (?P<space>\s+)
+    | (?P<sign>::|->|%:|.)
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_LINE = re.compile(r"(?:[^\\\n]|\\[ \t]*\r?\n|\\.)*")
+_CONTINUED = re.compile(r"\\[ \t]*\r?\n")
+
+
+def _tokens(text: str) -> Iterator[Token]:
+    """Yields the tokens of a text; a directive is one token."""
+    at, starts = 0, True  # whether only spaces and comments precede in the line
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        assert match is not None  # any character is a sign
+        kind, begin, at = str(match.lastgroup), match.start(), match.end()
+        if kind == "mark":
+            kind = "string"
+        if kind in ("comment", "space"):
+            starts = starts or "\n" in match.group()
+            continue
+        if starts and match.group() in ("#", "%:"):
+            line = _LINE.match(text, begin)
+            assert line is not None  # also matches nothing
+            at = line.end()
+            yield Token(TokenKind.DIRECTIVE, line.group(), begin, at)
+            continue
+        starts = False
+        yield Token(TokenKind(kind), match.group(), begin, at)
+
+
+# ---- Includes ----
+
+
+class Include(NamedTuple):
+    """One ``#include``: the name, whether it is in quotes, and its line. An empty name: a macro names the file."""
+
+    name: str
+    quoted: bool
+    line: int
+
+
+_GAP = r"(?:[ \t\f\v]|/\*.*?\*/)*"
+_INCLUDE = re.compile(
+    rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)", re.MULTILINE | re.DOTALL
+)
+_LITERAL = re.compile(r'"([^"\n]*)"|<([^>\n]*)>')
+_MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")
+
+
+def includes_of(text: str) -> tuple[Include, ...]:
+    r"""Returns every ``#include`` of a text, also those that conditions or comments leave out.
+
+    More than the compiler's own are returned in doubt, never fewer: a file that is not listed must not be opened.
+
+    >>> includes_of(  # doctest: +ELLIPSIS
+    ...     '#include <mma.h>\n#inc\\\nlude "a/b.h"\n%: include NAME\n'
+    ... )
+    (Include(name='mma.h', quoted=False, line=1), Include(name='a/b.h', quoted=True, line=2), ...)
+    """
+    found: dict[int, Include] = {}
+    pieces = _CONTINUED.split(text)
+    lines = [0]  # of the text, at the beginning of each piece
+    for piece in pieces:
+        lines.append(lines[-1] + piece.count("\n") + 1)
+    joined = "".join(pieces)
+    ends = [0]
+    for piece in pieces:
+        ends.append(ends[-1] + len(piece))
+
+    def line_of(at: int) -> int:
+        place = max(number for number, end in enumerate(ends[:-1]) if end <= at)
+        return lines[place] + joined.count("\n", ends[place], at) + 1
+
+    directives = {one.begin for one in _tokens(joined) if one.kind is TokenKind.DIRECTIVE}
+    for match in _INCLUDE.finditer(joined):
+        sign = joined.find("#", match.start())
+        other = joined.find("%:", match.start())
+        begin = min(place for place in (sign, other) if place >= 0)
+        rest = match["rest"]
+        literal = _LITERAL.match(rest)
+        if literal is not None:
+            name = literal[1] if literal[1] is not None else literal[2]
+            found[begin] = Include(name, literal[1] is not None, line_of(begin))
+        elif begin in directives or _MACRO.fullmatch(rest):
+            found[begin] = Include("", quoted=False, line=line_of(begin))
+    return tuple(found[at] for at in sorted(found))
+
+
+# ---- Kernels, and the members of structs ----
+
+
+@frozen
+class KernelText:
+    """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template."""
+
+    name: str
+    parameters: tuple[str, ...]
+    line: int
+    is_template: bool
+
+
+_OPENS = {"(": ")", "[": "]", "{": "}"}
+
+
+def _closing(words: Sequence[Token], at: int) -> int:
+    """Returns the index after the bracket that closes the one at ``at``; the number of tokens without one."""
+    depth = 0
+    for index in range(at, len(words)):
+        sign = words[index].text
+        depth += (sign in _OPENS) - (sign in _OPENS.values())
+        if depth == 0:
+            return index + 1
+    return len(words)
+
+
+def kernels_of(text: str) -> tuple[KernelText, ...]:
+    """Returns the kernels that a text defines or declares, in order, each name once.
+
+    >>> kernels_of('template<class T> __global__ void __launch_bounds__(64) k(const T *x, int n[2], float = 1);')
+    (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True),)
+    """
+    words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
+    found: dict[str, KernelText] = {}
+    start = 0  # of the declaration
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word.text in (";", "{", "}"):
+            start = at + 1
+        if word.text != "__global__":
+            at += 1
+            continue
+        name = _named_function(words, at + 1)
+        if name is None:
+            at += 1
+            continue
+        end = _closing(words, name + 1)
+        kernel = KernelText(
+            words[name].text,
+            tuple(_parameter_name(part) for part in _parts(words[name + 2 : end - 1])),
+            text.count("\n", 0, words[name].begin) + 1,
+            any(one.text == "template" for one in words[start:at]),
+        )
+        known = found.get(kernel.name)
+        if known is None or (not all(known.parameters) and all(kernel.parameters)):
+            found[kernel.name] = kernel
+        at = end
+    return tuple(found.values())
+
+
+def _named_function(words: Sequence[Token], at: int) -> int | None:
+    """Returns the index of the name in the declaration that goes on at ``at``; None if it is no function's."""
+    while at + 1 < len(words) and words[at].text not in (";", "{", "}"):
+        if words[at].kind is TokenKind.WORD and words[at + 1].text == "(":
+            end = _closing(words, at + 1)
+            if end < len(words) and words[end].text in ("{", ";"):
+                return at
+            at = end
+        else:
+            at += 1
+    return None
+
+
+def _parts(words: Sequence[Token]) -> list[list[Token]]:
+    """Returns the parts between commas outside of all brackets."""
+    parts: list[list[Token]] = [[]]
+    depth = angle = 0
+    for word in words:
+        depth += (word.text in _OPENS) - (word.text in _OPENS.values())
+        angle += (word.text == "<") - (word.text == ">" and angle > 0)
+        if word.text == "," and depth == 0 and angle == 0:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return [part for part in parts if part and [one.text for one in part] != ["void"]]
+
+
+_TYPE_WORDS = frozenset(
+    [
+        "const",
+        "volatile",
+        "unsigned",
+        "signed",
+        "int",
+        "long",
+        "short",
+        "char",
+        "float",
+        "double",
+        "bool",
+        "void",
+        "struct",
+        "auto",
+    ]
+)
+
+
+def _parameter_name(words: Sequence[Token]) -> str:
+    """Returns the name that a parameter's declaration ends with; "" without one."""
+    own = list(words)
+    for index, word in enumerate(own):
+        if word.text == "=":
+            own = own[:index]
+            break
+    while own and own[-1].text == "]":
+        depth = 0
+        for index in range(len(own) - 1, -1, -1):
+            depth += (own[index].text == "]") - (own[index].text == "[")
+            if depth == 0:
+                own = own[:index]
+                break
+        else:
+            return ""
+    for index, word in enumerate(own):
+        inner = index + 1
+        while word.text == "(" and inner < len(own) and own[inner].text in ("*", "&"):
+            inner += 1
+        if index + 1 < inner < len(own) and own[inner].kind is TokenKind.WORD:
+            return own[inner].text  # float (*name)(float)
+    last = own[-1] if own else None
+    if last is None or last.kind is not TokenKind.WORD or last.text in _TYPE_WORDS or len(own) < 2:
+        return ""
+    return "" if own[-2].text == "::" else last.text
+
+
+_ATTRIBUTES = ("alignas", "__align__", "__attribute__")
+
+
+def members_of(text: str, name: str) -> tuple[str, ...]:
+    """Returns the names of the data members of a struct that a text defines, in order; () if it defines none.
+
+    >>> members_of("struct P { const float *x, *y; int n = 3; float a[2]; int f() { return n; } };", "P")
+    ('x', 'y', 'n', 'a')
+    """
+    words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
+    for at in range(len(words) - 2):
+        if words[at].text not in ("struct", "class", "union"):
+            continue
+        head = at + 1
+        while head < len(words) and words[head].text not in ("{", ";", "(", ")", ",", ">", "="):
+            aligned = words[head].text in _ATTRIBUTES and head + 1 < len(words)
+            head = _closing(words, head + 1) if aligned else head + 1
+        own = [one.text for one in words[at + 1 : head]]
+        before_bases = own[: own.index(":")] if ":" in own else own
+        alias = words[_closing(words, head)].text if head < len(words) and _closing(words, head) < len(words) else ""
+        if head >= len(words) or words[head].text != "{" or (name not in before_bases and alias != name):
+            continue
+        return tuple(_member_names(words[head + 1 : _closing(words, head) - 1]))
+    return ()
+
+
+def _member_names(words: Sequence[Token]) -> Iterator[str]:
+    at = 0
+    while at < len(words):
+        end, body = at, False
+        while end < len(words) and words[end].text != ";":
+            if words[end].text in _OPENS:
+                body = body or (words[end].text == "{" and end > at and words[end - 1].text in (")", "const"))
+                end = _closing(words, end)
+                if body:
+                    break
+            else:
+                end += 1
+        own = [one for one in words[at:end] if one.text not in ("public", "private", "protected", ":")]
+        texts = [one.text for one in own]
+        function = any(one == "(" for one in texts) and "=" not in texts[: texts.index("(")]
+        skipped = texts[:1] and texts[0] in ("using", "typedef", "static", "friend", "template", "static_assert")
+        if not function and not skipped and len(own) > 1:
+            for part in _parts(own):
+                if (name := _parameter_name(part if len(part) > 1 else [part[0], part[0]])) != "":
+                    yield name
+        at = end + (end < len(words) and words[end].text == ";")
+
+
+# ---- The device code of a file with host code ----
+
+_KEPT_FUNCTIONS = frozenset({"__global__", "__device__", "constexpr", "consteval"})
+_KEPT_DECLARATIONS = frozenset(
+    [
+        "using",
+        "typedef",
+        "struct",
+        "class",
+        "union",
+        "enum",
+        "template",
+        "static_assert",
+        "constexpr",
+        "const",
+        "concept",
+        "namespace",
+        "__device__",
+        "__constant__",
+        "__shared__",
+        "__global__",
+        "__managed__",
+    ]
+)
+_CLASSES = ("struct", "class", "union", "enum")
+
+
+def device_code(text: str) -> str:
+    r"""Returns a text without its host functions and host variables; every line stays where it is.
+
+    A function stays if it is ``__global__``, ``__device__`` or ``constexpr``. Of variables, constants and those in
+    device memory stay. Functions that macros make, and lambdas at file scope, are beyond this reading.
+
+    >>> device_code("int f() { return 1; }\n__global__ void k(int *p) { *p = 1; }\nint main() {\n k<<<1, 1>>>(0); }")
+    '\n__global__ void k(int *p) { *p = 1; }\n\n'
+    """
+    words = list(_tokens(text))
+    dropped: list[tuple[int, int]] = []
+    at = 0
+    while at < len(words):
+        at = _item(words, at, dropped)
+    parts: list[str] = []
+    end = 0
+    for begin, after in dropped:
+        parts += [text[end:begin], "\n" * text.count("\n", begin, after)]
+        end = after
+    return "".join((*parts, text[end:]))
+
+
+def _item(words: Sequence[Token], at: int, dropped: list[tuple[int, int]]) -> int:
+    """Reads one declaration at file or namespace scope, and returns the index after it."""
+    if words[at].kind is TokenKind.DIRECTIVE or words[at].text in (";", "}"):
+        return at + 1
+    heads: set[str] = set()
+    index = at
+    while index < len(words):
+        word = words[index]
+        if word.kind is TokenKind.DIRECTIVE:
+            index += 1
+        elif word.text == "{":
+            before = words[index - 1].text
+            namespace = "namespace" in heads or ("extern" in heads and before.startswith('"'))
+            if namespace:
+                return index + 1  # its members are items of their own
+            end = _closing_over_directives(words, index)
+            function = not heads & set(_CLASSES) and "=" not in heads
+            if function or (heads & set(_CLASSES) and ")" in heads and before == ")"):
+                if not heads & _KEPT_FUNCTIONS:
+                    dropped.append((words[at].begin, words[end - 1].end))
+                return end
+            index = end
+        elif word.text in ("(", "["):
+            heads.add(")")
+            index = _closing_over_directives(words, index)
+        elif word.text == ";":
+            if not heads & _KEPT_DECLARATIONS:
+                dropped.append((words[at].begin, word.end))
+            return index + 1
+        elif word.text == "}":
+            return index + 1  # of a namespace
+        else:
+            heads.add(word.text)
+            index += 1
+    return index
+
+
+def _closing_over_directives(words: Sequence[Token], at: int) -> int:
+    end = _closing([word for word in words[at:] if word.kind is not TokenKind.DIRECTIVE], 0)
+    index = at
+    while end and index < len(words):
+        end -= words[index].kind is not TokenKind.DIRECTIVE
+        index += 1
+    return index
+
+
+def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelText | None]:
+    """Returns the entry's expression and its kernel in the text; None for the kernel of a header or a macro.
+
+    Raises:
+        SourceError: the text has no kernel, or several and no entry is given, or the only one is a template.
+    """
+    kernels = kernels_of(text)
+    if entry is None:
+        listing = ", ".join(one.name for one in kernels)
+        if len(kernels) != 1:
+            found = f"which kernel? Give entry= one of {listing}" if kernels else "no __global__ function is here"
+            raise SourceError(f"{file}: {found}")
+        if kernels[0].is_template:
+            name = kernels[0].name
+            raise SourceError(f"{file}: {name} is a template: give its arguments, for example entry='{name}<float>'")
+        return kernels[0].name, kernels[0]
+    name = entry.partition("<")[0].strip().rpartition("::")[2]
+    return entry, next((one for one in kernels if one.name == name), None)

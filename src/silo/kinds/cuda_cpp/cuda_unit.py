@@ -1,0 +1,187 @@
+"""Values that describe a kernel of CUDA C++ to its compilers: its texts, its parameters, and one variant of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from silo.core.json_reader import read_integers, read_list, read_natural, read_text
+from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.values import JSON, malformed
+from silo.frozen import frozen
+
+__all__ = ["CudaMember", "CudaParameter", "CudaText", "CudaType", "CudaUnit", "Form"]
+
+
+class Form:
+    """The forms of a parameter's type."""
+
+    SCALAR: Final = "scalar"
+    POINTER: Final = "pointer"
+    STRUCT: Final = "struct"
+    TENSORMAP: Final = "tensormap"
+
+
+@frozen
+class CudaText:
+    """A text with the user's own headers.
+
+    ``file`` is its name for the compiler, without a folder. ``headers`` has the name that each header is included by
+    and its text, sorted by name; headers of the toolkit are not among them.
+    """
+
+    file: str
+    text: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> JSON:
+        """Returns the canonical form: ``[file, text, [[name, text]...]]``."""
+        return [self.file, self.text, [list(one) for one in self.headers]]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CudaText:
+        """Returns the text of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        match read_list(data, "a text in CUDA C++"):
+            case [str() as file, str() as text, list() as headers]:
+                return cls(file, text, tuple(_pair(one, "a header") for one in headers))
+            case _:
+                raise malformed("a text in CUDA C++", data)
+
+
+@frozen
+class CudaType:
+    """The type of a parameter or of a member.
+
+    ``form`` is one of :class:`Form`. ``spelled`` is the type in C++ (``const float *``). ``dtype`` is the short name of
+    the scalar, or of the elements behind a pointer; "" if unknown (``void``, a struct). ``const``: nothing is written
+    through the pointer. ``bytes`` and ``align`` are of the parameter itself. ``lanes``: scalars of a vector type, also
+    behind a pointer (4 for ``float4 *``). ``members`` are those of a struct, in order.
+    """
+
+    form: str
+    spelled: str
+    dtype: str = ""
+    const: bool = False
+    bytes: int = 8
+    align: int = 8
+    lanes: int = 1
+    members: tuple[CudaMember, ...] = ()
+
+    def to_json(self) -> JSON:
+        """Returns the canonical form."""
+        members: list[JSON] = [one.to_json() for one in self.members]
+        return [self.form, self.spelled, self.dtype, self.const, self.bytes, self.align, self.lanes, members]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CudaType:
+        """Returns the type of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        match read_list(data, "a type"):
+            case [str() as form, str() as spelled, str() as dtype, bool() as const, size, align, lanes, list() as own]:
+                members = tuple(CudaMember.from_json(one) for one in own)
+                number, aligned, count = (read_natural(one, "a size of a type") for one in (size, align, lanes))
+                return cls(form, spelled, dtype, const, number, aligned, count, members)
+            case _:
+                raise malformed("a type", data)
+
+
+@frozen
+class CudaMember:
+    """A data member of a struct: its name, its offset in bytes and its type. ``x.0`` is an element of the array x."""
+
+    name: str
+    offset: int
+    type: CudaType
+
+    def to_json(self) -> JSON:
+        """Returns the canonical form."""
+        return [self.name, self.offset, self.type.to_json()]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CudaMember:
+        """Returns the member of :meth:`to_json`'s data; raises ``ValueError`` for any other data."""
+        match read_list(data, "a member"):
+            case [str() as name, offset, own]:
+                return cls(name, read_natural(offset, "an offset"), CudaType.from_json(own))
+            case _:
+                raise malformed("a member", data)
+
+
+@frozen
+class CudaParameter:
+    """A parameter of a kernel."""
+
+    name: str
+    type: CudaType
+
+
+@frozen
+class CudaUnit:
+    """One variant of a kernel.
+
+    ``expression`` names the function in C++, with its template arguments (``vadd<float, 128>``); ``defines`` are macros
+    with their values. ``layout`` has the parameters as they are passed; ``block`` are the threads of a block, (0, 0, 0)
+    if the text decides; ``shared_bytes`` is dynamic shared memory.
+    """
+
+    text: CudaText
+    expression: str
+    defines: tuple[tuple[str, str], ...]
+    flags: tuple[str, ...]
+    layout: tuple[LayoutSlot, ...]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared_bytes: int = 0
+    cooperative: bool = False
+    pdl: bool = False
+
+    def parameters_to_json(self) -> JSON:
+        """Returns everything but the text itself, for the parameters of a job."""
+        return {
+            "file": self.text.file,
+            "headers": [list(one) for one in self.text.headers],
+            "expression": self.expression,
+            "defines": [list(one) for one in self.defines],
+            "flags": list(self.flags),
+            "layout": [one.to_json() for one in self.layout],
+            "block": list(self.block),
+            "cluster": list(self.cluster),
+            "shared_bytes": self.shared_bytes,
+            "cooperative": self.cooperative,
+            "pdl": self.pdl,
+        }
+
+    @classmethod
+    def from_parameters(cls, text: str, data: JSON) -> CudaUnit:
+        """Returns the unit of a job; raises ``ValueError``, ``TypeError`` or ``KeyError`` for any other data."""
+        if not isinstance(data, dict):
+            raise malformed("the parameters of a job", data)
+        flags = [read_text(one, "a flag") for one in read_list(data["flags"], "the flags of a job")]
+        return cls(
+            text=CudaText.from_json([data["file"], text, data["headers"]]),
+            expression=read_text(data["expression"], "the expression of a job"),
+            defines=tuple(_pair(one, "a macro") for one in read_list(data["defines"], "the macros of a job")),
+            flags=tuple(flags),
+            layout=tuple(LayoutSlot.from_json(one) for one in read_list(data["layout"], "the layout of a job")),
+            block=_three(data["block"]),
+            cluster=_three(data["cluster"]),
+            shared_bytes=read_natural(data["shared_bytes"], "shared memory"),
+            cooperative=data["cooperative"] is True,
+            pdl=data["pdl"] is True,
+        )
+
+
+def _pair(data: JSON, what: str) -> tuple[str, str]:
+    match data:
+        case [str() as name, str() as value]:
+            return name, value
+        case _:
+            raise malformed(what, data)
+
+
+def _three(data: JSON) -> tuple[int, int, int]:
+    found = read_integers(data, "sizes along three axes")
+    if len(found) != 3 or min(found) < 0:
+        raise malformed("sizes along three axes", data)
+    return found
+
+
+ABI_OF_FORMS: Final = {Form.POINTER: AbiType.POINTER, Form.TENSORMAP: AbiType.TENSORMAP}

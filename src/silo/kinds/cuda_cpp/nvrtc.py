@@ -1,0 +1,276 @@
+"""NVRTC, NVIDIA's compiler of CUDA C++ as a library: where it is, its version, its headers, and calls of it."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from silo.errors import CompileError, CompilerMissingError, ToolchainError
+from silo.frozen import frozen
+from silo.kinds.cuda_cpp.cuda_unit import CudaText
+from silo.settings import settings
+from silo.store.atomic_files import make_directory
+from silo.store.privacy import NotPrivateError, check_folder
+
+__all__ = [
+    "FIXED_FLAGS",
+    "INSTALL",
+    "PACKAGE",
+    "Nvrtc",
+    "NvrtcOutput",
+    "NvrtcPlace",
+    "find_nvrtc",
+    "load_nvrtc",
+    "places",
+]
+
+PACKAGE = "nvidia-cuda-nvrtc"
+INSTALL = "install it with: pip install kernel-silo[cuda]"
+
+FIXED_FLAGS = (
+    "-frandom-seed=silo",  # names of internal variables would have a random part and the process's number
+    "--no-cache",  # Silo keeps the code itself
+)
+"""Flags of every compile, so that equal inputs give equal bytes and only the named texts are read."""
+
+# The folder that NVRTC takes a text to be in: it searches that for headers in quotes, and none can be there. With its
+# --no-source-include the toolkit's own headers would not find each other.
+_NOWHERE = "/proc/silo/"
+_OLDEST = (12, 0)
+_SONAME = re.compile(r"libnvrtc\.so\.([0-9]+)(?:\.([0-9]+))?(?:\..*)?")
+_TOOLKITS = ("/usr/local/cuda", "/opt/cuda", "/usr/lib/cuda")
+_OUT_OF_MEMORY = 1  # NVRTC_ERROR_OUT_OF_MEMORY
+_COMPILATION = 6  # NVRTC_ERROR_COMPILATION
+_UNKNOWN_OPTION = 5  # NVRTC_ERROR_INVALID_OPTION
+
+
+@frozen
+class NvrtcPlace:
+    """An installed NVRTC: the library's path, where it comes from (``wheel``, ``toolkit``, ``SILO_NVRTC``)."""
+
+    path: str
+    origin: str
+
+    @property
+    def major(self) -> int:
+        """The major version in the file's name; 0 without one."""
+        match = _SONAME.fullmatch(Path(self.path).name)
+        return int(match[1]) if match is not None else 0
+
+    @property
+    def build(self) -> str:
+        """A text that changes with the library: the wheel's version, or the size of the file."""
+        folder = Path(self.path)
+        for parent in folder.parents[:4]:
+            for info in sorted(parent.glob("nvidia_cuda_nvrtc*.dist-info")):
+                return f"wheel {info.name.removesuffix('.dist-info').rpartition('-')[2]}"
+        try:
+            return f"size {folder.stat().st_size}"
+        except OSError:
+            return "missing"
+
+
+@frozen
+class NvrtcOutput:
+    """The result of a compile: the mangled name of each expression, the code, and the compiler's messages."""
+
+    names: tuple[str, ...]
+    data: bytes
+    log: str
+
+
+def places() -> tuple[NvrtcPlace, ...]:
+    """Returns the installed NVRTCs, the preferred one first: that of ``SILO_NVRTC`` alone, or wheels, then toolkits."""
+    named = settings().nvrtc
+    if named is not None:
+        return (NvrtcPlace(named, "SILO_NVRTC"),)
+    return _installed()
+
+
+@cache
+def _installed() -> tuple[NvrtcPlace, ...]:
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(one) for one in (spec.submodule_search_locations or ())] if spec is not None else []
+    found: list[NvrtcPlace] = []
+    for folders, origin in (
+        ([one / "lib" for root in roots for one in sorted(root.glob("cu[0-9]*"), reverse=True)], "wheel"),
+        ([root / "cuda_nvrtc" / "lib" for root in roots], "wheel"),
+        ([Path(one) / "lib64" for one in _TOOLKITS], "toolkit"),
+    ):
+        for folder in folders:
+            libraries = [one for one in folder.glob("libnvrtc.so.*") if _SONAME.fullmatch(one.name)]
+            found += [NvrtcPlace(str(one), origin) for one in sorted(libraries, key=lambda one: len(one.name))[:1]]
+    return tuple(found)
+
+
+def find_nvrtc() -> NvrtcPlace:
+    """Returns the NVRTC to use. Raises CompilerMissingError."""
+    found = places()
+    if not found:
+        raise CompilerMissingError(
+            f"CUDA C++ is compiled by NVRTC, which is not here ({PACKAGE}, or libnvrtc of a CUDA toolkit); {INSTALL}"
+        )
+    return found[0]
+
+
+class Nvrtc:
+    """The loaded library. Not for several threads at once: it serializes their compiles anyway."""
+
+    def __init__(self, place: NvrtcPlace) -> None:
+        """Raises ToolchainError: the library does not load, or is too old."""
+        self.place = place
+        try:
+            self._library = ctypes.CDLL(place.path)
+        except OSError as error:
+            raise ToolchainError(f"NVRTC at {place.path} ({place.origin}) does not load: {error}") from None
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = (major.value, minor.value)
+        if self.version < _OLDEST:
+            raise ToolchainError(
+                f"NVRTC {self.release} at {place.path} is older than {_OLDEST[0]}.{_OLDEST[1]}; {INSTALL}"
+            )
+
+    @property
+    def release(self) -> str:
+        """The version as text: ``13.5``."""
+        return ".".join(map(str, self.version))
+
+    def _call(self, name: str, *arguments: object) -> None:
+        result: int = getattr(self._library, name)(*arguments)
+        if result:
+            raise CompileError(f"NVRTC {name}: {self._words(result)}")
+
+    def _words(self, result: int) -> str:
+        return bytes(self._library.nvrtcGetErrorString(result)).decode(errors="replace")
+
+    def archs(self) -> tuple[int, ...]:
+        """Returns the compute capabilities that it compiles for: 80, 90, ..."""
+        count = ctypes.c_int()
+        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+        found = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", found)
+        return tuple(found)
+
+    def headers(self) -> tuple[str, ...]:
+        """Returns the folders of the toolkit's headers, written once into a private folder of the store if it has them.
+
+        Raises:
+            ToolchainError: they cannot be written, or others may write them.
+        """
+        if not hasattr(self._library, "nvrtcInstallBundledHeaders"):
+            return self._headers_beside()
+        folder = settings().store_folder / "nvrtc-headers" / f"{self.release} {self.place.build}".replace(" ", "-")
+        message = ctypes.c_char_p()
+        try:
+            make_directory(folder)
+            check_folder(folder.parent)
+            check_folder(folder)
+            result: int = self._library.nvrtcInstallBundledHeaders(str(folder).encode(), 0, ctypes.byref(message))
+        except (OSError, NotPrivateError) as error:
+            raise ToolchainError(f"NVRTC's headers cannot be written to {folder}: {error}") from error
+        if result:
+            said = (message.value or b"").decode(errors="replace") or self._words(result)
+            raise ToolchainError(f"NVRTC's headers cannot be written to {folder}: {said}")
+        return str(folder), str(folder / "cccl")
+
+    def _headers_beside(self) -> tuple[str, ...]:
+        """Returns the header folders of a toolkit, or of wheels of headers, beside the library; () without them."""
+        root = Path(self.place.path).parent.parent
+        candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
+        found = [one for one in candidates if one.is_dir()]
+        return tuple(str(one) for base in found for one in (base, base / "cccl") if one.is_dir())
+
+    def compile(
+        self, text: CudaText, options: Sequence[str], expressions: Sequence[str] = (), wanted: str = ""
+    ) -> NvrtcOutput:
+        """Compiles a text.
+
+        Args:
+            text: the text with the user's headers.
+            options: NVRTC's options.
+            expressions: functions whose mangled names are wanted; templates among them are instantiated.
+            wanted: ``CUBIN``, ``PTX``, or "" for no code.
+
+        Raises:
+            CompileError: NVRTC refuses the text, with its messages; or an option.
+        """
+        program = ctypes.c_void_p()
+        count = len(text.headers)
+        texts = (ctypes.c_char_p * count)(*[_encoded(one) for _, one in text.headers])
+        names = (ctypes.c_char_p * count)(*[_encoded(one) for one, _ in text.headers])
+        self._call(
+            "nvrtcCreateProgram",
+            ctypes.byref(program),
+            _encoded(text.text),
+            _encoded(_NOWHERE + text.file),
+            count,
+            texts,
+            names,
+        )
+        try:
+            for one in expressions:
+                self._call("nvrtcAddNameExpression", program, _encoded(one))
+            given = (ctypes.c_char_p * len(options))(*[_encoded(one) for one in options])
+            result: int = self._library.nvrtcCompileProgram(program, len(options), given)
+            log = self._bytes(program, "ProgramLog").rstrip(b"\0\n").decode(errors="replace").replace(_NOWHERE, "")
+            if result:
+                listing = f" with {' '.join(options)}" if result == _UNKNOWN_OPTION else ""
+                note = "\nNVRTC ran out of memory (SILO_COMPILE_BYTES)" if result == _OUT_OF_MEMORY else ""
+                raise CompileError((log or f"NVRTC: {self._words(result)}{listing}") + note)
+            lowered: list[str] = []
+            for one in expressions:
+                name = ctypes.c_char_p()
+                self._call("nvrtcGetLoweredName", program, _encoded(one), ctypes.byref(name))
+                lowered.append((name.value or b"").decode())
+            return NvrtcOutput(tuple(lowered), self._bytes(program, wanted) if wanted else b"", log)
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _bytes(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        room = ctypes.create_string_buffer(max(size.value, 1))
+        self._call(f"nvrtcGet{what}", program, room)
+        return room.raw[: size.value]
+
+    def flags(self) -> tuple[str, ...]:
+        """Returns :data:`FIXED_FLAGS`. Raises ToolchainError: this release lacks one, so its code would vary."""
+        if self.version < (13, 0):
+            return _accepted(self)
+        return FIXED_FLAGS
+
+
+@cache
+def _accepted(library: Nvrtc) -> tuple[str, ...]:
+    """Returns the fixed flags that an older release has; ``--no-cache`` alone may be missing, with the cache."""
+    text = CudaText("flags.cu", "")
+    found: list[str] = []
+    for one in FIXED_FLAGS:
+        try:
+            library.compile(text, ["-arch=compute_80", one])
+        except CompileError:
+            if one != "--no-cache":
+                raise ToolchainError(
+                    f"NVRTC {library.release} has no {one}, so its code would differ from run to run; {INSTALL}"
+                ) from None
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _encoded(text: str) -> bytes:
+    if "\0" in text:
+        raise CompileError("a text in CUDA C++ has a zero byte")
+    return text.encode()
+
+
+@cache
+def load_nvrtc(place: NvrtcPlace) -> Nvrtc:
+    """Returns the library at ``place``, loaded once in a process. Raises ToolchainError."""
+    return Nvrtc(place)

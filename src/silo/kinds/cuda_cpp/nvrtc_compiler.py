@@ -1,0 +1,212 @@
+"""CUDA C++ for NVIDIA GPUs: NVRTC in a worker makes a cubin, whose own tables are compared with the launch."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import resource
+from collections.abc import Generator, Mapping
+
+from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
+from silo.artifacts.device_code import check_layout
+from silo.artifacts.runs_on import specific_form
+from silo.compile.identity import code_digest
+from silo.core.code_facts import CodeFacts, Lowered
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import LaunchInfo, format_block
+from silo.core.protocols import Source
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.target import Target
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, CompilerMissingError, SourceError
+from silo.kinds.cuda_cpp.compile_log import explained
+from silo.kinds.cuda_cpp.cuda_declaration import NVRTC
+from silo.kinds.cuda_cpp.cuda_source import CudaSource
+from silo.kinds.cuda_cpp.cuda_unit import CudaUnit
+from silo.kinds.cuda_cpp.nvrtc import find_nvrtc, load_nvrtc
+from silo.kinds.cuda_cpp.nvrtc_process import ask_nvrtc, macro_options
+from silo.settings import settings
+
+__all__ = ["EffectFacts", "NvrtcCompiler", "launch_of", "lowered_unit", "read_unit"]
+
+_FORMS = ("cu", "ptx")
+
+
+class EffectFacts(CodeFacts):
+    """The arrays' effects from the typed signature."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """The effects in the source's signature."""
+        return self._effects
+
+
+class NvrtcCompiler:
+    """The plug-in ``nvrtc``: source kind ``cuda``, targets ``cuda:*``. Needs no GPU."""
+
+    declaration = NVRTC
+
+    def identity(self, target: Target) -> str:
+        """Returns the digest of Silo's code, and NVRTC's build. Raises CompilerMissingError."""
+        del target
+        return f"nvrtc code {code_digest(*self.declaration.code)} nvrtc {find_nvrtc().major} {find_nvrtc().build}"
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Accepts CUDA C++ for an NVIDIA arch, if NVRTC is installed."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        try:
+            place = find_nvrtc()
+        except CompilerMissingError as error:
+            return Rejected(str(error))
+        return Accepted(f"compiled by NVRTC {place.major} ({place.origin}, {place.build})")
+
+    def artifact_target(self, target: Target) -> Target:
+        """Returns the target with the arch's own features: ``sm_90a`` for ``sm_90``, as Triton's compiler does."""
+        return specific_form(target)
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """Returns a job with the texts, the macros and the launch.
+
+        Raises:
+            SourceError: not a CUDA source, or its parameters cannot be passed.
+            CompileError: a constant without a value, or an invalid launch.
+        """
+        return lowered_unit(self.declaration.name, source, variant, self.artifact_target(variant.target))
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Compiles to a cubin, and compares its tables with the layout and the block.
+
+        Raises:
+            CompileError: NVRTC refuses the text, with the first cause and its line; or the launch does not fit.
+            ToolchainError: NVRTC does not load, or its headers cannot be written.
+        """
+        unit = read_unit(job)
+        library = load_nvrtc(find_nvrtc())
+        folders = [f"-I{one}" for one in library.headers()]
+        options = [f"-arch={job.target.arch}", *library.flags(), *folders, *_options(unit)]
+        try:
+            with _bounded_memory():
+                made = library.compile(unit.text, options, [unit.expression], "CUBIN")
+        except CompileError as error:
+            raise CompileError(explained(str(error), job.kernel, unit.expression, device_only=False)) from None
+        (entry,) = made.names
+        kernels = {one.entry: one for one in inspect_binary(made.data, "cubin")}
+        if entry not in kernels:
+            raise CompileError(f"{job.kernel}: NVRTC made no kernel {entry}; it made {', '.join(kernels)}")
+        return Compiled(launch_of(job.kernel, unit, kernels[entry]), CompiledBlob("cubin", made.data), log=made.log)
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """Returns the forms that a job shows: its text with its macros, and PTX."""
+        del target
+        return _FORMS
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """Returns the text or the PTX. Raises CompileError as :meth:`compile`."""
+        unit = read_unit(job)
+        if form == "cu":
+            macros = "".join(f"#define {name} {value}\n" for name, value in unit.defines)
+            return f'// {unit.expression}\n{macros}#line 1 "{unit.text.file}"\n{unit.text.text}'
+        if form != "ptx":
+            raise CompileError(f"{job.kernel}: code of NVRTC has no form {form}; it has {', '.join(_FORMS)}")
+        options = [f"-arch={job.target.arch.replace('sm_', 'compute_')}", *_options(unit)]
+        try:
+            return ask_nvrtc(unit.text, options, [unit.expression], "PTX").data.rstrip(b"\0").decode()
+        except CompileError as error:
+            raise CompileError(explained(str(error), job.kernel, unit.expression, device_only=False)) from None
+
+
+def _options(unit: CudaUnit) -> list[str]:
+    return [*unit.flags, *macro_options(unit.defines)]
+
+
+def lowered_unit(compiler: str, source: Source, variant: Variant, target: Target) -> Lowered:
+    """Returns the job of a CUDA source's variant for one of its compilers. Raises SourceError, CompileError."""
+    if not isinstance(source, CudaSource):
+        raise SourceError(f"{source.name} is a {source.kind} source, not one of CUDA C++")
+    unit = source.unit(variant)
+    job = CompileJob(compiler, source.name, target, unit.text.text, unit.parameters_to_json())
+    return Lowered(job, EffectFacts(variant.signature.with_effects(_effects(source))))
+
+
+def _effects(source: CudaSource) -> dict[str, Effect]:
+    return {one.name: source.effect_of(one) for one in source.parameters}
+
+
+def read_unit(job: CompileJob) -> CudaUnit:
+    """Returns the unit of a job. Raises CompileError: the job is another compiler's, or damaged."""
+    try:
+        return CudaUnit.from_parameters(job.text, job.parameters)
+    except (TypeError, KeyError, ValueError) as error:
+        raise CompileError(f"{job.kernel}: the job is not one of CUDA C++: {error}") from error
+
+
+def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) -> LaunchInfo:
+    """Returns the launch info, after comparing the launch with the binary.
+
+    Raises:
+        CompileError: other parameters, a block that the kernel was not compiled for, or no block at all.
+    """
+    try:
+        check_layout(found, unit.layout)
+    except SourceError as error:
+        raise CompileError(f"{kernel}: {error}") from error
+    block = unit.block if unit.block != (0, 0, 0) else found.required_block
+    if block is None:
+        most = f" (at most {found.most_threads})" if found.most_threads is not None else ""
+        raise CompileError(f"{kernel}: how many threads has a block? Give threads=, for example threads=256{most}")
+    threads = math.prod(block)
+    if found.required_block not in (None, block):
+        raise CompileError(
+            f"{kernel}: threads is {format_block(block)}, and {unit.expression} was compiled for exactly "
+            f"{format_block(found.required_block)}"
+        )
+    if found.most_threads is not None and threads > found.most_threads:
+        raise CompileError(
+            f"{kernel}: threads is {format_block(block)}, {threads} in all, and the launch bounds of {unit.expression} "
+            f"allow {found.most_threads}"
+        )
+    cluster = unit.cluster if unit.cluster != (0, 0, 0) else found.cluster or (1, 1, 1)
+    if found.cluster not in (None, cluster):
+        raise CompileError(
+            f"{kernel}: cluster is {format_block(cluster)}, and {unit.expression} was compiled for "
+            f"{format_block(found.cluster)}"
+        )
+    return LaunchInfo(
+        entry=found.entry,
+        layout=unit.layout,
+        num_warps=-(-threads // warp),
+        threads=threads,
+        block=block,
+        cluster=cluster,
+        shared_bytes=unit.shared_bytes,
+        cooperative=unit.cooperative,
+        pdl=unit.pdl,
+        registers=found.registers,
+        spills=found.spills,
+    )
+
+
+@contextlib.contextmanager
+def _bounded_memory() -> Generator[None]:
+    """Holds the process to the compilers' ceiling of address space, and returns free memory to the system after.
+
+    The worker stays: of cub's headers NVRTC keeps some 200 MB otherwise.
+    """
+    most = settings().compile_bytes
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    lower = most and (soft == resource.RLIM_INFINITY or most < soft)
+    if lower:
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    finally:
+        if lower:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        with contextlib.suppress(OSError, AttributeError):  # another C library than glibc
+            ctypes.CDLL(None).malloc_trim(0)

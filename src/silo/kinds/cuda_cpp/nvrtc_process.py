@@ -1,0 +1,114 @@
+"""NVRTC in a process of its own, for the questions of the process that defines kernels: ``python -m`` this module.
+
+A text may crash the compiler or take hundreds of megabytes, which must cost neither the user's process nor its memory.
+Reads one request from standard input and writes one answer to standard output, both JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from silo.compile.compiler_process import memory_note, run_compiler
+from silo.core.values import canonical_json, digest, parse_json
+from silo.errors import CompileCrashError, CompileError, SiloError, ToolchainError
+from silo.kinds.cuda_cpp.cuda_unit import CudaText
+from silo.kinds.cuda_cpp.nvrtc import NvrtcOutput, NvrtcPlace, find_nvrtc, load_nvrtc
+from silo.kinds.cuda_cpp.signature_probe import PROBE
+from silo.settings import child_environment, settings
+from silo.store.atomic_files import publish
+from silo.store.privacy import read_private
+from silo.temporary import own_folder
+
+__all__ = ["ask_nvrtc", "lowered_names", "macro_options"]
+
+_PROBE_ARCH = "compute_90"  # of all that is compiled here; types do not depend on it
+
+
+def macro_options(defines: Sequence[tuple[str, str]]) -> list[str]:
+    """Returns the options that define macros."""
+    return [f"-D{name}={value}" if value else f"-D{name}" for name, value in defines]
+
+
+def ask_nvrtc(text: CudaText, options: Sequence[str], expressions: Sequence[str], wanted: str = "") -> NvrtcOutput:
+    """Compiles in a process of its own, with the headers and the fixed flags added to ``options``.
+
+    Raises:
+        CompileError: NVRTC refuses the text; its messages.
+        CompileCrashError: the process ended without an answer.
+        CompilerMissingError: NVRTC is not installed.
+    """
+    place = find_nvrtc()
+    request = {
+        "place": [place.path, place.origin],
+        "text": text.to_json(),
+        "options": list(options),
+        "expressions": list(expressions),
+        "wanted": wanted,
+    }
+    command = [sys.executable, "-P", "-m", "silo.kinds.cuda_cpp.nvrtc_process"]
+    with own_folder("silo-cuda-") as folder, open(f"{folder}/request.json", "w+b") as file:  # noqa: PTH123
+        file.write(json.dumps(request).encode())
+        file.seek(0)
+        done = run_compiler(command, env=child_environment(), stdin=file, cwd=folder)
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        log = done.stderr.decode(errors="replace")
+        raise CompileCrashError(
+            f"NVRTC ended with status {done.returncode} and without an answer\n{log[-2000:]}{memory_note(log)}"
+        ) from None
+    if "error" in answer:
+        kind = ToolchainError if answer["kind"] == "toolchain" else CompileError
+        raise kind(str(answer["error"]))
+    return NvrtcOutput(tuple(answer["names"]), base64.b64decode(answer["data"]), str(answer["log"]))
+
+
+def lowered_names(
+    text: CudaText, defines: Sequence[tuple[str, str]], flags: Sequence[str], expressions: Sequence[str]
+) -> tuple[str, ...]:
+    """Implements :class:`silo.kinds.cuda_cpp.signature_probe.Prober`. Answers are kept in the store.
+
+    Raises:
+        CompileError: as :func:`ask_nvrtc`.
+    """
+    place = find_nvrtc()
+    options = [f"-arch={_PROBE_ARCH}", *flags, *macro_options(defines), "-w"]
+    key = digest("cuda-types/1", [text.to_json(), list(options), list(expressions), place.build, PROBE])
+    path = settings().store_folder / "cuda-types" / f"{key}.json"
+    with contextlib.suppress(OSError, ValueError):  # not kept, or damaged: it is made again
+        known = parse_json(read_private(path))
+        if isinstance(known, list) and len(known) == len(expressions) and all(isinstance(one, str) for one in known):
+            return tuple(str(one) for one in known)
+    probed = CudaText(text.file, text.text + PROBE, text.headers)
+    names = ask_nvrtc(probed, options, expressions).names
+    with contextlib.suppress(OSError):  # the next process asks the compiler again
+        publish(path, canonical_json(list(names)))
+    return names
+
+
+def _answer(request: dict[str, Any]) -> dict[str, object]:
+    path, origin = request["place"]
+    try:
+        library = load_nvrtc(NvrtcPlace(str(path), str(origin)))
+        folders = [f"-I{one}" for one in library.headers()]
+        options = [*library.flags(), *folders, *(str(one) for one in request["options"])]
+        text = CudaText.from_json(request["text"])
+        made = library.compile(text, options, [str(one) for one in request["expressions"]], str(request["wanted"]))
+    except SiloError as error:
+        return {"error": str(error), "kind": "toolchain" if isinstance(error, ToolchainError) else "compile"}
+    return {"names": list(made.names), "data": base64.b64encode(made.data).decode(), "log": made.log}
+
+
+def main() -> None:
+    """Answers the request of standard input."""
+    answer = _answer(json.loads(sys.stdin.buffer.read()))
+    sys.stdout.write(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

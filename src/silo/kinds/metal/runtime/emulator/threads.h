@@ -1,0 +1,18 @@
+// The threads that any kind of kernel has on the CPU, with Metal's words.
+#pragma once
+
+#define SILO_THREADS_GROUP "threadgroup"
+#define SILO_THREADS_BARRIER "threadgroup_barrier"
+#define SILO_THREADS_GROUP_BYTES 32768
+#define SILO_THREADS_MASKED 0
+
+// A word of Metal that is a name there.
+#pragma push_macro("thread")
+#undef thread
+#include <silo_threads/groups.h>
+#include <silo_threads/meeting.h>
+#pragma pop_macro("thread")
+
+namespace silo_metal {
+using namespace silo_threads;
+} // namespace silo_metal

@@ -1,0 +1,238 @@
+"""Reading texts in CUDA C++ without a compiler: kernels, includes, members, and the device code of a file."""
+
+import pytest
+
+import silo
+from silo.errors import SourceError
+from silo.kinds.cuda_cpp.compile_log import explained
+from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, device_code, includes_of, kernels_of, members_of
+from silo.kinds.cuda_cpp.cuda_unit import CudaText
+from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
+from silo.settings import override
+
+MANY = """
+// __global__ void commented(int a);
+/* __global__ void commented2(int a) {} */
+const char *text = "__global__ void quoted(int a) {}";
+#define MAKE(name) __global__ void name(int a) {}
+extern "C" __global__ void __launch_bounds__(128, 2) plain(const float *__restrict__ x, float *y, int n) {}
+template <class T, int N = 1'000>
+static __global__ void templated(T (&unused)[N], void (*callback)(int, float), const T values[4], size_t n = 3) {}
+namespace a { __global__ void __maxnreg__(64) inner(int, float named) { auto f = [](int x) { return x; }; } }
+__global__ __launch_bounds__(32) void later(unsigned);
+__global__ void empty(void) {}
+"""
+
+
+def test_kernels_have_their_names_parameters_and_lines():
+    found = {one.name: one for one in kernels_of(MANY)}
+    assert list(found) == ["plain", "templated", "inner", "later", "empty"]
+    assert found["plain"].parameters == ("x", "y", "n")
+    assert found["templated"].parameters[1:] == ("callback", "values", "n")
+    assert found["templated"].is_template
+    assert not found["inner"].is_template
+    assert found["inner"].parameters == ("", "named")
+    assert found["later"].parameters == ("",)
+    assert found["empty"].parameters == ()
+    assert found["plain"].line == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "entry", "message"),
+    [
+        ("int x;", None, "no __global__ function"),
+        ("__global__ void a() {} __global__ void b() {}", None, "entry= one of a, b"),
+        ("template<class T> __global__ void a(T *x) {}", None, "a is a template"),
+    ],
+)
+def test_a_choice_that_the_text_leaves_open_is_an_error(text, entry, message):
+    with pytest.raises(SourceError, match=message):
+        chosen_kernel(text, "k.cu", entry)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#include "/etc/hostname"',
+        "#include </etc/hostname>",
+        '  #  include "/etc/hostname"',
+        '%:include "/etc/hostname"',
+        '#inc\\\nlude "/etc/hostname"',
+        '#/* a */include/* b */"/etc/hostname"',
+        '#include_next "/etc/hostname"',
+        'int a = 1\'0; const char *b = "\'/*";\n#include "/etc/hostname"\n/* */',
+        '#if 0\n#include "/etc/hostname"\n#endif',
+        '#include "../../../../../../etc/hostname"',
+        "#include <../../../../../../etc/hostname>",
+        '#include "a/../../../../../../../etc/hostname"',
+        '#define FILE "/etc/hostname"\n#include FILE',
+        '#define FILE(x) "/etc/hostname"\n#include FILE(1)',
+        '#include "C:/boot.ini"',
+    ],
+)
+def test_a_header_outside_of_its_folder_is_refused(tmp_path, line):
+    file = tmp_path / "k.cu"
+    file.write_text(f"{line}\n__global__ void k() {{}}\n")
+    with pytest.raises(SourceError, match=r"k\.cu:\d+: .*(absolute|leads out|macro names)"):
+        silo.cuda(file, threads=1)
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "secret.h").write_text("#define X 1\n")
+    folder = tmp_path / "src"
+    folder.mkdir()
+    (folder / "link.h").symlink_to(tmp_path / "secret.h")
+    (folder / "k.cu").write_text('#include "link.h"\n__global__ void k() {}\n')
+    with pytest.raises(SourceError, match=r"k\.cu:1: 'link\.h' is a link that leads out"):
+        silo.cuda(folder / "k.cu", threads=1)
+
+
+def test_headers_travel_with_the_text_and_their_own_headers_too(tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.h").write_text('#include "b.h"\n#include "../c.h"\n')
+    (tmp_path / "lib" / "b.h").write_text("#define B 1\n")
+    (tmp_path / "c.h").write_text("#define C 1\n")
+    text = CudaText("k.cu", '#include "lib/a.h"\n#include <cooperative_groups.h>\n')
+    closed = closed_text(text, HeaderFolders.of((), tmp_path), "k.cu")
+    assert [name for name, _ in closed.headers] == ["../c.h", "b.h", "lib/a.h"]
+
+
+def test_two_headers_of_one_name_are_an_error(tmp_path):
+    for name, content in (("a/x.h", "int a;"), ("b/x.h", "int b;"), ("a/one.h", '#include "x.h"')):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    (tmp_path / "b/two.h").write_text('#include "x.h"')
+    text = CudaText("k.cu", '#include "a/one.h"\n#include "b/two.h"\n')
+    with pytest.raises(SourceError, match="'x.h' names two files"):
+        closed_text(text, HeaderFolders.of((), tmp_path), "k.cu")
+
+
+def test_includes_know_their_lines():
+    text = '#include "a.h" // one\n\n/* #include <b.h> */\nint x;\\\n\n# include <c.h>\n'
+    assert [(one.name, one.line) for one in includes_of(text)] == [("a.h", 1), ("c.h", 6)]
+
+
+def test_a_remark_about_includes_is_no_include():
+    assert includes_of("// #include what you use\nint x;\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "members"),
+    [
+        ("struct P { const float *x; float *y; int n; float a[2]; };", ("x", "y", "n", "a")),
+        (
+            "struct alignas(16) P : Base { int a = 1, *b; void f() {} P(int x) : a(x) {} static int s; using U = int; };",
+            ("a", "b"),
+        ),
+        ("typedef struct { int a; } P;", ("a",)),
+        ("struct Q { int a; };", ()),
+        ("struct P;\nstruct P { unsigned a; };", ("a",)),
+    ],
+)
+def test_members_of_a_struct(text, members):
+    assert members_of(text, "P") == members
+
+
+HOST = """#include <stdio.h>
+#include "own.h"
+struct P { int a; int f() const { return a; } };
+__device__ float helper(float x) { return x; }
+static void check(int x) {
+  if (x) { printf("}"); }
+}
+template <class T> T cdiv(T a, T b) { return (a + b - 1) / b; }
+constexpr int four() { return 4; }
+cudaDeviceProp prop;
+const int N = 4;
+enum E { A, B };
+using F = float (*)(float);
+#ifdef X
+int other() { return 1; }
+#endif
+namespace n { __global__ void inner(P p) {} int gone() { return 1; } }
+extern "C" { __global__ void c(int *x) { x[0] = N; } }
+__global__ void k(float *x) { x[0] = helper(x[1]); }
+int main() {
+  k<<<1, 1>>>(nullptr);
+}
+"""
+
+
+def test_device_code_keeps_its_lines_and_loses_host_functions():
+    kept = device_code(HOST)
+    assert kept.count("\n") == HOST.count("\n")
+    for gone in ("check", "printf", "cdiv", "prop", "other", "gone", "main"):
+        assert gone not in kept
+    for own in (
+        "struct P",
+        "int f() const",
+        "helper",
+        "four",
+        "const int N",
+        "enum E",
+        "using F",
+        "inner",
+        'extern "C"',
+    ):
+        assert own in kept
+    lines = kept.splitlines()
+    assert lines[18].startswith("__global__ void k")
+
+
+def test_the_first_cause_comes_first_with_its_line():
+    log = (
+        'k.cu(3): warning #177-D: variable "a" was declared but never referenced\n    int a;\n        ^\n\n'
+        'k.cu(7): error: identifier "y" is undefined\n    x[0] = y;\n           ^\n\n'
+        'k.cu(9): error: expected a ";"\n    }\n    ^\n\n2 errors detected in the compilation of "k.cu".\n'
+    )
+    said = explained(log, "k (k.cu:5)", "k", device_only=False)
+    assert said.splitlines()[0] == 'k (k.cu:5): k.cu:7: identifier "y" is undefined'
+    assert "warning" not in said
+    assert "detected in" not in said
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ('k.cu(1): catastrophic error: cannot open source file "stdint.h"\n', "<cuda/std/cstdint>"),
+        ('k.cu(1): catastrophic error: cannot open source file "cuda_runtime.h"\n', "leave it out"),
+        ('k.cu(1): catastrophic error: cannot open source file "mine.h"\n', "include="),
+        ('__nv_name_map(2): error: identifier "nope" is undefined\n', "names no kernel"),
+        (
+            "k.cu(2): error: A function without execution space annotations (__host__) is a host function\n",
+            "device_only=True",
+        ),
+    ],
+)
+def test_a_message_names_the_cure(log, words):
+    assert words in explained(log, "k", "k", device_only=False)
+
+
+def test_definition_needs_no_compiler(tmp_path):
+    with override(home=tmp_path, nvrtc=str(tmp_path / "absent.so")):
+        made = silo.cuda("__global__ void k(float *x, int n) {}", threads=64, grid=(1,))
+        assert made.kernel.source.signature.names == ("x", "n")
+
+
+@pytest.mark.parametrize(
+    "flag", ["-I/etc", "-DX=1", "--pre-include=/etc/passwd", "-dlto", "--use-bundled-headers=/tmp", "-G"]
+)
+def test_flags_that_read_files_or_leave_cubins_are_refused(flag):
+    with pytest.raises(SourceError, match="flag|option|constants="):
+        silo.cuda("__global__ void k() {}", threads=1, flags=[flag])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"entry": "nope"}, "no __global__ function 'nope'; it has k"),
+        ({"signature": {"z": "out"}}, "names z, and the parameters are x, n"),
+        ({"signature": {"x": "sideways"}}, "an effect"),
+        ({"constants": {"n": 1}}, "both a parameter and a constant"),
+        ({"constants": {"__CUDA_ARCH__": 1}}, "cannot be a macro"),
+        ({"include": ["/nonexistent"]}, "is not a folder"),
+    ],
+)
+def test_definitions_that_cannot_be(options, message):
+    with pytest.raises(SourceError, match=message):
+        silo.cuda("__global__ void k(float *x, int n) {}", threads=1, **options)
