@@ -24,6 +24,7 @@ from silo.errors import CompileError, SourceError, ToolchainError
 from silo.kinds.triton.front.adapter import (
     GpuStages,
     compile_gpu,
+    is_gluon,
     load_gpu_backends,
     lower_for_gpu,
     make_cache_files,
@@ -113,6 +114,7 @@ class TritonCompiler:
         parameters: JSON = {
             "options": {name: value_to_json(value) for name, value in options},
             "layout": [slot.to_json() for slot in slots],
+            **({"language": "gluon"} if is_gluon(function) else {}),
         }
         job = CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
         return Lowered(job, TtirFacts(lowered.text, variant.signature, variant.specialization))
@@ -142,7 +144,7 @@ class TritonCompiler:
         """
         options, arguments = _read_parameters(job)
         try:
-            stages = compile_gpu(job.text, job.target, options, force=settings().force_triton)
+            stages = _stages(job, options)
         except CompileError as error:
             raise type(error)(_shortened(str(error))) from error
         kind = _BINARY_KINDS[job.target.kind]
@@ -175,9 +177,15 @@ class TritonCompiler:
         shown = self._shown
         if shown is None or shown[0] != job:
             options, _ = _read_parameters(job)
-            shown = (job, compile_gpu(job.text, job.target, options, force=settings().force_triton))
+            shown = (job, _stages(job, options))
             self._shown = shown
         return str(shown[1].stages[form])
+
+
+def _stages(job: CompileJob, options: Mapping[str, Value]) -> GpuStages:
+    parameters = cast("Mapping[str, Any]", job.parameters)
+    gluon = parameters.get("language") == "gluon"
+    return compile_gpu(job.text, job.target, options, gluon=gluon, force=settings().force_triton)
 
 
 def _warp_size(metadata: Mapping[str, Any]) -> int:
