@@ -16,7 +16,9 @@ from silo.core.compiled import CacheFiles, Compiled, CompiledBlob
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot
+from silo.core.plugins import is_option
 from silo.core.protocols import Source
+from silo.core.signature import NoDefault, ParameterKind
 from silo.core.target import Target
 from silo.core.values import JSON, Value, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
@@ -100,7 +102,7 @@ class TritonCompiler:
         if function is None:
             raise SourceError(f"{source.name} is no Triton source: it brings no function")
         target = self.artifact_target(variant.target)
-        options = self.declaration.own(variant.config.options)
+        options = self.declaration.own(tuple({**_named_as_options(variant), **dict(variant.config.options)}.items()))
         slots = argument_slots(variant.signature, variant.specialization, variant.config)
         lowered = lower_for_gpu(
             function,
@@ -180,6 +182,19 @@ class TritonCompiler:
             shown = (job, _stages(job, options))
             self._shown = shown
         return str(shown[1].stages[form])
+
+
+def _named_as_options(variant: Variant) -> dict[str, Value]:
+    """Constexpr parameters that have the name of a compile option: as with Triton, their value is the option's, too."""
+    given = {**dict(variant.config.values), **variant.specialization.constant_values}
+    found: dict[str, Value] = {}
+    for parameter in variant.signature.parameters:
+        name = parameter.name
+        if parameter.kind is ParameterKind.CONSTEXPR and is_option(name):
+            value = given.get(name, parameter.default)
+            if not isinstance(value, NoDefault):
+                found[name] = value
+    return found
 
 
 def _stages(job: CompileJob, options: Mapping[str, Value]) -> GpuStages:
