@@ -163,10 +163,15 @@ static void add_block(struct silo_wording *why, const struct silo_seen *seen) {
 static int block_problem(const struct silo_value *block, const struct silo_seen *seen,
                          bool of_config, struct silo_wording *why) {
     bool same = true;
-    if ((int64_t)block->count != seen->rank)
+    /* A layout may stand behind the extents. It says how the code keeps a block in shared memory,
+     * and tensor maps are encoded as the code needs them: descriptors of other layouts fit, too. */
+    const bool laid_out =
+        block->count != 0 && block->items[block->count - 1].type == SILO_IS_RECORD;
+    const uint32_t rank = block->count - laid_out;
+    if ((int64_t)rank != seen->rank)
         return because(SILO_ERROR_SHAPE, why, "has %d dimensions, and it takes %u", (int)seen->rank,
-                       (unsigned)block->count);
-    for (uint32_t i = 0; i < block->count && !of_config; i++) {
+                       (unsigned)rank);
+    for (uint32_t i = 0; i < rank && !of_config; i++) {
         const struct silo_value extent = {.type = SILO_IS_INT, .integer = seen->block[i]};
         same = same && silo_value_same(&extent, &block->items[i]);
     }
@@ -175,7 +180,7 @@ static int block_problem(const struct silo_value *block, const struct silo_seen 
     silo_wording_add(why, "has the block shape ");
     add_block(why, seen);
     silo_wording_add(why, ", and it was compiled for [");
-    for (uint32_t i = 0; i < block->count; i++) {
+    for (uint32_t i = 0; i < rank; i++) {
         silo_wording_add(why, i ? ", " : "");
         silo_value_repr(why, &block->items[i]);
     }

@@ -1,7 +1,7 @@
 /* The facts of a launch about one argument, as a 64-bit word: equal for calls from Python and from
  * C, so that both find and choose the same code.
  *
- * Kind in bits 56-63, a descriptor's block in 24-51, DLPack type code in 16-23, bits of an element
+ * Kind in bits 56-63, a descriptor's block in 24-51 and its layout in 52-55, DLPack type code in 16-23, bits of an element
  * in 8-15, flags in 0-7. */
 #ifndef SILO_ARGUMENT_WORD_H
 #define SILO_ARGUMENT_WORD_H
@@ -40,6 +40,11 @@ enum silo_value_flags {
  * 5 bits above, outermost first. */
 #define SILO_BLOCK_SHIFT 24
 #define SILO_BLOCK_MASK UINT64_C(0xfffffff)
+
+/* The layout of a block in shared memory in 4 bits above: 0 without one, else 1 plus twice the form
+ * (a swizzle of 0, 32, 64 or 128 bytes, or 4 for padded fp4), plus 1 if it is transposed. */
+#define SILO_BLOCK_LAYOUT_SHIFT 52
+#define SILO_BLOCK_FP4 4
 
 SILO_INLINE unsigned silo_code_kind(uint64_t code) {
     return (unsigned)(code >> 56);

@@ -23,6 +23,7 @@ static silo_argument argument_of(const struct silo_value *value) {
     case SILO_IS_BIG_INT:
     case SILO_IS_FUNCTION:
     case SILO_IS_TUPLE:
+    case SILO_IS_RECORD:
     case SILO_IS_FOREIGN:
         break;
     }

@@ -30,6 +30,7 @@ enum silo_value_type {
     SILO_IS_ELEMENT,  /* an element type: `element` */
     SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` its digest */
     SILO_IS_TUPLE,    /* `items`, `count` of them */
+    SILO_IS_RECORD,   /* as a tuple: its name, then the name and the value of each field */
     SILO_IS_FOREIGN,  /* an object of a caller's that no file can hold; `text` is shown for it */
 };
 

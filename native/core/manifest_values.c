@@ -89,7 +89,7 @@ static int not_a_value(const struct silo_decoding *decoding, const struct silo_f
 static int decode(const struct silo_decoding *decoding, const struct silo_field *field,
                   const struct silo_json *node, int tuples, struct silo_value *value);
 
-static int decode_tuple(const struct silo_decoding *decoding, const struct silo_field *field,
+static int decode_items(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *body, int tuples, struct silo_value *value) {
     if (tuples == SILO_MAX_TUPLES)
         return silo_refuse(decoding, field, "not a value: more than %d tuples within each other",
@@ -101,10 +101,21 @@ static int decode_tuple(const struct silo_decoding *decoding, const struct silo_
         if (decode(decoding, field, &body->items[i], tuples + 1, &items[i]) != 0)
             return -1;
     }
-    value->type = SILO_IS_TUPLE;
     value->items = items;
     value->count = body->count;
     return 0;
+}
+
+/* A name, and the name and value of each field. */
+static bool is_record(const struct silo_json *body) {
+    if (body->type != SILO_JSON_LIST || body->count % 2 == 0 ||
+        body->items[0].type != SILO_JSON_TEXT)
+        return false;
+    for (uint32_t i = 1; i < body->count; i += 2) {
+        if (body->items[i].type != SILO_JSON_TEXT)
+            return false;
+    }
+    return true;
 }
 
 /* A value that is an object of one member, whose name is the value's kind. */
@@ -112,8 +123,14 @@ static int decode_tagged(const struct silo_decoding *decoding, const struct silo
                          const struct silo_json *tag, const struct silo_json *body, int tuples,
                          struct silo_value *value) {
     const bool text = body->type == SILO_JSON_TEXT;
-    if (silo_json_is(tag, "tuple") && body->type == SILO_JSON_LIST)
-        return decode_tuple(decoding, field, body, tuples, value);
+    if (silo_json_is(tag, "tuple") && body->type == SILO_JSON_LIST) {
+        value->type = SILO_IS_TUPLE;
+        return decode_items(decoding, field, body, tuples, value);
+    }
+    if (silo_json_is(tag, "record") && is_record(body)) {
+        value->type = SILO_IS_RECORD;
+        return decode_items(decoding, field, body, tuples, value);
+    }
     if (silo_json_is(tag, "float") && text && read_hex_float(body->text, body->count, &value->real))
         value->type = SILO_IS_FLOAT;
     else if (silo_json_is(tag, "int") && text && is_big_integer(body->text, body->count)) {
@@ -204,6 +221,8 @@ static const char *class_name(const struct silo_value *value) {
         return "DType";
     case SILO_IS_FUNCTION:
         return "FunctionValue";
+    case SILO_IS_RECORD:
+        return "RecordValue";
     default:
         return "tuple";
     }
@@ -315,8 +334,8 @@ static bool is_value(const struct silo_json *node, const struct silo_value *valu
                is_text(&body->items[0], value->text) &&
                is_text(&body->items[1], value->fingerprint);
     default:
-        if (!silo_json_is(tag, "tuple") || body->type != SILO_JSON_LIST ||
-            body->count != value->count)
+        if (!silo_json_is(tag, value->type == SILO_IS_RECORD ? "record" : "tuple") ||
+            body->type != SILO_JSON_LIST || body->count != value->count)
             return false;
         for (uint32_t i = 0; i < value->count; i++) {
             if (!is_value(&body->items[i], &value->items[i]))

@@ -146,6 +146,17 @@ void silo_value_repr(struct silo_wording *text, const struct silo_value *value) 
         add_quoted(text, value->fingerprint);
         silo_wording_add(text, ")");
         break;
+    case SILO_IS_RECORD: /* as RecordValue's __repr__ */
+        silo_wording_add_string(text, value->items[0].text);
+        silo_wording_add(text, "(");
+        for (uint32_t i = 1; i < value->count; i += 2) {
+            silo_wording_add(text, i > 1 ? ", " : "");
+            silo_wording_add_string(text, value->items[i].text);
+            silo_wording_add(text, "=");
+            silo_value_repr(text, &value->items[i + 1]);
+        }
+        silo_wording_add(text, ")");
+        break;
     case SILO_IS_TUPLE:
         silo_wording_add(text, "(");
         for (uint32_t i = 0; i < value->count; i++) {
@@ -209,6 +220,7 @@ bool silo_value_same(const struct silo_value *left, const struct silo_value *rig
         return silo_string_same(left->text, right->text) &&
                silo_string_same(left->fingerprint, right->fingerprint);
     case SILO_IS_TUPLE:
+    case SILO_IS_RECORD:
         if (left->count != right->count)
             return false;
         for (uint32_t i = 0; i < left->count; i++) {

@@ -32,6 +32,7 @@ struct silo_adapter {
     bool negates;              /* an array with a method is_neg (torch), which may say true */
     bool calls;                /* its memory is read by methods, which may be written in Python */
     bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
+    bool laid_out;             /* a descriptor with an attribute layout, which may be None */
     struct silo_adapter *next; /* of those that are about to be freed */
 };
 

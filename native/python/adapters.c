@@ -240,6 +240,7 @@ static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter *
         before->kind = made->kind;
         before->calls = made->calls;
         before->rounds = made->rounds;
+        before->laid_out = made->laid_out;
         made->next = *out;
         *out = made;
         return before;
@@ -317,9 +318,9 @@ int silo_adapt_torch(PyTypeObject *type) {
     return 0;
 }
 
-int silo_adapt_descriptor(PyTypeObject *type, bool rounds) {
+int silo_adapt_descriptor(PyTypeObject *type, bool rounds, bool laid_out) {
     const struct silo_adapter entry = {
-        .type = type, .kind = SILO_ADAPT_DESCRIPTOR, .rounds = rounds};
+        .type = type, .kind = SILO_ADAPT_DESCRIPTOR, .rounds = rounds, .laid_out = laid_out};
     return insert(&entry) ? 0 : -1;
 }
 

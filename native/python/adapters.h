@@ -15,7 +15,7 @@ void silo_set_type_hook(PyObject *hook);
 int silo_adapt_torch(PyTypeObject *type);
 
 /* Read objects of exactly this type as tensor descriptors; -1 with an exception set. */
-int silo_adapt_descriptor(PyTypeObject *type, bool rounds);
+int silo_adapt_descriptor(PyTypeObject *type, bool rounds, bool laid_out);
 
 /* Returns the current stream of a library whose arrays lack the DLPack exchange API: a callable
  * from a device index to a handle. -1 with an exception set. */

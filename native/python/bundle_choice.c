@@ -123,7 +123,8 @@ static int integer_value(struct request *request, PyObject *number, struct silo_
 
 static int value_of(struct request *request, PyObject *object, struct silo_value *value);
 
-static int tuple_value(struct request *request, PyObject *tuple, struct silo_value *value) {
+static int tuple_value(struct request *request, PyObject *tuple, enum silo_value_type type,
+                       struct silo_value *value) {
     const Py_ssize_t count = PyTuple_Size(tuple);
     struct silo_value *items = array_of(request, count, sizeof *items);
     if (items == NULL || Py_EnterRecursiveCall(" in a constexpr") != 0)
@@ -132,7 +133,7 @@ static int tuple_value(struct request *request, PyObject *tuple, struct silo_val
     for (Py_ssize_t i = 0; i < count && result == 0; i++)
         result = value_of(request, PyTuple_GetItem(tuple, i), &items[i]);
     Py_LeaveRecursiveCall();
-    value->type = SILO_IS_TUPLE;
+    value->type = (uint8_t)type;
     value->count = (uint32_t)count;
     value->items = items;
     return result;
@@ -142,7 +143,9 @@ static int object_value(struct request *request, PyObject *object, struct silo_v
     const int element = is_of(object, "silo.core.dtypes", "DType");
     const int function =
         element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
-    if (element < 0 || function < 0)
+    const int record =
+        function == 0 ? is_of(object, "silo.core.values", "RecordValue") : function;
+    if (element < 0 || function < 0 || record < 0)
         return -1;
     if (element > 0) {
         long code, bits;
@@ -158,6 +161,13 @@ static int object_value(struct request *request, PyObject *object, struct silo_v
         return attribute_text(request, object, "name", &value->text) != 0
                    ? -1
                    : attribute_text(request, object, "fingerprint", &value->fingerprint);
+    }
+    if (record > 0) {
+        PyObject *items = PyObject_GetAttrString(object, "items");
+        const int result =
+            items && PyTuple_Check(items) ? tuple_value(request, items, SILO_IS_RECORD, value) : -1;
+        Py_XDECREF(items);
+        return result;
     }
     if (PyIndex_Check(object)) { /* an integer of a library */
         PyObject *number = PyNumber_Index(object);
@@ -196,7 +206,7 @@ static int value_of(struct request *request, PyObject *object, struct silo_value
         return text_of(request, object, &value->text);
     }
     if (PyTuple_Check(object))
-        return tuple_value(request, object, value);
+        return tuple_value(request, object, SILO_IS_TUPLE, value);
     return object_value(request, object, value);
 }
 

@@ -76,6 +76,27 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
     return known;
 }
 
+/* Whether objects of a class are equal by value and never change: a frozen dataclass, such as a
+ * layout, of which a program makes a new one for each call. Looked up once a class. */
+static int is_frozen_class(PyObject *type, PyObject *constants) {
+    PyObject *known = known_constant(constants, type);
+    if (known != NULL || PyErr_Occurred()) {
+        const int result = known != NULL ? known == Py_True : -1;
+        Py_XDECREF(known);
+        return result;
+    }
+    PyObject *parameters = PyObject_GetAttrString(type, "__dataclass_params__");
+    PyObject *frozen = parameters ? PyObject_GetAttrString(parameters, "frozen") : NULL;
+    PyObject *eq = frozen ? PyObject_GetAttrString(parameters, "eq") : NULL;
+    const bool result = frozen == Py_True && eq == Py_True;
+    if (eq == NULL)
+        silo_forget_error();
+    Py_XDECREF(parameters);
+    Py_XDECREF(frozen);
+    Py_XDECREF(eq);
+    return PyDict_SetItem(constants, type, result ? Py_True : Py_False) == 0 ? result : -1;
+}
+
 int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]) {
     unsigned sort = SILO_CONSTANT_OBJECT;
@@ -84,6 +105,12 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
         return 0;
     if (silo_stood_for(object) != NULL)
         return silo_read_constant(plan, name, silo_stood_for(object), constants, holds, word);
+    int object_is_frozen = 0;
+    if (object != Py_None && !PyBool_Check(object) && !PyUnicode_CheckExact(object) &&
+        !PyTuple_Check(object) && !PyFloat_CheckExact(object) && !PyLong_CheckExact(object))
+        object_is_frozen = is_frozen_class((PyObject *)Py_TYPE(object), constants);
+    if (object_is_frozen < 0)
+        return -1;
     if (PyFloat_CheckExact(object)) {
         const double value = PyFloat_AsDouble(object);
         memcpy(&word[1], &value, sizeof value);
@@ -93,8 +120,12 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
         PyUnicode_InternInPlace(&one);
         holds->object[holds->objects++] = one;
     } else if (PyTuple_CheckExact(object) || PyLong_CheckExact(object) ||
-               PyDict_CheckExact(object)) {
+               PyDict_CheckExact(object) || object_is_frozen) {
         one = canonical(object, constants);
+        if (one == NULL && object_is_frozen) {
+            silo_forget_error(); /* a field of it cannot be hashed: it is known by its identity */
+            one = Py_NewRef(object);
+        }
         if (one == NULL)
             return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);
         holds->object[holds->objects++] = one;

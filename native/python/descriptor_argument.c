@@ -91,6 +91,11 @@ static int read_members(const struct silo_plan *plan, int32_t index, struct silo
         return refuse(plan, index, one, view.dtype);
     if (read_block(plan, index, members, one->rank, &block) != 0)
         return -1;
+    const int layout = adapter->laid_out ? silo_descriptor_layout(members) : 0;
+    if (layout < 0)
+        return silo_refuse_descriptor(plan->kernel, plan->names[index],
+                                      "has a layout that is not one of a tensor map");
+    block |= (uint64_t)layout << SILO_BLOCK_LAYOUT_SHIFT;
     if ((view.device_type != frame->device_type || view.device_id != frame->device_id) &&
         silo_merge_device(plan, index, &view, how, frame) != 0)
         return -1;

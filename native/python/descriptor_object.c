@@ -1,5 +1,6 @@
 #include "descriptor_object.h"
 
+#include "argument_word.h"
 #include "errors.h"
 #include "names.h"
 #include "stand_in.h"
@@ -8,7 +9,7 @@
 #include <stdio.h>
 
 static PyObject *s_base, *s_shape, *s_strides, *s_block_shape, *s_padding, *s_tf32, *s_map, *s_zero,
-    *s_nan;
+    *s_nan, *s_layout, *s_swizzle, *s_transposed, *s_fp4, *s_cga;
 
 int silo_descriptor_init(void) {
     static const struct silo_name names[] = {
@@ -21,6 +22,11 @@ int silo_descriptor_init(void) {
         {&s_map, "_silo_tensor_map"},
         {&s_zero, "zero"},
         {&s_nan, "nan"},
+        {&s_layout, "layout"},
+        {&s_swizzle, "swizzle_byte_width"},
+        {&s_transposed, "transposed"},
+        {&s_fp4, "fp4_padded"},
+        {&s_cga, "cga_layout"},
     };
     return silo_intern(names, sizeof names / sizeof *names);
 }
@@ -156,6 +162,54 @@ PyObject *silo_descriptor_kept(struct silo_members *members) {
 int silo_descriptor_keep(PyObject *object, PyObject *map) {
     /* Not the type's own way: a frozen dataclass would refuse. */
     return PyObject_GenericSetAttr(object, s_map, map);
+}
+
+/* An attribute's truth; -1 with an exception set. */
+static int truth(PyObject *object, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(object, name);
+    const int result = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return result;
+}
+
+static int layout_bits(PyObject *layout) {
+    PyObject *width = PyObject_GetAttr(layout, s_swizzle);
+    int64_t bytes = -1;
+    const int failed = width ? one_integer(width, &bytes) : -1;
+    Py_XDECREF(width);
+    const int transposed = failed ? -1 : truth(layout, s_transposed);
+    const int fp4 = transposed < 0 ? -1 : truth(layout, s_fp4);
+    const int clusters = fp4 < 0 ? -1 : truth(layout, s_cga);
+    if (clusters < 0)
+        return -1;
+    const int form = bytes == 0 ? 0 : bytes == 32 ? 1 : bytes == 64 ? 2 : bytes == 128 ? 3 : -1;
+    if (form < 0 || (fp4 && form != 3) || clusters) {
+        PyErr_SetString(PyExc_ValueError,
+                        clusters ? "Silo takes descriptors of blocks that lie in one CTA, and "
+                                   "cga_layout spreads this one over several"
+                                 : "a swizzle is 0, 32, 64 or 128 bytes wide, and 128 for fp4");
+        return -1;
+    }
+    return 1 + 2 * (fp4 ? SILO_BLOCK_FP4 : form) + transposed;
+}
+
+int silo_descriptor_layout(struct silo_members *members) {
+    PyObject *layout = member(members, s_layout);
+    const int bits = layout == NULL ? -1 : layout == Py_None ? 0 : layout_bits(layout);
+    Py_XDECREF(layout);
+    return bits;
+}
+
+bool silo_descriptors_have_layouts(PyObject *type) {
+    PyObject *fields = PyObject_GetAttrString(type, "__dataclass_fields__");
+    const int found = fields ? PyObject_IsTrue(fields) : 0;
+    bool has = false;
+    if (found > 0)
+        has = PyMapping_HasKey(fields, s_layout) != 0;
+    else
+        silo_forget_error();
+    Py_XDECREF(fields);
+    return has;
 }
 
 bool silo_descriptors_round(PyObject *type) {

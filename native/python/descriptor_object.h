@@ -42,7 +42,13 @@ int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_
 int silo_descriptor_pads(struct silo_members *members);
 int silo_descriptor_rounds(struct silo_members *members);
 
-/* Whether descriptors of a class say the latter. Never leaves an exception. */
+/* The layout in bits of an argument's word (SILO_BLOCK_LAYOUT_SHIFT), 0 for None; -1 with an exception
+ * set, also for a layout that no tensor map has. */
+int silo_descriptor_layout(struct silo_members *members);
+/* Whether descriptors of a class have one. Never leaves an exception. */
+bool silo_descriptors_have_layouts(PyObject *type);
+
+/* Whether descriptors of a class have an attribute round_f32_to_tf32. Never leaves an exception. */
 bool silo_descriptors_round(PyObject *type);
 
 /* The object kept on it: a new reference, or NULL with an exception set. */

@@ -189,7 +189,8 @@ static PyObject *py_adapt_descriptor(PyObject *module, PyObject *type) {
     (void)module;
     if (!PyType_Check(type))
         return PyErr_Format(PyExc_TypeError, "not a type: %R", type);
-    if (silo_adapt_descriptor((PyTypeObject *)type, silo_descriptors_round(type)) != 0)
+    if (silo_adapt_descriptor((PyTypeObject *)type, silo_descriptors_round(type),
+                              silo_descriptors_have_layouts(type)) != 0)
         return NULL;
     Py_RETURN_NONE;
 }

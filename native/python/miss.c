@@ -15,7 +15,7 @@ static bool is_wrong_shape(void) {
 
 static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *object,
                          uint64_t code, PyObject *extents) {
-    int ndim = -1;
+    long long ndim = -1;
     const unsigned flags = silo_code_flags(code);
     if (silo_code_kind(code) == SILO_VALUE_POINTER) {
         struct silo_shape shape;
@@ -32,8 +32,8 @@ static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *
         }
     }
     if (silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)
-        ndim = (int)silo_block_word(code);
-    return Py_BuildValue("(iiiiiO)", (int)silo_code_kind(code), (int)silo_code_type(code),
+        ndim = (long long)(code >> SILO_BLOCK_SHIFT & UINT64_C(0xffffffff)); /* its layout, too */
+    return Py_BuildValue("(iiiiLO)", (int)silo_code_kind(code), (int)silo_code_type(code),
                          (int)silo_code_bits(code), (int)flags, ndim, extents);
 }
 

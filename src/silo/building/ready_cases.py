@@ -158,6 +158,7 @@ class CaseFunction:
     function: Callable[..., Case]
     parameters: Mapping[str, Sequence[object]]
     location: str = field(default="")
+    constant: Callable[[object], Value] | None = None  # of the kernel's source: objects of its language as values
     open_blocks: tuple[str, ...] = ()  # set by a config if a case leaves them out
 
     def combinations(self) -> Iterator[dict[str, object]]:
@@ -181,7 +182,14 @@ class CaseFunction:
         case = self.case(values, make)
         with self._blamed(values):
             case.require_expected(self.names)
-            recipe = record(case, self.names, label_of(values), self._config_names(case), with_expected=False)
+            recipe = record(
+                case,
+                self.names,
+                label_of(values),
+                self._config_names(case),
+                with_expected=False,
+                constant=self.constant,
+            )
         references: dict[str, Any] = {}
 
         def reference() -> dict[str, Any]:
@@ -212,7 +220,14 @@ class CaseFunction:
         """The recipe of one case without expected values; makes no array."""
         case = self.case(values, make)
         with self._blamed(values):
-            return record(case, self.names, label_of(values), self.config_names, with_expected=False)
+            return record(
+                case,
+                self.names,
+                label_of(values),
+                self.config_names,
+                with_expected=False,
+                constant=self.constant,
+            )
 
     def _config_names(self, case: Case) -> tuple[str, ...]:
         given = case.bind(self.names)
@@ -237,7 +252,7 @@ class CaseFunction:
         """The recipe of one case, with expected values computed."""
         case = self.case(values, make)
         with self._blamed(values):
-            return record(case, self.names, label_of(values), self._config_names(case))
+            return record(case, self.names, label_of(values), self._config_names(case), constant=self.constant)
 
 
 def _line_of(error: Exception, function: Callable[..., object]) -> str:

@@ -21,7 +21,8 @@ class ArgumentFacts:
     An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
     2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code,
     ``layout`` where it says that it is passed them (a dynamic layout). A tensor descriptor: the same of its base, and
-    ``block_shape``.
+    ``block_shape``; ``block_form`` and, once the source has read it, ``block_layout``: how a block lies in
+    shared memory, if the descriptor says so.
     Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
     """
 
@@ -30,6 +31,8 @@ class ArgumentFacts:
     is_pointer: bool = False
     address: int = 0
     block_shape: tuple[int, ...] = ()
+    block_form: int = 0
+    block_layout: Value = None
     range32: bool = False
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from silo.core.recipes import (
 )
 from silo.core.trace import trace_grid
 from silo.core.values import Value, value_to_json
-from silo.errors import CaseError
+from silo.errors import CaseError, SourceError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -402,12 +403,19 @@ def _reference(name: str, expected: object, bound: Mapping[str, Any]) -> NDArray
 
 
 def record(
-    case: Case, names: Sequence[str], label: str = "", config_names: Sequence[str] = (), *, with_expected: bool = True
+    case: Case,
+    names: Sequence[str],
+    label: str = "",
+    config_names: Sequence[str] = (),
+    *,
+    with_expected: bool = True,
+    constant: Callable[[object], Value] | None = None,
 ) -> CaseRecipe:
     """The recipe of a case.
 
     ``names`` are the kernel's parameters; ``config_names`` are the members of the config, which a grid may read.
-    ``with_expected`` computes the expected arrays, which takes as long as the reference does. ``CaseError`` where an
+    ``with_expected`` computes the expected arrays, which takes as long as the reference does. ``constant`` returns the
+    value of an argument that is an object of the kernel's language, such as a layout. ``CaseError`` where an
     array did not come from ``make``, since a recipe could not make it again.
     """
     bound = case.bind(names)
@@ -422,19 +430,19 @@ def record(
                 raise CaseError(f"the array of {name!r} is behind another argument of the case too; make one for each")
             seen.setdefault(id(value), name)
         else:
-            arguments.append((name, ScalarRecipe(_scalar(name, value))))
+            arguments.append((name, ScalarRecipe(_scalar(name, value, constant))))
     grid = None if case.grid is None else trace_grid(case.grid, tuple(bound), config_names)
     recipe = CaseRecipe(
         label=label,
         arguments=tuple(arguments),
         grid=grid,
-        config=tuple((name, _scalar(name, value)) for name, value in case.options.items()),
+        config=tuple((name, _scalar(name, value, constant)) for name, value in case.options.items()),
         work=Work.of(case.bytes, case.flops),
     )
     return recipe.expecting(case.references(names), case.rtol, case.atol) if with_expected else recipe
 
 
-def _scalar(name: str, value: object) -> Value:
+def _scalar(name: str, value: object, constant: Callable[[object], Value] | None = None) -> Value:
     if hasattr(value, "shape") and getattr(value, "shape", None) != ():
         raise CaseError(
             f"the array {name!r} of a case was not made by make.*, so no recipe can make it again; "
@@ -445,6 +453,9 @@ def _scalar(name: str, value: object) -> Value:
     try:
         value_to_json(plain)
     except TypeError:
+        if constant is not None:
+            with contextlib.suppress(SourceError):
+                return constant(value)
         raise CaseError(
             f"the argument {name!r} of a case is a {type(value).__name__}; cases hold arrays and values"
         ) from None

@@ -1,8 +1,8 @@
 """Values that keys and manifests hold: one canonical JSON form for each, and canonical JSON itself.
 
 Integers, strings, bools and None are their own form. What JSON cannot hold without loss is an object with one member:
-``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``, ``{"function":
-"<fingerprint>"}``. Integers outside 64 bits are ``{"int": "..."}``.
+``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``, ``{"function": ["<name>",
+"<fingerprint>"]}``, ``{"record": ["<class>", "<field>", <value>, ...]}``. Integers outside 64 bits are ``{"int": "..."}``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = [
     "PARSE_BUDGET",
     "ExactTuple",
     "FunctionValue",
+    "RecordValue",
     "Value",
     "beginning",
     "canonical_json",
@@ -83,7 +84,38 @@ class FunctionValue:
     fingerprint: str
 
 
-Value: TypeAlias = "bool | int | float | str | DType | FunctionValue | tuple[Value, ...] | None"
+@frozen
+class RecordValue:
+    """A frozen record of a kernel language passed as a constexpr, such as a layout of Gluon.
+
+    ``items`` holds the name of its class, then the name and the value of each field, in the order of the names.
+
+    >>> RecordValue.of("SliceLayout", {"parent": None, "dim": 0})
+    SliceLayout(dim=0, parent=None)
+    """
+
+    items: tuple[Value, ...]
+
+    @classmethod
+    def of(cls, name: str, fields: Mapping[str, Value]) -> RecordValue:
+        """The record of the class ``name`` with these fields."""
+        return cls(ExactTuple((name, *(part for pair in sorted(fields.items()) for part in pair))))
+
+    @property
+    def name(self) -> str:
+        """The name of its class."""
+        return cast("str", self.items[0])
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        """Its fields by name."""
+        return dict(zip(cast("tuple[str, ...]", self.items[1::2]), self.items[2::2], strict=True))
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.fields.items())})"
+
+
+Value: TypeAlias = "bool | int | float | str | DType | FunctionValue | RecordValue | tuple[Value, ...] | None"
 
 _OWN_IDENTITY = frozenset([str, int, type(None)])
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -114,6 +146,8 @@ def value_to_json(value: Value) -> JSON:
         return {"dtype": value.name}
     if isinstance(value, FunctionValue):
         return {"function": [value.name, value.fingerprint]}
+    if isinstance(value, RecordValue):
+        return {"record": [value_to_json(item) for item in value.items]}
     if isinstance(value, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         return {"tuple": [value_to_json(item) for item in value]}
     raise TypeError(f"a {type(value).__name__} cannot be part of a key: {value!r}")
@@ -212,8 +246,12 @@ def _decoded(data: JSON, tuples: int) -> Value:
             name, fingerprint = body
             if isinstance(name, str) and isinstance(fingerprint, str):
                 return FunctionValue(name, fingerprint)
-        if tag == "tuple" and isinstance(body, list) and tuples < MAX_TUPLES:
-            return tuple(_decoded(item, tuples + 1) for item in body)
+        if tag in ("tuple", "record") and isinstance(body, list) and tuples < MAX_TUPLES:
+            items = tuple(_decoded(item, tuples + 1) for item in body)
+            if tag == "tuple":
+                return items
+            if len(items) % 2 and all(isinstance(name, str) for name in (items[0], *items[1::2])):
+                return RecordValue(ExactTuple(items))
     raise malformed("a value", data)
 
 

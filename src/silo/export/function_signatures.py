@@ -13,7 +13,7 @@ from silo.core.recipes import AliasRecipe, ArgumentRecipe, ArrayRecipe, CaseReci
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind
 from silo.core.specialization import Fact
 from silo.core.target import Target
-from silo.core.values import FunctionValue, Value, identity_of, value_sort_key
+from silo.core.values import FunctionValue, RecordValue, Value, identity_of, value_sort_key
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.export.c_names import Names, word_of
@@ -221,9 +221,9 @@ def _constants(
                 f"call it; write the heuristic so that it can be traced (docs/heuristics.md), or give {name} in the "
                 "cases, which makes it an argument",
             )
-        strange = [value for value in values if isinstance(value, tuple | FunctionValue) or _is_big(value)]
+        strange = [value for value in values if isinstance(value, tuple | FunctionValue | RecordValue) or _is_big(value)]
         if strange or any(isinstance(value, str) and "\0" in value for value in values):
-            what = "a tuple" if strange and isinstance(strange[0], tuple) else "a function, or a number beyond 64 bits"
+            what = "a tuple" if strange and isinstance(strange[0], tuple) else "a function, a layout, or a number beyond 64 bits"
             raise _refused(kernel, f"its constant {name} is {what}, which no C program can give")
         found[name] = tuple(values)
     return found
@@ -248,11 +248,16 @@ def _kind(parameter: Parameter, variant: Variant, shaped: frozenset[str], consta
             return ParameterRole.ARRAY if name in shaped else ParameterRole.POINTER, parameter.dtype, 0
         case ParameterKind.DESCRIPTOR:
             block = variant.specialization.constant_values.get(name)
-            return ParameterRole.DESCRIPTOR, parameter.dtype, len(block) if isinstance(block, tuple) else 0
+            return ParameterRole.DESCRIPTOR, parameter.dtype, _rank(block)
         case ParameterKind.INTEGER | ParameterKind.FLOAT | ParameterKind.BOOL:
             return _SCALARS[parameter.kind], None, 0
         case _:
             return ParameterRole.LEFT, None, 0
+
+
+def _rank(block: Value) -> int:
+    """The number of a block's extents, behind which a layout may stand."""
+    return sum(isinstance(extent, int) for extent in block) if isinstance(block, tuple) else 0
 
 
 def _merged(

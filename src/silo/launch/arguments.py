@@ -68,7 +68,8 @@ class CallArgument:
     """One argument: ``value`` is the caller's object, ``dtype`` the dtype of an array's elements or of the scalar.
 
     ``ndim`` is None unless the argument is an array; ``block_shape`` is a tensor descriptor's, whose other members
-    describe its base. ``shape`` and ``strides`` (in elements) are set if the guard holds them, because they decide the
+    describe its base; ``block_form`` the form of its layout in shared memory (``SILO_BLOCK_LAYOUT_SHIFT`` of
+    ``native/core/argument_word.h``), 0 without one. ``shape`` and ``strides`` (in elements) are set if the guard holds them, because they decide the
     code; ``layout`` is set if the guard holds these facts of an array whose extents are passed. The facts hold for
     every call with the same guard, but for ``off_element``: the address in this call is not a multiple of the element's
     bytes.
@@ -85,6 +86,7 @@ class CallArgument:
     ndim: int | None = None
     range32: bool = False
     block_shape: tuple[int, ...] = ()
+    block_form: int = 0
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
     layout: DynamicLayout | None = None
@@ -129,6 +131,7 @@ class CallArgument:
                     # that elements of any dtype may have, 1 for one that these may not have.
                     address=0 if self.aligned16 else 1 if self.off_element else 8,
                     block_shape=self.block_shape,
+                    block_form=self.block_form,
                     range32=self.range32,
                     shape=self.shape,
                     strides=self.strides,
@@ -197,6 +200,9 @@ class SeenCall:
         return tuple((name, one) for name, one in found if one is not None)
 
 
+_BLOCK_BITS = 28  # of a descriptor's block shape in its word (SILO_BLOCK_MASK); the form of its layout stands above
+
+
 def block_shape_of(word: int) -> tuple[int, ...]:
     """The block shape in a guard word (``argument_word.h``): rank in 3 bits, then 5 bits of logarithm an axis.
 
@@ -225,6 +231,7 @@ def _argument(
     kind = ValueKind(number)
     shape, strides = extents if isinstance(extents, tuple) else (None, None)
     block = block_shape_of(ndim) if kind is ValueKind.DESCRIPTOR else ()
+    form = ndim >> _BLOCK_BITS if block else 0
     if block:
         ndim = len(block)
     typed = kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
@@ -248,6 +255,7 @@ def _argument(
         ndim=None if ndim < 0 else ndim,
         range32=bool(flags & _RANGE32),
         block_shape=block,
+        block_form=form,
         shape=shape,
         strides=strides,
         layout=_layout(extents) if isinstance(extents, int) else None,

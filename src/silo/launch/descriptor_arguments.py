@@ -48,6 +48,7 @@ def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN40
         tuple(descriptor.block_shape),
         descriptor.padding,
         bool(getattr(descriptor, "round_f32_to_tf32", False)),
+        getattr(descriptor, "layout", None),
     )
 
 

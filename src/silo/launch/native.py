@@ -263,7 +263,7 @@ set_driver_opener(open_drivers)
 
 # Of tensor descriptors.
 _MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
-_ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32"}
+_ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32", "layout"}
 
 _connecting: set[type] = set()  # types on the way into the native table, which asks about them again
 
@@ -273,7 +273,7 @@ def is_descriptor_type(kind: type) -> bool:
 
     A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
     ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
-    ``round_f32_to_tf32``, counts without; one with more members (a layout) is for one GPU alone.
+    ``round_f32_to_tf32`` and ``layout`` (Gluon's), counts without.
     """
     named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
     members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from silo.core.argument_descriptions import describe
 from silo.core.dtypes import DType, dtype
-from silo.core.values import FunctionValue, Value
+from silo.core.values import FunctionValue, RecordValue, Value
 from silo.errors import SourceError
 
 __all__ = ["NOT_SPECIAL", "NotSpecial", "dtype_value", "recall", "remember", "to_value"]
@@ -36,7 +36,7 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
     """
     if candidate is None or isinstance(candidate, bool | int | float | str):
         return _builtin(candidate)
-    if isinstance(candidate, DType | FunctionValue):
+    if isinstance(candidate, DType | FunctionValue | RecordValue):
         return candidate
     if isinstance(candidate, tuple | list):
         return tuple(to_value(item, special) for item in cast("list[object]", candidate))

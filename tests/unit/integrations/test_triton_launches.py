@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from triton_programs import program
+import silo
+from triton_on_stub import run
+from triton_programs import HEAD, program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
 
@@ -521,9 +523,77 @@ with silo.accelerate():
     assert run() == own and kernel(scale).launches == (first[0] + 8, first[1]) and sum(first) == 8, first
     assert not kernel(scale).refusals
     (variant, *_) = kernel(scale).variants
-    assert variant.signature is None and variant.program.entry == "scale"
+    assert variant.signature is not None and variant.program.entry == "scale"
 """
     )
+
+
+GLUON_FORMS = """
+import gluon_kernels
+from gluon_kernels import gl
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as Own
+
+class TensorDescriptor(Own):
+    def __post_init__(self):
+        "Without the checks that look at a tensor."
+
+add, move = gluon_kernels.add, gluon_kernels.move
+half = array(1 << 20, torch.float16), array(1 << 20, torch.float16)
+
+def descriptors(width):
+    layout = gl.NVMMASharedLayout(width, 16, rank=2)
+    return [TensorDescriptor(one, [128, 64], [64, 1], [64, 64], layout) for one in half]
+
+def run():
+    seen = []
+    for size in (1, 2, 1, 1, 2):
+        add[(2,)](x, y, z, 500, 128 * size, gl.BlockedLayout([size], [32], [4], [0]))
+        seen.append((S.last("add").grid, S.last("add").block, S.last("add").parameters))
+    for width in (128, 64, 128, 64):
+        move[(2,)](*descriptors(width))
+        seen.append((S.last("move").grid, S.last("move").shared, S.last("move").parameters))
+    return seen
+"""
+
+
+def test_layouts_and_descriptors_of_gluon_are_launched_by_silo():
+    program(
+        GLUON_FORMS
+        + """
+own = run()
+with silo.accelerate():
+    assert run() == own
+    first = kernel(add).launches, kernel(move).launches
+    assert run() == own
+    assert kernel(add).launches == (first[0][0] + 5, first[0][1]), kernel(add).refusals
+    assert kernel(move).launches == (first[1][0] + 4, first[1][1]), kernel(move).refusals
+    assert not kernel(add).refusals and not kernel(move).refusals
+    assert len(kernel(add).variants) == 2 and len(kernel(move).variants) == 2
+    assert all(one.signature is not None for one in (*kernel(add).variants, *kernel(move).variants))
+"""
+    )
+
+
+def test_gluon_kernels_are_recorded_and_served(tmp_path):
+    path = tmp_path / "gluon.silo"
+    tmp_path.chmod(0o700)
+    code = (
+        GLUON_FORMS
+        + """
+from silo.kinds.triton.programs.records.capture_activation import record, replay
+acceleration = silo.accelerate()
+end = record(sys.argv[2]) if sys.argv[1] == "record" else replay(sys.argv[2], frozen=True)
+run()
+end()
+one, two = kernel(add), kernel(move)
+print(sys.argv[1], len(one.variants), len(two.variants), one.variant_count, two.variant_count)
+acceleration.stop()
+"""
+    )
+    assert "record 2 2 2 2" in run(HEAD + code, "record", str(path))
+    assert {"add", "move"} <= set(silo.load(path))
+    served = run(HEAD + code, "serve", str(path))
+    assert "serve 0 2 2 2" in served, served  # frozen: Triton takes the code of move from the file, and compiles nothing
 
 
 def test_dictionaries_of_options_are_compared_by_value():

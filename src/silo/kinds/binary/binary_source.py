@@ -18,7 +18,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, FunctionValue, Value, digest
+from silo.core.values import JSON, FunctionValue, RecordValue, Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, NoVariantError, SourceError
 from silo.kinds.binary.binary_parameters import holds
@@ -253,7 +253,7 @@ class BinarySource:
 
     def constant(self, value: object) -> Value:
         """Returns a constexpr argument unchanged. Raises SourceError for a value that is not plain."""
-        if value is None or isinstance(value, bool | int | float | str | DType | FunctionValue):
+        if value is None or isinstance(value, bool | int | float | str | DType | FunctionValue | RecordValue):
             return value
         if isinstance(value, tuple):
             return tuple(self.constant(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # any tuple

@@ -16,12 +16,12 @@ from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import SourceError
 from silo.frozen import replace
-from silo.kinds.triton.front.adapter import CompileCall, compile_call, default_options
+from silo.kinds.triton.front.adapter import CompileCall, compile_call, default_options, layout_in_type
 from silo.kinds.triton.front.triton_source import TritonSource
 
 __all__ = ["call_of", "config_of", "generic", "options_config", "relaxed", "target_from", "target_of", "types_of"]
 
-_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\]>")
+_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\](?:,\s*(.*))?>", re.DOTALL)
 _FACTS = {("tt.divisibility", 16), ("tt.pointer_range", 32)}
 
 
@@ -74,8 +74,10 @@ def _typed(parameter: Parameter, kind: Any, source: TritonSource, constants: lis
             free = parameter if parameter.default is None else replace(parameter, default=NO_DEFAULT)
             return replace(free, kind=ParameterKind.POINTER, dtype=element)
         if (found := _DESCRIPTOR.fullmatch(kind)) is not None:
-            constants.append((parameter.name, tuple(int(extent) for extent in found[2].split(","))))
-            return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=dtype(found[1]), default=NO_DEFAULT)
+            element, block = dtype(found[1]), tuple(int(extent) for extent in found[2].split(","))
+            layout = layout_in_type(found[3], block, element.bits) if found[3] else None
+            constants.append((parameter.name, block if layout is None else (*block, layout)))
+            return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=element, default=NO_DEFAULT)
         element = dtype("i1" if kind == "u1" else kind)
         return replace(parameter, kind=_KINDS[element.kind], dtype=element)
     except (KeyError, ValueError):

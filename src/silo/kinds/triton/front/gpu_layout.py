@@ -12,6 +12,7 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import Value
+from silo.kinds.triton.front.adapter.gluon import block_extents
 from silo.errors import CompileError, UnsupportedError
 
 __all__ = ["argument_slots", "complete_layout", "launch_info", "slots_of_descriptor", "taken_apart", "tensor_maps"]
@@ -68,8 +69,8 @@ def argument_slots(
 
 
 def _rank(parameter: Parameter, given: Mapping[str, Value]) -> int:
-    block = given.get(parameter.name)
-    if not isinstance(block, tuple) or not block:
+    block = block_extents(given.get(parameter.name))
+    if not block:
         raise CompileError(f"the descriptor {parameter.name} has no block shape")
     return len(block)
 

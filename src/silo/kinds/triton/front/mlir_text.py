@@ -300,6 +300,7 @@ _INTEGERS = ("i1", "i4", "i8", "i16", "i32", "i64", "i128", "index", "none")
 _SCALARS = frozenset((*_INTEGERS, *FLOAT_FORMATS, "f8E8M0FNU"))
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 _DIALECT = re.compile(r"![A-Za-z_][A-Za-z0-9_.$]*")
+_ATTRIBUTE = re.compile(r"#[A-Za-z_][A-Za-z0-9_.$]*")
 _EXTENT = re.compile(r"([0-9]{1,18})x")
 _STRANGE_EXTENT = re.compile(r"[?*]")
 _SPACE = re.compile(r'[0-9]+|"[a-z_]+"')  # Triton 3.9 writes "constant" for tl.const, others numbers alone
@@ -377,15 +378,21 @@ def _read_tensor(cursor: Cursor) -> Type:
     element = read_type(cursor)
     if element.tensor:
         raise cursor.error("the element type of a tensor")
-    if cursor.at(","):
-        raise cursor.error("'>': a tensor with a layout belongs to TTGIR, not to TTIR")
+    layout = ""
+    if cursor.take(","):
+        start = cursor.skip()
+        cursor.need_match(_ATTRIBUTE, "the layout of a tensor")
+        if cursor.at("<"):
+            cursor.balanced()
+        layout = cursor.text[start : cursor.position]
     cursor.need(">")
-    return Type(element.element, tuple(shape), tensor=True, pointer=element.pointer)
+    return Type(element.element, tuple(shape), tensor=True, pointer=element.pointer, layout=layout)
 
 
 def _spell(kind: Type) -> str:
     scalar = f"!tt.ptr<{kind.element}>" if kind.pointer else kind.element
-    return f"tensor<{''.join(f'{extent}x' for extent in kind.shape)}{scalar}>" if kind.tensor else scalar
+    layout = f", {kind.layout}" if kind.layout else ""
+    return f"tensor<{''.join(f'{extent}x' for extent in kind.shape)}{scalar}{layout}>" if kind.tensor else scalar
 
 
 def read_type_list(cursor: Cursor) -> tuple[Type, ...]:

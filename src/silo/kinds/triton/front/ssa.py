@@ -18,13 +18,15 @@ class Type:
     """A scalar (``shape == ()`` and ``tensor`` False), a tensor, or a pointer to ``element``.
 
     ``element`` is MLIR's name of the scalar: i1, i8, i16, i32, i64, index, f16, bf16, f32, f64, f8E4M3FN, ...
-    With ``pointer`` set the value is an address (or a tensor of addresses) of these elements.
+    With ``pointer`` set the value is an address (or a tensor of addresses) of these elements. ``layout`` is the layout
+    of a tensor in a Gluon kernel, as MLIR spells it: ``#blocked``, an alias, or the attribute itself; else "".
     """
 
     element: str
     shape: tuple[int, ...] = ()
     tensor: bool = False
     pointer: bool = False
+    layout: str = ""
 
     @property
     def elements(self) -> int:

@@ -361,13 +361,24 @@ class TritonSource:
 
         A descriptor whose block shape the configs set has a fact for it instead of a constant.
         """
-        signature, found = specialize(self.signature, arguments)
+        signature, found = specialize(self.signature, self._with_layouts(arguments))
         shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}
         by_config = {name for name in shaped if signature[name].kind is ParameterKind.DESCRIPTOR}
         if not by_config:
             return signature, found
         facts = (*found.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
         return signature, Specialization(facts, tuple(pair for pair in found.constants if pair[0] not in by_config))
+
+    def _with_layouts(self, arguments: Mapping[str, ArgumentFacts]) -> Mapping[str, ArgumentFacts]:
+        """The arguments with the layouts of descriptors, which the code of a Gluon kernel depends on."""
+        if not adapter.is_gluon(self.function):
+            return arguments
+        return {
+            name: replace_frozen(one, block_layout=adapter.descriptor_layout(one.block_form, one.block_shape, one.dtype.bits))
+            if one.block_shape and one.dtype is not None
+            else one
+            for name, one in arguments.items()
+        }
 
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
         """The values that a config's hook sets in one call (the first config's, if it is not one of the author's)."""

@@ -14,6 +14,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue, Value
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
+from silo.kinds.triton.front.adapter.gluon import block_extents, is_aggregate, layout_value
 from silo.kinds.triton.front.adapter.triton_objects import is_constexpr, is_function
 from silo.kinds.triton.front.ssa import Module, Type
 from silo.sources import constant_values
@@ -67,7 +68,8 @@ def specialize(signature: Signature, arguments: Mapping[str, ArgumentFacts]) -> 
         if isinstance(argument.value, FunctionValue):
             constants.append((parameter.name, argument.value))
         elif argument.block_shape:
-            constants.append((parameter.name, argument.block_shape))
+            layout = () if argument.block_layout is None else (argument.block_layout,)
+            constants.append((parameter.name, (*argument.block_shape, *layout)))
         parameters.append(typed)
         facts.extend((parameter.name, fact) for fact in found)
     return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
@@ -217,8 +219,7 @@ def _parts(parameter: Parameter, specialization: Specialization, rest: list[Type
     yield ""
     if parameter.kind is not ParameterKind.DESCRIPTOR:
         return
-    block = specialization.constant_values.get(parameter.name)
-    rank = len(block) if isinstance(block, tuple) else 0
+    rank = len(block_extents(specialization.constant_values.get(parameter.name)))
     sizes = [*(f"shape.{axis}" for axis in range(rank)), *(f"stride.{axis}" for axis in range(rank))]
     if rest and rest[0].pointer:  # rewritten: 64-bit sizes and flags come before Triton's usual ones
         yield from sizes
@@ -243,8 +244,11 @@ def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -
             return to_value(one.value, functions)
         if kind.__module__.startswith("triton.") and kind.__name__ == "dtype":
             return dtype_value(one.name)
-        if functions is not None and is_function(one):
+        if functions is not None and (is_function(one) or is_aggregate(one)):
             return functions(one)
+        layout = layout_value(one, lambda part: to_value(part, functions))
+        if layout is not None:
+            return layout
         return NOT_SPECIAL
 
     return constant_values.to_value(candidate, special)

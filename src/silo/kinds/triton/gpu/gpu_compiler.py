@@ -16,7 +16,9 @@ from silo.core.compiled import CacheFiles, Compiled, CompiledBlob
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot
+from silo.core.plugins import is_option
 from silo.core.protocols import Source
+from silo.core.signature import NoDefault, ParameterKind
 from silo.core.target import Target
 from silo.core.values import JSON, Value, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
@@ -24,6 +26,7 @@ from silo.errors import CompileError, SourceError, ToolchainError
 from silo.kinds.triton.front.adapter import (
     GpuStages,
     compile_gpu,
+    is_gluon,
     load_gpu_backends,
     lower_for_gpu,
     make_cache_files,
@@ -99,7 +102,7 @@ class TritonCompiler:
         if function is None:
             raise SourceError(f"{source.name} is no Triton source: it brings no function")
         target = self.artifact_target(variant.target)
-        options = self.declaration.own(variant.config.options)
+        options = self.declaration.own(tuple({**_named_as_options(variant), **dict(variant.config.options)}.items()))
         slots = argument_slots(variant.signature, variant.specialization, variant.config)
         lowered = lower_for_gpu(
             function,
@@ -113,6 +116,7 @@ class TritonCompiler:
         parameters: JSON = {
             "options": {name: value_to_json(value) for name, value in options},
             "layout": [slot.to_json() for slot in slots],
+            **({"language": "gluon"} if is_gluon(function) else {}),
         }
         job = CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
         return Lowered(job, TtirFacts(lowered.text, variant.signature, variant.specialization))
@@ -142,7 +146,7 @@ class TritonCompiler:
         """
         options, arguments = _read_parameters(job)
         try:
-            stages = compile_gpu(job.text, job.target, options, force=settings().force_triton)
+            stages = _stages(job, options)
         except CompileError as error:
             raise type(error)(_shortened(str(error))) from error
         kind = _BINARY_KINDS[job.target.kind]
@@ -175,9 +179,28 @@ class TritonCompiler:
         shown = self._shown
         if shown is None or shown[0] != job:
             options, _ = _read_parameters(job)
-            shown = (job, compile_gpu(job.text, job.target, options, force=settings().force_triton))
+            shown = (job, _stages(job, options))
             self._shown = shown
         return str(shown[1].stages[form])
+
+
+def _named_as_options(variant: Variant) -> dict[str, Value]:
+    """Constexpr parameters that have the name of a compile option: as with Triton, their value is the option's, too."""
+    given = {**dict(variant.config.values), **variant.specialization.constant_values}
+    found: dict[str, Value] = {}
+    for parameter in variant.signature.parameters:
+        name = parameter.name
+        if parameter.kind is ParameterKind.CONSTEXPR and is_option(name):
+            value = given.get(name, parameter.default)
+            if not isinstance(value, NoDefault):
+                found[name] = value
+    return found
+
+
+def _stages(job: CompileJob, options: Mapping[str, Value]) -> GpuStages:
+    parameters = cast("Mapping[str, Any]", job.parameters)
+    gluon = parameters.get("language") == "gluon"
+    return compile_gpu(job.text, job.target, options, gluon=gluon, force=settings().force_triton)
 
 
 def _warp_size(metadata: Mapping[str, Any]) -> int:

@@ -34,8 +34,8 @@ __all__ = ["bind_program", "consent_to", "descriptor_block", "device_at", "read_
 _ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
 _PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
 _FOLDED = "constexpr"
-# Gluon's descriptors have a layout behind the block shape, and im2col ones another name: neither matches.
-_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\]>")
+# Gluon's descriptors have a layout behind the block shape. Im2col ones have another name and do not match.
+_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\](?:,.*)?>", re.DOTALL)
 
 
 def target_of(program: CompiledProgram) -> Target:

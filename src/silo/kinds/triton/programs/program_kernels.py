@@ -329,7 +329,7 @@ class ProgramKernel:
         try:
             signature, specialization = self.source.specialize(call.facts(self.source.constant))
         except SiloError:
-            signature = specialization = None  # Triton took it: Silo lacks a name for a part of it, or it is Gluon's
+            signature = specialization = None  # Triton took it: Silo lacks a name for a part of it
         return ProgramVariant(
             self, call, dict(call.options), program, launch, target, device, signature, specialization
         )
@@ -388,7 +388,7 @@ def _is_settled(value: object) -> bool:
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
         return True
     enumerations: Any = sys.modules.get("enum")
-    return adapter.is_settled(value) or (enumerations is not None and isinstance(value, enumerations.Enum))
+    return adapter.is_settled(value) or adapter.is_layout(value) or (enumerations is not None and isinstance(value, enumerations.Enum))
 
 
 # ---- Compiled kernels that a program launches by hand, as ``kernel.warmup`` returns them ----

@@ -14,7 +14,7 @@ import silo.kinds.triton.cpu
 import silo.kinds.triton.front
 from silo.core.signature import Effect
 from silo.kinds.triton.cpu.operations_page import operations_table
-from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt
+from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt, ttg
 from silo.kinds.triton.front.operations.attribute_rules import AttributeRules
 from silo.kinds.triton.front.operations.cpu.c_arith import MathFunction
 from silo.kinds.triton.front.operations.nvidia.libdevice import FUNCTIONS
@@ -50,7 +50,8 @@ DIALECTS = {
     "cf": flow,
     "gpu": others,
     "llvm": others,
-    "ttg": others,
+    "ttg": ttg,
+    "ttng": ttg,
     "ub": others,
     "silo": own,
 }
@@ -95,7 +96,7 @@ def test_an_operation_is_defined_once_in_the_module_of_its_dialect():
     for module in set(DIALECTS.values()):
         tree = ast.parse(inspect.getsource(module))
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"define", "_own"}:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"define", "_own", "_gpu"}:
                 name = node.args[0]
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     defined[name.value] += 1

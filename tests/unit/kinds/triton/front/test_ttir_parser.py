@@ -251,7 +251,7 @@ def test_every_number_of_a_small_format_rounds_to_itself():
         ('    "cf.br"()[^bb7] : () -> ()', "line 4: expected a block ^bb7 in this region"),
         ('    %0 = "x.y"() : () -> tensor<*xf32>', "line 4: expected a static extent"),
         ('    %0 = "x.y"() : () -> tensor<?xf32>', "line 4: expected a static extent"),
-        ('    %0 = "x.y"() : () -> tensor<4xf32, #blocked>', "belongs to TTGIR"),
+        ('    %0 = "x.y"() : () -> tensor<4xf32, blocked>', "line 4: expected the layout of a tensor"),
         ('    %0 = "x.y"() : () -> vector<4xf32>', "line 4: expected a scalar, a pointer or a tensor type"),
         ('    %0 = "x.y"() <{value = dense<[1, 2]> : tensor<3xi32>}> : () -> i32', "3 elements along axis 0"),
         ('    %0 = "x.y"() <{value = dense<0> : tensor<99999999xi32>}> : () -> i32', "at most"),

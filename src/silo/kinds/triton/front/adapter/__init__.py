@@ -68,6 +68,7 @@ from silo.kinds.triton.front.adapter.decorators import (
     read_tuned_config,
 )
 from silo.kinds.triton.front.adapter.first_compile import FirstCompile, HostModule, KeyFiles, watch_first_compile
+from silo.kinds.triton.front.adapter.gluon import block_extents, descriptor_layout, is_layout, layout_in_type
 from silo.kinds.triton.front.adapter.gpu_back_end import GpuStages, compile_gpu, load_gpu_backends
 from silo.kinds.triton.front.adapter.launch_hooks import enter_launch, follow_launch_hooks
 from silo.kinds.triton.front.adapter.launch_paths import (
@@ -104,7 +105,13 @@ from silo.kinds.triton.front.adapter.triton_installation import (
     triton_version,
 )
 from silo.kinds.triton.front.adapter.triton_keys import complete_keys, when_text_is_replaced
-from silo.kinds.triton.front.adapter.triton_objects import code_of_functions, dtype_name, is_constexpr, is_settled
+from silo.kinds.triton.front.adapter.triton_objects import (
+    code_of_functions,
+    dtype_name,
+    is_constexpr,
+    is_gluon,
+    is_settled,
+)
 from silo.kinds.triton.front.adapter.triton_toolchain import plugin_driver
 from silo.kinds.triton.front.adapter.wrap import wrap
 
@@ -149,8 +156,10 @@ __all__ = [
     "config_members",
     "cpu_target",
     "debug_by_default",
+    "block_extents",
     "default_benchmark",
     "default_options",
+    "descriptor_layout",
     "descriptor_type",
     "dtype_name",
     "enter_launch",
@@ -160,8 +169,11 @@ __all__ = [
     "intercept_compiles",
     "is_cached",
     "is_constexpr",
+    "is_gluon",
     "is_interpreted",
     "is_kernel",
+    "is_layout",
+    "layout_in_type",
     "is_settled",
     "is_trying",
     "job_parameters",

@@ -20,7 +20,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from silo.errors import ToolchainError
 from silo.forks import Mutex
+from silo.kinds.triton.front.adapter.gluon import source_class
 from silo.kinds.triton.front.adapter.lowering import read_off
+from silo.kinds.triton.front.adapter.triton_objects import is_gluon
 from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module
 
 __all__ = [
@@ -93,7 +95,8 @@ def compile_call(
     target: Any,  # noqa: ANN401  # Triton's GPUTarget
 ) -> CompileCall:
     """The request that a launch would make; see :class:`CompileCall`."""
-    source = module("triton.compiler").ASTSource(
+    kind = source_class() if is_gluon(function) else module("triton.compiler").ASTSource
+    source = kind(
         function,
         dict(types),
         {(place,): value for place, value in constants.items()},
@@ -111,7 +114,7 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
 
     Returns the function that undoes it exactly.
 
-    Sources other than plain functions (Gluon, files of IR) and arguments that are tuples go Triton's way. Of several
+    Sources other than functions (files of IR) and arguments that are tuples go Triton's way. Of several
     handlers the newest is asked.
     """
     return _begin(_handlers, handler)
@@ -198,7 +201,9 @@ def _replace() -> Any:  # noqa: ANN401
 def requested(source: Any, options: Mapping[str, Any], target: Any) -> CompileCall | None:  # noqa: ANN401
     """The compile request that a source of Triton's, options and a target are; None if it is not of the plain kind."""
     function = getattr(source, "fn", None)
-    if type(source).__name__ != "ASTSource" or function is None or type(function).__name__ != "JITFunction":
+    if type(source).__name__ not in ("ASTSource", "GluonASTSource"):
+        return None
+    if function is None or type(function).__name__ not in ("JITFunction", "GluonJITFunction"):
         return None
     names = list(source.signature)
     constants: dict[int, object] = {}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from silo.errors import SourceError
-from silo.kinds.triton.front.adapter.triton_objects import is_gluon, own_benchmark
+from silo.kinds.triton.front.adapter.triton_objects import own_benchmark
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = [
@@ -124,8 +124,6 @@ def read_kernel(decorated: object) -> DecoratedKernel:
         raise SourceError(
             f"{_name(decorated)} is a {type(current).__name__}, not a Triton kernel: decorate it with @triton.jit"
         )
-    if is_gluon(current):
-        raise SourceError(f"{_name(decorated)} is a Gluon kernel; Silo reads kernels of the Triton language")
     found = DecoratedKernel(current, parameters_of(current), location_of_kernel(current), heuristics=heuristics)
     return found if tuner is None else _with_tuner(found, tuner)
 

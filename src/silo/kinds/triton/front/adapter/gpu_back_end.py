@@ -54,7 +54,9 @@ def load_gpu_backends(*, force: bool = False) -> None:
     libtriton.ir.load_dialects(libtriton.ir.context())
 
 
-def compile_gpu(text: str, target: Target, options: Mapping[str, Value], *, force: bool = False) -> GpuStages:
+def compile_gpu(
+    text: str, target: Target, options: Mapping[str, Value], *, gluon: bool = False, force: bool = False
+) -> GpuStages:
     """Run the stages of Triton's backend on a module from ``lower_for_gpu``.
 
     No line info, no disk cache of Triton's, no hashing of the installation. For a target from sm_90 on Triton
@@ -64,6 +66,7 @@ def compile_gpu(text: str, target: Target, options: Mapping[str, Value], *, forc
         text: generic-form TTIR, free of locations.
         target: a concrete cuda or hip target.
         options: compile options of the config; unknown ones are ignored by Triton.
+        gluon: the module is of a Gluon kernel, which has layouts already.
         force: accept a Triton that Silo was not tested with.
 
     Raises:
@@ -80,7 +83,8 @@ def compile_gpu(text: str, target: Target, options: Mapping[str, Value], *, forc
     libtriton.ir.load_dialects(context)
     backend.load_dialects(context)
     stages: dict[str, Any] = {}
-    backend.add_stages(stages, parsed, module("triton.backends.compiler").Language.TRITON)
+    languages = module("triton.backends.compiler").Language
+    backend.add_stages(stages, parsed, languages.GLUON if gluon else languages.TRITON)
     metadata: dict[str, Any] = {
         "hash": hashlib.sha256(text.encode()).hexdigest(),
         "target": triton_target,

@@ -14,10 +14,12 @@ from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.tuples import TupleShapes, flat_names
-from silo.core.values import FunctionValue, Value
+from silo.core.values import FunctionValue, RecordValue, Value
 from silo.errors import CompileError, SiloError, SourceError
 from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
 from silo.kinds.triton.front.adapter.decorators import location_of
+from silo.kinds.triton.front.adapter.gluon import descriptor_type_text, layout_object, source_class
+from silo.kinds.triton.front.adapter.triton_objects import is_gluon
 from silo.kinds.triton.front.adapter.triton_installation import debug_by_default, require_triton
 from silo.kinds.triton.front.adapter.triton_toolchain import (
     backend_for,
@@ -84,6 +86,11 @@ def lower_to_ttir(
     require_triton(force=force)
     if target.kind != "cpu":
         raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
+    if is_gluon(function):
+        raise SourceError(
+            f"{getattr(function, '__name__', function)} is a Gluon kernel: its layouts and operations are those of one "
+            "GPU, and the CPU takes the Triton language; build it for cuda or hip, or write it with @triton.jit"
+        )
     debug = asserts or config.as_dict().get("debug") is True or debug_by_default()
     arguments = _source_arguments(function, signature, specialization, config, tuples)
     triton_target = cpu_target(target)
@@ -163,7 +170,8 @@ def _make_module(
     options: Any,  # noqa: ANN401
 ) -> Any:  # noqa: ANN401
     ir = module("triton._C.libtriton").ir
-    source = module("triton.compiler").ASTSource(function, arguments.types, arguments.constants, arguments.attributes)
+    kind = source_class() if is_gluon(function) else module("triton.compiler").ASTSource
+    source = kind(function, arguments.types, arguments.constants, arguments.attributes)
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -224,6 +232,7 @@ def _source_arguments(
     tuples: TupleShapes,
 ) -> _SourceArguments:
     given = {**dict(config.values), **specialization.constant_values}
+    gluon = is_gluon(function)
     made = _SourceArguments({}, {}, {})
     expected = tuple(getattr(function, "arg_names", ()))
     if (names := flat_names(tuples, expected)) != signature.names:
@@ -245,7 +254,7 @@ def _source_arguments(
             found.append(["tt.pointer_range", 32])
         if found:
             made.attributes[path] = found
-        return _type_text(parameter, given)
+        return _type_text(parameter, given, gluon=gluon)
 
     for index, name in enumerate(expected):
         shape = tuples.get(name)
@@ -269,7 +278,7 @@ def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:
     return parameter.default
 
 
-def _type_text(parameter: Parameter, given: dict[str, Value]) -> str:
+def _type_text(parameter: Parameter, given: dict[str, Value], *, gluon: bool) -> str:
     kind, dtype = parameter.kind, parameter.dtype
     if kind is ParameterKind.ANY or dtype is None:
         raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
@@ -279,6 +288,8 @@ def _type_text(parameter: Parameter, given: dict[str, Value]) -> str:
         shape = given.get(parameter.name)
         if not isinstance(shape, tuple) or not shape:
             raise SourceError(f"the descriptor {parameter.name} has no block shape in the specialization")
+        if gluon:
+            return descriptor_type_text(_triton_name(dtype), shape, dtype.bits)
         return f"tensordesc<{_triton_name(dtype)}[{', '.join(str(extent) for extent in shape)}]>"
     return _triton_name(dtype)
 
@@ -298,6 +309,8 @@ def _to_triton(value: Value) -> object:
         return _triton_dtype(value)
     if isinstance(value, FunctionValue):
         return recall(value)
+    if isinstance(value, RecordValue):
+        return layout_object(value)
     if isinstance(value, tuple):
         return tuple(_to_triton(item) for item in value)
     return value

@@ -8,7 +8,6 @@ from silo.kinds.triton.front.operations.attribute_rules import (
     ARRAY,
     NO_ATTRIBUTES,
     OPAQUE,
-    SPACE_OR_HINT,
     UNREAD,
     any_number,
     integers,
@@ -28,10 +27,6 @@ ASSUME: Final = define(
         op_bundle_tags=ARRAY,
     ),
 )
-TTG_BARRIER: Final = define(
-    "ttg.barrier", OperationRole.BARRIER, types=no_values, attributes=rules(addrSpace=SPACE_OR_HINT)
-)
-TTG_LOCAL_BARRIER: Final = define("ttg.local_barrier", OperationRole.BARRIER, types=no_values, attributes=NO_ATTRIBUTES)
 GPU_BARRIER: Final = define(
     "gpu.barrier", OperationRole.BARRIER, types=no_values, attributes=rules(address_spaces=UNREAD)
 )

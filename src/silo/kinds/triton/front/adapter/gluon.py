@@ -1,0 +1,218 @@
+"""Gluon: its kernels, its layouts as values that keys and manifests hold, and the layouts of tensor descriptors."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+from silo.core.values import RecordValue, Value
+from silo.errors import CompileError, SourceError
+from silo.kinds.triton.front.adapter.triton_toolchain import module
+
+__all__ = [
+    "block_extents",
+    "descriptor_layout",
+    "descriptor_type_text",
+    "is_aggregate",
+    "is_layout",
+    "layout_in_type",
+    "layout_object",
+    "layout_value",
+    "source_class",
+]
+
+_GLUON = "triton.experimental.gluon"
+
+# The modules of Gluon that define layouts; a version of Triton lacks some of them.
+_LAYOUT_MODULES = (
+    "language._layouts",
+    "language.nvidia.hopper.mbarrier",
+    "language.nvidia.ampere.mbarrier",
+    "language.nvidia.blackwell",
+    "language.amd._layouts",
+)
+
+# The forms that the native module writes into a descriptor's word (argument_word.h): swizzle in bytes, padded fp4.
+_FORMS = ((0, False), (32, False), (64, False), (128, False), (128, True))
+_TENSOR_MAP_LAYOUT = "NVMMASharedLayout"
+
+
+def source_class() -> Any:  # noqa: ANN401  # Triton's class
+    """Triton's class for the source of a Gluon kernel. Raises SourceError: this Triton has no Gluon."""
+    try:
+        return importlib.import_module(f"{_GLUON}._runtime").GluonASTSource
+    except ImportError as error:
+        raise SourceError(f"this Triton has no Gluon that Silo can compile ({error}); install Triton 3.6 or newer") from error
+
+
+# ---- Layouts as values ----
+
+
+def layout_value(candidate: Any, convert: Callable[[Any], Value]) -> RecordValue | None:  # noqa: ANN401
+    """The value of one of Gluon's layouts; None for another object.
+
+    Args:
+        candidate: any object.
+        convert: returns the value of a field. Fields that hold layouts are converted here.
+
+    Raises:
+        TypeError: a field has no canonical form.
+    """
+    if not is_layout(candidate):
+        return None
+    kind: Any = type(candidate)
+
+    def value(part: Any) -> Value:  # noqa: ANN401
+        if isinstance(part, list | tuple):
+            return tuple(value(item) for item in cast("list[object]", part))
+        inner = layout_value(part, convert)
+        return convert(part) if inner is None else inner
+
+    fields = {field.name: value(getattr(candidate, field.name)) for field in dataclasses.fields(kind) if field.init}
+    return RecordValue.of(kind.__name__, fields)
+
+
+def is_layout(candidate: object) -> bool:
+    """Whether this is a layout of Gluon: a frozen record, equal to another by its fields."""
+    kind: Any = type(candidate)
+    parameters = getattr(kind, "__dataclass_params__", None)
+    return kind.__module__.startswith(f"{_GLUON}.") and parameters is not None and bool(parameters.frozen)
+
+
+def layout_object(value: RecordValue) -> Any:  # noqa: ANN401  # Gluon's object
+    """The layout that :func:`layout_value` made this value of.
+
+    Raises:
+        CompileError: this Triton has no such layout, or its layout lacks a field.
+    """
+    kind = _layout_classes().get(value.name)
+    if kind is None:
+        raise CompileError(f"Gluon of Triton {module('triton').__version__} has no layout {value.name}")
+    fields = {name: _plain(part) for name, part in value.fields.items()}
+    if unknown := set(fields) - {field.name for field in dataclasses.fields(kind)}:
+        raise CompileError(
+            f"Gluon's {value.name} of Triton {module('triton').__version__} has no field {', '.join(sorted(unknown))}"
+        )
+    if "__init__" in vars(kind) and "__dataclass_params__" not in vars(kind):
+        made = object.__new__(kind)  # its own __init__ takes other arguments and sets these fields (MBarrierLayout)
+        for name, part in fields.items():
+            object.__setattr__(made, name, part)
+        return made
+    try:
+        return kind(**fields)
+    except (TypeError, ValueError, AssertionError) as error:
+        raise CompileError(f"Gluon's {value.name} refuses {value}: {error}") from error
+
+
+def _plain(value: Value) -> object:
+    if isinstance(value, RecordValue):
+        return layout_object(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+@lru_cache(maxsize=1)
+def _layout_classes() -> Mapping[str, Any]:
+    """Gluon's layouts by the names of their classes."""
+    found: dict[str, Any] = {}
+    for name in _LAYOUT_MODULES:
+        try:
+            members = vars(importlib.import_module(f"{_GLUON}.{name}"))
+        except ImportError:  # another version's module
+            continue
+        for one in members.values():
+            if isinstance(one, type) and dataclasses.is_dataclass(one) and one.__module__.startswith(f"{_GLUON}."):
+                found.setdefault(one.__name__, one)
+    return found
+
+
+def is_aggregate(candidate: object) -> bool:
+    """Whether this is a class that Gluon's ``@aggregate`` made."""
+    return isinstance(candidate, type) and bool(getattr(candidate, "__triton_aggregate__", False))
+
+
+# ---- Tensor descriptors ----
+
+
+def block_extents(block: Value) -> tuple[int, ...]:
+    """The extents of a descriptor's block in its specialization, behind which a layout may stand; () without any."""
+    if not isinstance(block, tuple):
+        return ()
+    return tuple(extent for extent in block if isinstance(extent, int))
+
+
+def descriptor_layout(form: int, block: tuple[int, ...], bits: int) -> RecordValue | None:
+    """The layout of a descriptor from the form in its guard word; None for the default of its block.
+
+    Args:
+        form: 0 without a layout; else 1 + 2 * the position in the list of swizzles + 1 if it is transposed.
+        block: the extents of the block.
+        bits: of one element.
+    """
+    if form == 0:
+        return None
+    swizzle, padded = _FORMS[(form - 1) >> 1]
+    fields: dict[str, Value] = {
+        "swizzle_byte_width": swizzle,
+        "element_bitwidth": bits,
+        "rank": len(block),
+        "transposed": bool((form - 1) & 1),
+        "fp4_padded": padded,
+        "cga_layout": (),
+    }
+    found = RecordValue.of(_TENSOR_MAP_LAYOUT, fields)
+    return None if found == _default_layout(block, bits) else found
+
+
+def layout_in_type(text: str, block: tuple[int, ...], bits: int) -> RecordValue | None:
+    """The layout in the type of a descriptor as Triton spells it; None for the default of its block.
+
+    Args:
+        text: the part behind the block, such as ``NVMMASharedLayout(swizzle_byte_width=64, ...)``.
+        block: the extents of the block.
+        bits: of one element.
+
+    Raises:
+        SourceError: another spelling.
+    """
+    try:
+        call = ast.parse(text, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+            raise ValueError(text)
+        fields = {str(one.arg): _frozen(ast.literal_eval(one.value)) for one in call.keywords}
+    except (SyntaxError, ValueError, TypeError) as error:
+        raise SourceError(f"a descriptor's layout is spelled {text}, which Silo does not read") from error
+    found = RecordValue.of(call.func.id, fields)
+    return None if found == _default_layout(block, bits) else found
+
+
+def _frozen(value: Any) -> Value:  # noqa: ANN401  # a literal
+    return tuple(_frozen(item) for item in cast("list[Any]", value)) if isinstance(value, list | tuple) else value
+
+
+def _default_layout(block: tuple[int, ...], bits: int) -> RecordValue | None:
+    kind: Any = _layout_classes().get(_TENSOR_MAP_LAYOUT)
+    language = module("triton.language")
+    element = {8: language.int8, 16: language.float16, 32: language.float32}.get(bits)
+    if kind is None or element is None:
+        return None
+    return layout_value(kind.get_default_for(list(block), element), lambda part: cast("Value", part))
+
+
+def descriptor_type_text(element: str, block: Value, bits: int) -> str:
+    """The type of a descriptor parameter in a Gluon kernel, as Triton's own launch path spells it.
+
+    Without a layout in ``block`` it is ``NVMMASharedLayout.get_default_for`` of the block and the element.
+
+    Raises:
+        CompileError: no layout, and Gluon has no default for such a block.
+    """
+    extents = block_extents(block)
+    layouts = [part for part in block if isinstance(part, RecordValue)] if isinstance(block, tuple) else []
+    layout = layouts[0] if layouts else _default_layout(extents, bits)
+    if layout is None:
+        raise CompileError(f"Gluon has no default layout for a block {list(extents)} of {element}; give the descriptor a layout")
+    return f"tensordesc<{element}[{','.join(map(str, extents))}],{layout_object(layout)!r}>"
