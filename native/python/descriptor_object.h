@@ -19,12 +19,12 @@ int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
 
 /* ---- attributes of an object ---- */
 
-/* A descriptor, and its dictionary: a look there is cheaper than an attribute of the object, which
- * is read for missing entries. */
+/* A descriptor, and its dictionary: a look-up there is cheaper than an attribute of the object,
+ * which is read if the entry is missing. */
 struct silo_members {
     PyObject *object; /* borrowed */
     PyObject *dict;   /* owned; NULL: none */
-    bool asked;       /* the object was asked, which may run code of its class */
+    bool asked;       /* an attribute of the object was read, which may run code of its class */
 };
 
 struct silo_members silo_members_of(PyObject *object);
@@ -42,7 +42,7 @@ int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_
 int silo_descriptor_pads(struct silo_members *members);
 int silo_descriptor_rounds(struct silo_members *members);
 
-/* Whether descriptors of a class say the latter. Never leaves an exception. */
+/* Whether descriptors of a class report the latter. Never leaves an exception. */
 bool silo_descriptors_round(PyObject *type);
 
 /* The object kept on it: a new reference, or NULL with an exception set. */

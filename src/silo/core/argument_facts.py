@@ -18,11 +18,11 @@ __all__ = ["ArgumentFacts"]
 class ArgumentFacts:
     """The facts about one argument.
 
-    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
-    2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code,
-    ``layout`` where it says that it is passed them (a dynamic layout). A tensor descriptor: the same of its base, and
-    ``block_shape``.
-    Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
+    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if its memory is known to be less than 2
+    GiB and the target may use that; ``shape`` and ``strides`` if the source declares that they decide its code,
+    ``layout`` if it declares that they are passed to the code (a dynamic layout). A tensor descriptor: the same of its
+    base, and ``block_shape``. Anything else: its ``value``, with the ``dtype`` only if the caller's scalar has one
+    (``numpy.int64``).
     """
 
     value: Value = None
