@@ -76,7 +76,7 @@ static const char *noun(const struct silo_seen *seen) {
     return "a tensor descriptor";
 }
 
-/* `code`, with the reason where it is wanted. */
+/* `code`, with the reason if the caller wants it. */
 __attribute__((format(printf, 3, 4))) static int because(int code, struct silo_wording *why,
                                                          const char *format, ...) {
     va_list arguments;

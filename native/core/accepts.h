@@ -5,7 +5,7 @@
 #include "seen.h"
 #include "wording.h"
 
-/* The call's argument of this name; NULL: none. `hint` is where it most likely stands. */
+/* The call's argument of this name; NULL: none. `hint` is its most likely position. */
 const struct silo_seen *silo_seen_named(const struct silo_signature *kernel,
                                         const struct silo_seen_call *call, struct silo_string name,
                                         uint32_t hint);

@@ -14,7 +14,7 @@ struct silo_arena {
     size_t grown; /* bytes of all chunks */
 };
 
-/* `count` items of `size` bytes, zeroed, aligned for any of them; NULL where memory is out. */
+/* `count` items of `size` bytes, zeroed, aligned for any of them; NULL if memory is out. */
 void *silo_arena_array(struct silo_arena *arena, size_t count, size_t size);
 
 void silo_arena_free(struct silo_arena *arena);

@@ -95,8 +95,8 @@ SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, 
     return bytes > 1 && (address & (bytes - 1)) != 0 ? SILO_FLAG_OFF_ELEMENT : 0U;
 }
 
-/* The word of an integer: 32 bits where they hold it, or the declared type; 0: it does not fit
- * that. */
+/* The word of an integer: 32 bits if the value fits them, or the declared type; 0: the value does
+ * not fit that type. */
 SILO_INLINE uint64_t silo_integer_word(const struct silo_parameter *parameter, int64_t value) {
     const unsigned flags = silo_integer_flags(parameter, value);
     unsigned code = SILO_INT, bits = value == (int32_t)value ? 32 : 64;
@@ -133,9 +133,10 @@ SILO_INLINE uint64_t silo_bool_word(void) {
     return SILO_CODE(SILO_VALUE_BOOL, SILO_BOOL, 8, 0);
 }
 
-/* The further word of a parameter with SILO_PARAMETER_KEY or SILO_PARAMETER_EXACT: its bucket, or
- * its very value. (One with SILO_PARAMETER_OPEN_KEY, in a call that leaves nothing to the config,
- * has 0 instead: the caller decided everything that the size would decide.) */
+/* The further word of a parameter with SILO_PARAMETER_KEY or SILO_PARAMETER_EXACT: the bucket of
+ * the argument, or its exact value. (One with SILO_PARAMETER_OPEN_KEY, in a call that leaves
+ * nothing to the config, has 0 instead: the caller decided everything that the size would decide.)
+ */
 SILO_INLINE uint64_t silo_key_word(const struct silo_parameter *parameter, uint64_t code,
                                    uint64_t slot) {
     const unsigned kind = silo_code_kind(code);

@@ -18,7 +18,7 @@ _Static_assert(sizeof(void *) == 8, "Silo runs on 64-bit machines");
 /* Functions that every launch runs; the linker places them beside each other. */
 #define SILO_HOT __attribute__((hot))
 
-/* Parameters a kernel may have; the per-call state of that many lies on the stack. */
+/* Parameters a kernel may have; the state of a call for that many parameters is on the stack. */
 #define SILO_MAX_PARAMETERS 256
 #define SILO_MAX_OPTIONS 32
 

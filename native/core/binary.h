@@ -18,7 +18,7 @@ struct silo_binary {
     const struct silo_driver *driver;
     struct silo_gpu_device *device; /* NULL: a CPU */
     void *handle;        /* owned: the driver's module, or the mapped object; NULL: `address` */
-    const void *address; /* of one function of this process, whose owner keeps it */
+    const void *address; /* a function of this process, whose owner keeps it loaded */
     void *image;         /* owned: the code, where a GPU's driver may read it later; else NULL */
     int borrowed;        /* `handle` is somebody else's: it is not unloaded here */
     uint32_t references; /* atomic */
@@ -28,11 +28,11 @@ struct silo_binary {
 };
 
 /* Load code (cubin, PTX, hsaco) on a device, or with `device` NULL a shared object into this
- * process. On a CPU it goes through memory where the system can and `directory` is NULL; else
- * through a file in a new 0700 folder under `directory` (NULL: /tmp), removed before this returns.
- * The bytes are read once and not kept. One reference; NULL with SILO_ERROR_LOAD (the driver's own
- * words; `details` may hold a longer text, to be given back by silo_error_clear), _MEMORY, _FAULT,
- * _FORKED. */
+ * process. On a CPU the object is mapped from memory if the system supports that and `directory` is
+ * NULL; else through a file in a new 0700 folder under `directory` (NULL: /tmp), removed before
+ * this returns. The bytes are read once and not kept. One reference; NULL with SILO_ERROR_LOAD (the
+ * driver's own words; `details` may hold a longer text, to be given back by silo_error_clear),
+ * _MEMORY, _FAULT, _FORKED. */
 struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void *data, size_t size,
                                      const char *directory, silo_error *error);
 
@@ -70,11 +70,12 @@ int silo_binary_function(struct silo_binary *binary, const char *kernel, const c
 int silo_function_set_block(struct silo_function *function, const char *kernel,
                             const int64_t block[3], silo_error *error);
 
-/* More than any driver takes: there are 32,764 bytes of them. */
+/* More than any driver accepts: the limit is 32,764 bytes. */
 #define SILO_MOST_PLACES 32768
 
 /* The parameters that a launch of the function hands over, as the driver states them: their number,
- * of which up to `room` are written. -1: it does not say (a CPU, HIP, CUDA before 12.4). */
+ * of which up to `room` are written. -1: the driver does not state them (a CPU, HIP, CUDA
+ * before 12.4). */
 int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_function *function,
                            struct silo_parameter_place *places, size_t room);
 

@@ -11,12 +11,12 @@ struct silo_loaded_code; /* bundle_code.h */
 
 struct silo_bundle {
     struct silo_reader *reader;       /* owned */
-    silo_options options;             /* as it was opened; zeros where nothing was said */
+    silo_options options;             /* as it was when it was opened; zeros if that is unknown */
     char *name;                       /* owned: path or name, for messages */
     char *cuda_library, *hip_library; /* owned; NULL: the usual ones */
     void *mapped;                     /* owned: the file; NULL: memory of the caller's */
     size_t bytes;
-    struct silo_fork_lock lock;   /* held where anything below changes, and while code is loaded */
+    struct silo_fork_lock lock;   /* held while anything below changes, and while code is loaded */
     struct silo_kernel **kernels; /* owned, one a kernel of the file; atomic: NULL until found */
     struct silo_located *places;  /* owned list; atomic */
     struct silo_loaded_code *codes; /* owned list; atomic */

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The error of a part that does not know whose code it is about, with the kernel's name before it.
- */
+/* The error of a function that does not have the kernel's name: the name is put before the text. */
 static int pass_on(silo_error *error, silo_error *why, const char *kernel) {
     if (strncmp(why->text, kernel, strlen(kernel)) == 0)
         silo_fail_driver(error, why->code, why->driver_code, "%s", why->text);
@@ -94,8 +93,8 @@ static int64_t stated_places(struct silo_bundle *bundle, const struct silo_varia
     return count;
 }
 
-/* The driver reads each parameter of a launch, as many and as large as the code says, from a list
- * that is made by the file's layout: the two are compared. */
+/* The driver reads the parameters of a launch from a list made by the file's layout, with the
+ * number and sizes that the code declares. So the two are compared. */
 static int check_places(struct silo_bundle *bundle, const struct silo_variant *variant,
                         const struct silo_binary *binary, const struct silo_function *function,
                         const struct silo_located *where, silo_error *error) {

@@ -9,12 +9,12 @@
 
 enum { SILO_CODEC_PROBLEM = 256 };
 
-/* Decompress one frame, the whole of `stored`, to exactly `raw_bytes` bytes. 0, or -1 with
+/* Decompress `stored`, which is one frame, to exactly `raw_bytes` bytes. 0, or -1 with
  * `problem` filled. From any thread. */
 typedef int silo_codec(const void *stored, size_t stored_bytes, void *raw, size_t raw_bytes,
                        char problem[SILO_CODEC_PROBLEM]);
 
-/* What to use where libzstd is neither linked nor found by its name; NULL: nothing. */
+/* The library to use if libzstd is neither linked nor found by its name; NULL: none. */
 void silo_codec_use(silo_codec *codec);
 
 /* The content size that a frame states: 0, or -1 with `problem` filled if it is not a frame, or

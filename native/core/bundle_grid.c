@@ -47,7 +47,7 @@ static int read_arrays(const struct silo_kernel_call *call, const struct silo_gr
     return bare;
 }
 
-/* Kept apart: the arrays are large, and most grids need none. */
+/* A function of its own: the arrays are large, and most grids need none. */
 static SILO_NOINLINE int evaluate_with_arrays(const struct silo_kernel_call *call,
                                               const struct silo_grid_programs *grid,
                                               int64_t dims[3], struct silo_grid_fault *fault,

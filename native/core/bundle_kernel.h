@@ -20,7 +20,7 @@ struct silo_kernel {
     uint32_t index; /* in the bundle */
     struct silo_intake intake;
     struct silo_guard guard;      /* owns its entries; their bindings are of the list below */
-    struct silo_guard idle_guard; /* the same for calls that had nothing to run: of `idle` */
+    struct silo_guard idle_guard; /* the same for calls with an empty grid: entries of `idle` */
     struct silo_texts texts;      /* of constants and options */
     struct silo_served *serving;  /* owned list */
     struct silo_idle *idle;       /* owned list */
@@ -30,7 +30,7 @@ struct silo_kernel {
 struct silo_kernel *silo_kernel_new(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 
 /* The kernel of a number, or of a name, made at its first use. From any thread. NULL with `error`
- * filled; for a name that there is not, SILO_ERROR_NO_KERNEL with the names there are. */
+ * filled; for an unknown name, SILO_ERROR_NO_KERNEL with the names of all kernels. */
 struct silo_kernel *silo_kernel_get(struct silo_bundle *bundle, uint32_t index, silo_error *error);
 struct silo_kernel *silo_kernel_named(struct silo_bundle *bundle, const char *name,
                                       silo_error *error);

@@ -269,9 +269,8 @@ int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, 
     return hand_over(call, served, dims, params, error);
 }
 
-/* The bytes of each parameter to its place behind `values`. `room` is of maps; NULL: there are
- * none.
- */
+/* Copy the bytes of each parameter to its place behind `values`. `room` is for tensor maps; NULL:
+ * without any. */
 static int copy_parameters(const struct silo_kernel_call *call, const struct silo_served *served,
                            const struct silo_parameter_place *places,
                            struct silo_plan_values *values, struct map_room *room,

@@ -8,8 +8,9 @@
 /* Find the grid, check it and the arguments, pack them and hand them to the driver. */
 int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, silo_error *error);
 
-/* The same up to the driver: the grid and each parameter's bytes go to `values` and behind it, to
- * `places`; addresses of scratch memory are 0. An empty grid: not enabled. */
+/* The same without the driver's call: writes the grid to `values` and each parameter's bytes to
+ * `places`, behind `values`. Addresses of scratch memory are 0. With an empty grid the launch is
+ * not enabled. */
 int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
                      const struct silo_parameter_place *places, struct silo_plan_values *values,
                      silo_error *error);

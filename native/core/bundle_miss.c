@@ -106,7 +106,7 @@ static int check_elements_apart(const struct silo_kernel_call *call,
     return 0;
 }
 
-/* Whether memory is where the queue can use it, as far as an open driver knows. */
+/* Whether the queue's device can use the memory, as far as an open driver can find out. */
 static int check_memory(const struct silo_kernel_call *call, const struct silo_located *where,
                         silo_error *error) {
     const struct silo_intake *intake = call->tagged.intake;

@@ -4,8 +4,8 @@
 
 #include "bundle_call.h"
 
-/* The first call of its kind: choose, load and remember. 0 and `*served`, which stays NULL where
- * the grid is empty and the call is `launched`: nothing has to be loaded for it. `hash` is the
+/* The first call of its kind: choose, load and remember. 0 and `*served`, which stays NULL if the
+ * call is `launched` and its grid is empty, because nothing has to be loaded for it. `hash` is the
  * key's hash. */
 int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                    silo_error *error);

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 struct silo_reader {
-    /* Held while anything is decoded: tables, kernels and variants are made once, by the thread
-     * that asks first, and never change afterwards. */
+    /* Held while anything is decoded: tables, kernels and variants are made once, by the first
+     * thread that needs them, and never change afterwards. */
     struct silo_fork_lock decoding;
     struct silo_manifest manifest;
     const uint8_t *data; /* borrowed */
@@ -95,7 +95,7 @@ static int expand_manifest(const struct silo_reader *reader, char **text, size_t
     return code == 0 ? 0 : refuse_manifest(reader, code, problem, error);
 }
 
-/* The verified text; `*text` is freed by the caller, also where this fails. */
+/* The verified text; `*text` is freed by the caller, also if this fails. */
 static int read_manifest(const struct silo_reader *reader, char **text, size_t *bytes,
                          silo_error *error) {
     const struct silo_header *header = &reader->manifest.header;

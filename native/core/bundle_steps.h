@@ -7,8 +7,8 @@
 
 struct silo_bundle_step; /* used by one thread at a time */
 
-/* The plan of this name; its kernels are found in the bundle. On a CPU, somebody has to vouch for
- * it: it decides what native code is called with. NULL with `error` filled. */
+/* The plan of this name; its kernels are found in the bundle. On a CPU the plan needs consent,
+ * because it decides the arguments of native code. NULL with `error` filled. */
 struct silo_bundle_step *silo_bundle_step_new(struct silo_bundle *bundle, const char *name,
                                               const silo_queue *queue, silo_error *error);
 void silo_bundle_step_free(struct silo_bundle_step *step); /* NULL is allowed */

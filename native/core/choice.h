@@ -12,7 +12,7 @@
  * -1 with SILO_ERROR_NO_VARIANT and `details`; if the closest variants all fail for one kind of
  * reason, instead with its code (SILO_ERROR_KIND, NULL, MISSING, DTYPE, MISALIGNED, SHAPE, GRID,
  * EXPRESSION) and a text that names the argument, the requirement and the given value. Also -1 with
- * SILO_ERROR_DAMAGED and the like, where a row of the file that the choice reads is wrong. */
+ * SILO_ERROR_DAMAGED and the like, if a row of the file that the choice reads is wrong. */
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
                 const struct silo_place *place, uint32_t *number, silo_error *error);
 

@@ -121,7 +121,8 @@ static int depth_of(int code) {
 /* The worst difference between a call and a variant. */
 struct obstacle {
     int code, depth;
-    int64_t parameter; /* that it is about, the last one such; -1: about none */
+    int64_t
+        parameter; /* the last mismatch of the argument that the text is about; -1: about none */
 };
 
 static struct obstacle obstacle_of(const struct silo_situation *at,

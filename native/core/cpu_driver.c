@@ -73,9 +73,10 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
 /* Programs of less nanoseconds than this are not cut into parts. */
 #define LEAST_CUT 20000
 
-/* How many parts to make of each program: of at most `most`, a power of two, as many as make the
- * launch shortest where each thread has parts of one length after the other. Twice as many take a
- * sixteenth longer in all, and the shortest, of as few rows as a kernel allows, five more. */
+/* The number of parts to make of each program: a power of two, at most `most`, for the shortest
+ * launch if each thread runs parts of one length after the other. Twice as many parts cost a
+ * sixteenth more in all; parts with the fewest rows that a kernel allows cost five sixteenths more.
+ */
 static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     uint32_t best = 1;
     uint64_t least = UINT64_MAX;
@@ -89,8 +90,9 @@ static uint32_t best_parts(uint64_t total, uint64_t threads, uint32_t most) {
     return best;
 }
 
-/* The parts of a launch that has few programs for its threads, and long ones (`known`: 1/16
- * nanosecond; 0: nobody says). Only kernels of a size that others do not reach are asked. */
+/* The parts of a launch that has few programs for its threads, and long ones (`known`: their time
+ * in 1/16 nanosecond; 0: unknown). Only kernels of a size that others do not reach are considered.
+ */
 static uint32_t parts_of(const struct silo_cpu_launch *launch, uint64_t known) {
     const struct silo_cpu_share *share = &launch->share;
     uint64_t threads = (uint64_t)silo_cpu_threads();
@@ -204,7 +206,7 @@ static void *open_path(const char *path, char *error, size_t error_size) {
 }
 
 #ifdef __linux__
-/* A number in slashes and dots, which mean nothing to the file system. */
+/* A number written in slashes and dots, which do not change the path that it is added to. */
 static char *spell(char *end, uint64_t number, int bits) {
     for (int bit = 0; bit < bits; bit++, number >>= 1) {
         *end++ = '/';
@@ -214,9 +216,9 @@ static char *spell(char *end, uint64_t number, int bits) {
     return end;
 }
 
-/* Have the loader name an object otherwise: the descriptor in its path is closed and comes back for
- * other files, which a reader of loaded objects by their names (a backtrace) would take for it.
- */
+/* Give a mapped object another name in the loader. Its path contains the number of a descriptor,
+ * which is closed and later reused for other files: a program that finds objects by their names
+ * (for a backtrace) would then read the wrong file. */
 static void forget_descriptor(void *object) {
     struct link_map *map = NULL;
     if (dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)
@@ -308,12 +310,12 @@ static bool lies_in(void *object, const void *address, Dl_info *where) {
 #else
     (void)object;
     const char *name = dladdr(address, where) != 0 ? strrchr(where->dli_fname, '/') : NULL;
-    return name != NULL && strcmp(name, "/kernel.so") == 0; /* as open_file called it */
+    return name != NULL && strcmp(name, "/kernel.so") == 0; /* the path that open_file returned */
 #endif
 }
 
 #ifdef __GLIBC__
-/* The code that is mapped where `base` says, and an address in it that may be run. */
+/* The object that is mapped at `base`, and an executable address in it. */
 struct place {
     ElfW(Addr) base, address;
     bool runs;
@@ -350,7 +352,7 @@ static bool is_function(void *object, const void *address) {
 #else
 static bool is_function(void *object, const void *address) {
     (void)object, (void)address;
-    return true; /* this C library does not tell */
+    return true; /* this C library lacks the function */
 }
 #endif
 

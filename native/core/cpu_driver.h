@@ -8,13 +8,13 @@
 
 extern const struct silo_driver silo_cpu_driver;
 
-/* Map an object; NULL with `error` filled. Owned by the caller, freed with silo_cpu_close. Goes
- * through memory where the system can; else through a file in a new 0700 folder under `directory`,
- * removed again before this returns. */
+/* Map an object; NULL with `error` filled. Owned by the caller, freed with silo_cpu_close. It is
+ * mapped from memory if the system supports that; else through a file in a new 0700 folder under
+ * `directory`, removed again before this returns. */
 void *silo_cpu_open(const void *data, size_t size, const char *directory, char *error,
                     size_t error_size);
 
-/* The kernel with this name; NULL with `error` filled where the object itself defines none. */
+/* The kernel with this name; NULL with `error` filled if the object itself does not define it. */
 void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size);
 
 void silo_cpu_close(void *object);

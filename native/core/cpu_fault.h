@@ -34,15 +34,17 @@ struct silo_cpu_lock {
 /* The context that each thread of a launch gives its kernel. */
 struct silo_context {
     struct silo_fault fault;
-    uint64_t program; /* written by the kernel as each begins; UINT64_MAX: it does not say */
+    uint64_t program; /* written by the kernel as each begins; UINT64_MAX: the kernel does not write
+                         it */
     /* Called in every turn of a loop that may wait for another program; NULL: nothing to call. It
      * need not return. */
     void (*wait)(void *context);
     uint32_t alone;   /* whether no other thread runs programs of this launch */
     uint32_t entered; /* enum silo_cpu_turn: by `turns`, for the kernel that runs */
-    const struct silo_cpu_turns *turns; /* NULL: kernels with atomics are not kept apart */
-    /* The programs that a kernel gets are parts of programs, so many of each; 0 is 1. A kernel that
-     * gets SILO_CPU_MOST_PARTS, and no program, writes the most parts that it makes of one. */
+    const struct silo_cpu_turns *turns; /* NULL: kernels with atomics may run at the same time */
+    /* The programs that a kernel gets are parts of programs: this many parts of each; 0 means 1. A
+     * kernel that gets SILO_CPU_MOST_PARTS, and no program, writes the most parts that it makes of
+     * one. */
     uint32_t parts;
     uint32_t held; /* 0 as the thread begins with a launch, then whether `memory` holds anything */
     uint64_t memory[8]; /* the kernel's own, from call to call */

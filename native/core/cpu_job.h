@@ -10,8 +10,8 @@
 #include <setjmp.h>
 #include <stdatomic.h>
 
-/* What every thread writes lies apart from what every thread reads, or each claim of programs would
- * take the rest away from the others' caches. */
+/* Members that every thread writes are on other cache lines than members that every thread reads.
+ * Otherwise each claim of programs would evict the rest from the other threads' caches. */
 #define SILO_CPU_APART _Alignas(64)
 
 /* A range of a launch's programs, which one thread begins with, and takes first. Each launch gives
@@ -33,19 +33,19 @@ struct silo_cpu_job {
      * need not look into all the others, which would move a cache line for each. */
     _Atomic uint64_t *open;
     int team;   /* threads of an OpenMP team that work on it */
-    bool alone; /* in a child of a fork during that: the team's other threads do not exist */
+    bool alone; /* in a child of a fork during the launch: the team's other threads do not exist */
     void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
     _Atomic int error;
     bool timed;         /* whether its threads add to `spent` */
     pthread_t launcher; /* the thread that launched; the rest of this part is its own */
     uint64_t asked;     /* coarse nanoseconds: when it last checked whether to give up */
-    void *let_go;       /* of Python's lock: how to take it back; NULL: it was not */
+    void *let_go;       /* how to take Python's lock back; NULL: it was not released */
     uint64_t begun;     /* programs that were handed out of parts, once it has ended */
     bool pooled;
     struct silo_cpu_job *outer; /* the outer job of this thread when it launched this one */
     SILO_CPU_APART _Atomic uint64_t next;
-    /* Nanoseconds threads were at its programs, summed; from bit SILO_CPU_AT_WORK, how many of them
-     * had any. */
+    /* Nanoseconds that all threads spent in its programs; from bit SILO_CPU_AT_WORK on, the number
+     * of threads that ran any. */
     SILO_CPU_APART _Atomic uint64_t spent;
     /* 1/16 nanosecond a program: of the fastest thread; UINT64_MAX: unknown. */
     _Atomic uint64_t fastest;
@@ -62,10 +62,11 @@ struct silo_cpu_runner {
     struct silo_cpu_job *job;
     uint64_t begin, end; /* programs it was given */
     uint64_t done;       /* how many it was given before */
-    uint32_t part;       /* where it takes programs */
+    uint32_t part;       /* the range from which the thread takes programs */
     /* Since `begin`: turns of loops that wait, and when they were found to; 0: not yet. */
     uint64_t turns, since, asked;
-    jmp_buf out; /* back to the pool from within a kernel, which then holds nothing to release */
+    jmp_buf out; /* returns to the pool from within a kernel, which then holds nothing that has to
+                    be released */
 };
 
 #endif

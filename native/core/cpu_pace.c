@@ -1,10 +1,10 @@
 /* How a long launch stays open to an interrupt: programs are run a few milliseconds' worth at a
  * time, and between such pieces the thread that launched asks whether to give up.
  *
- * What a program takes is found out anew in every launch, for it depends on the arguments: the
+ * The time of a program is measured in every launch, because it depends on the arguments: the
  * first piece is one program, and each is a few times the one before until the clock sees it. The
- * clock is coarse, so that a launch of few short programs pays nanoseconds for it; one that has a
- * single piece, as one program has, pays nothing. */
+ * clock is coarse, so that a launch of few short programs pays nanoseconds for it; a launch of a
+ * single piece, for example of one program, pays nothing. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -18,11 +18,12 @@
 /* A piece that took less may be followed by a piece GROWTH times as large. */
 #define SHORT UINT64_C(1000000)
 #define GROWTH 8
-/* One that took more is followed by one of about LIKED. With a clock that moves every 10 ms, pieces
- * whose programs are alike take at most 80. */
+/* A piece that took longer is followed by a piece of about LIKED. With a clock that moves every 10
+ * ms, pieces whose programs are alike take at most 80. */
 #define LONG UINT64_C(16000000)
 #define LIKED UINT64_C(8000000)
-/* How often a thread that runs programs asks: it may have to wait for Python's lock. */
+/* How often a thread that runs programs checks for signals: the check may have to wait for Python's
+ * lock. */
 #define ASK_RUNNING UINT64_C(50000000)
 /* And a program that only waits. */
 #define ASK_WAITING 20000000
@@ -49,8 +50,8 @@ uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most) {
 }
 
 void silo_cpu_ask(struct silo_cpu_job *job) {
-    /* For the rest of the launch: it is taken back when no other thread is in it any more, for to
-     * take it may end this thread where the program ends. */
+    /* For the rest of the launch. The lock is taken back when no other thread is in the launch any
+     * more, because taking it may end this thread if the process is ending. */
     if (job->launch->holds_lock && job->let_go == NULL && silo_cpu_python.let_go != NULL)
         job->let_go = silo_cpu_python.let_go();
     /* Other threads get no signals, and to take Python's lock may end them, as above. */

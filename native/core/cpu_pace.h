@@ -1,4 +1,4 @@
-/* The size of the pieces of a launch, and the questions to Python between two of them. */
+/* The size of the pieces of a launch, and the checks of Python's signals between two pieces. */
 #ifndef SILO_CPU_PACE_H
 #define SILO_CPU_PACE_H
 
@@ -21,20 +21,20 @@ struct silo_cpu_python {
 
 extern struct silo_cpu_python silo_cpu_python;
 
-/* Nanoseconds that go up every few milliseconds (Linux: 1 to 10), for a fourth of the price. */
+/* Nanoseconds that go up every few milliseconds (Linux: 1 to 10), at a quarter of the cost. */
 uint64_t silo_cpu_coarse_now(void);
 
-/* How many programs to take next where the last `size` took so long by that clock. */
+/* The number of programs to take next, if the last `size` programs took this long by that clock. */
 uint64_t silo_cpu_next_size(uint64_t size, uint64_t took, uint64_t most);
 
-/* For the thread that launched, holding no lock: ask whether to give up, and do so. */
+/* For the thread that launched, holding no lock: check whether to give up, and do so. */
 void silo_cpu_ask(struct silo_cpu_job *job);
 
-/* The same where the last time is long ago; for any thread. */
+/* The same if the last check is long ago; for any thread. */
 void silo_cpu_ask_at(struct silo_cpu_job *job, uint64_t coarse_now);
 
-/* For the thread that launched, with `mutex` locked: wait for `changed`, not for long. Where
- * nothing comes, ask, with `mutex` free. */
+/* For the thread that launched, with `mutex` locked: wait for `changed`, for a short time. If it is
+ * not signalled, check for signals, with `mutex` unlocked. */
 void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex);
 
 /* Once no other thread is at the launch. */

@@ -2,14 +2,15 @@
 
 #include <stddef.h>
 
-/* A team whose threads never sleep may be kept awake by launches alone. After so long it is left,
- * for as long as a runtime's threads spin; if they are awake even then, other calls keep them so,
- * and the next time is twice as far away. */
+/* A team whose threads never sleep may be kept awake by launches alone. After this time it is left
+ * for as long as a runtime's threads spin. If they are awake afterwards, other calls keep them
+ * awake, and the next check is twice as far away. */
 #define HOLD UINT64_C(1000000000)
 #define MOST_HOLD UINT64_C(64000000000)
 #define REST UINT64_C(25000000)
-/* Between two launches so close no other call can have used the team. Where all launches of a tenth
- * of that time were as close, nothing is lost by a longer rest, which a busy machine needs. */
+/* Between two launches this close to each other, no other call can have used the team. If all
+ * launches of a tenth of that time were this close, a longer rest costs nothing, and a busy machine
+ * needs it. */
 #define CLOSE UINT64_C(10000)
 #define SURE 10
 #define SURE_REST UINT64_C(100000000)

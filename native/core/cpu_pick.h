@@ -13,9 +13,9 @@
 
 /* The setting. */
 enum silo_cpu_pool_kind {
-    SILO_CPU_AUTO,   /* as here is best; see docs/cpu.md */
+    SILO_CPU_AUTO,   /* the choice that is best here; see docs/cpu.md */
     SILO_CPU_OWN,    /* the pool's */
-    SILO_CPU_OPENMP, /* the threads of a loaded OpenMP runtime, where there is one */
+    SILO_CPU_OPENMP, /* the threads of a loaded OpenMP runtime */
 };
 
 /* The reason of a choice. */
@@ -32,7 +32,7 @@ enum silo_cpu_reason {
     SILO_CPU_TEAM_ASKED,   /* SILO_POOL=openmp */
     SILO_CPU_TEAM_AWAKE,   /* the team's threads are on CPUs */
     SILO_CPU_TEAM_AND_OWN, /* likewise; the pool's threads have the CPUs that the team leaves */
-    SILO_CPU_REASONS,      /* how many there are */
+    SILO_CPU_REASONS,      /* their number */
 };
 
 /* A word for each, as `silo doctor` reads them. */
@@ -41,11 +41,11 @@ extern const char *const silo_cpu_reason_names[SILO_CPU_REASONS];
 struct silo_cpu_facts {
     enum silo_cpu_pool_kind kind; /* the setting */
     bool needs_own;               /* the launch cannot run on a team */
-    int team;                     /* threads of a team of the calling thread; 0: there is none */
-    int threads;                  /* threads that the launch is worth */
-    int cpus;                     /* CPUs that the process may use */
-    bool taken;                   /* the runtime's threads are another thread's; openmp alone */
-    bool awake, late, rests;      /* of the calling thread's team; auto alone */
+    int team;                /* number of threads in a team of the calling thread; 0: it has none */
+    int threads;             /* threads that the launch is worth */
+    int cpus;                /* CPUs that the process may use */
+    bool taken;              /* the runtime's threads are another thread's; openmp alone */
+    bool awake, late, rests; /* of the calling thread's team; auto alone */
 };
 
 enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);

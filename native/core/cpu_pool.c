@@ -30,34 +30,35 @@
 
 /* Chunks per thread: enough that threads finish together, few enough that the counter is cheap. */
 #define CHUNKS_PER_THREAD 8
-/* A launch of fewer nanoseconds stays on its thread: to have one that is awake join and leave takes
- * a microsecond or two. */
+/* A launch of fewer nanoseconds stays on its thread: an awake thread needs a microsecond or two to
+ * join and leave. */
 #define LEAST_SHARED 5000
-/* Each thread of a launch has at least this many nanoseconds of its work: the launch ends with the
- * last of them, and the more there are, the later one of them comes. To wake one that is asleep
- * takes some of both threads. */
+/* Each thread of a launch gets at least this many nanoseconds of work: the launch ends with its
+ * last thread, and with more threads the last one comes later. Waking a sleeping thread costs time
+ * of both threads. */
 #define GRAIN_AWAKE 2500
 #define GRAIN_ASLEEP 12000
-/* Of the time that a thread is at the programs of a launch, so many nanoseconds may be none of
- * theirs: it finds the launch, its code and its arrays in other CPUs' caches. */
+/* Of the time that a thread spends in the programs of a launch, this many nanoseconds may be spent
+ * on fetching the launch, its code and its arrays from other CPUs' caches. */
 #define MOST_JOINING 4000
-/* So many nanoseconds after a launch its threads still look for the next region, where launches run
- * on an OpenMP team because the setting says so: libgomp's do for some milliseconds, libomp's for
+/* For this many nanoseconds after a launch its threads still look for the next region, if the
+ * setting makes launches run on an OpenMP team: libgomp's do for some milliseconds, libomp's for
  * 200. */
 #define TEAM_LOOKS 1000000
 /* The estimated time of an unknown launch. */
 #define USUAL_LAUNCH 1000000
-/* How long the number of CPUs that the process may use is remembered: to ask is a system call. */
+/* How long the number of CPUs that the process may use is remembered: reading it is a system call.
+ */
 #define CPUS_REMEMBERED 1000000000
 /* A thread's first claim: programs worth CLAIM_NANOSECONDS, and no more than MOST_AT_FIRST, since
  * the launches that were timed may have had programs of another size. */
 #define CLAIM_NANOSECONDS 1000
 #define MOST_AT_FIRST 32
-/* The estimated time of a program grows by so much from a launch to the next. */
+/* The estimated time of a program grows by at most this much from one launch to the next. */
 #define MOST_GROWTH 4
-/* Where so many launches in a row came later than threads look for them, threads look for so many
- * nanoseconds only: to look would be in vain, and others, whose work fills the time between, would
- * share the CPUs with them. */
+/* If this many launches in a row came after the threads had stopped looking for them, threads look
+ * for this many nanoseconds only: looking longer would be in vain, and would take the CPUs from the
+ * work between the launches. */
 #define LATE_LAUNCHES 4
 #define SHORT_LOOK 5000
 /* Spinning longer than this many microseconds is useless. */
@@ -89,8 +90,8 @@ static _Thread_local struct silo_cpu_job *shared;
 /* This thread's launches on its OpenMP team. */
 static _Thread_local struct silo_cpu_stay stay;
 
-/* Nobody looks long where there are more threads than processors: the one that would bring it may
- * wait for this one. Caller holds pool.mutex. */
+/* No thread looks long if there are more threads than processors: the thread that it waits for may
+ * need this processor. Caller holds pool.mutex. */
 static void decide_spin(void) {
     silo_cpu_workers_spin(pool.threads <= silo_cpu_available() ? pool.asked_spin : 0);
 }
@@ -115,7 +116,7 @@ int silo_cpu_threads(void) {
     return threads;
 }
 
-/* Wait for a launch in progress, which may be another thread's; EINTR: told to give up. */
+/* Wait for a launch in progress, which may be another thread's; EINTR: interrupted. */
 static int take_the_pool(void) {
 #ifdef __linux__
     struct timespec until;
@@ -199,8 +200,8 @@ static void leave_shared(const struct silo_cpu_job *job) {
     shared = job->outer;
 }
 
-/* How many threads a launch is worth: one for each `grain` nanoseconds of its work, as far as is
- * known (`known`: 1/16 ns a program; 0: nothing is). */
+/* The number of threads that a launch is worth: one for each `grain` nanoseconds of its work
+ * (`known`: the time of a program in 1/16 ns; 0: unknown). */
 static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
     if (known == 0)
         return threads;
@@ -221,7 +222,7 @@ struct plan {
 };
 
 static int cpus_at(uint64_t now) {
-    static _Atomic int cpus; /* 0: not asked yet */
+    static _Atomic int cpus; /* 0: not read yet */
     static _Atomic uint64_t asked;
     if (atomic_load_explicit(&cpus, memory_order_relaxed) == 0 ||
         now - atomic_load_explicit(&asked, memory_order_relaxed) > CPUS_REMEMBERED) {
@@ -239,9 +240,9 @@ static uint64_t guess(uint64_t total, uint64_t known, int threads) {
     return __builtin_mul_overflow(total, known, &work) ? UINT64_MAX : work / 16 / (uint64_t)threads;
 }
 
-/* The facts about an OpenMP runtime, as far as the setting makes them count. Programs that may wait
+/* The facts about an OpenMP runtime, as far as the setting uses them. Programs that may wait
  * for each other, and a thread that holds Python's lock, which another may need, cannot run on a
- * team: to the end of a parallel region this thread cannot be asked to let go of anything. */
+ * team: until the end of a parallel region this thread cannot release the lock. */
 static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct plan *plan,
                                     uint64_t about) {
     struct silo_cpu_facts facts = {
@@ -276,7 +277,7 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
     plan.gap = plan.now - ended;
     if (atomic_load_explicit(&pool.kind, memory_order_relaxed) != SILO_CPU_OWN) {
         silo_cpu_team_find();
-        /* Each thread of a parallel region may come here: with more of them none gains. */
+        /* Each thread of a parallel region may come here: more threads would gain nothing. */
         if (silo_cpu_team_inside()) {
             plan.threads = 1;
             return plan;
@@ -357,8 +358,8 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
 static struct silo_cpu_part parts[SILO_CPU_MOST_THREADS];
 SILO_CPU_APART static _Atomic uint64_t open_parts[SILO_CPU_MOST_THREADS / 64];
 
-/* Several threads' share of the programs: a part for each where none waits for another's, what one
- * takes at a time, and at first. Caller holds pool.launch. */
+/* The shares of several threads: a range for each if no program waits for another, the programs
+ * that a thread takes at a time, and those it takes first. Caller holds pool.launch. */
 static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
     if (job->launch->share.chunk == 0) {
         const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
@@ -395,10 +396,10 @@ static void count_begun(struct silo_cpu_job *job) {
     }
 }
 
-/* What a program of a launch took, in 1/16 nanosecond: of the threads' own time at the programs,
- * for what waking them and waiting took is none of it, or a launch that was slow for having many
- * threads would be thought to be worth them. For the same reason less what they may have lost by
- * joining, but no less than it took for the fastest of them. */
+/* The time of a program of a launch, in 1/16 nanosecond: only the time that threads spent in
+ * programs, without waking and waiting. Otherwise a launch that was slow because it had many
+ * threads would seem to be worth them. For the same reason the time that threads may have lost by
+ * joining is subtracted, but the result is at least the time of the fastest thread. */
 static uint64_t each_took(const struct silo_cpu_job *job, int threads) {
     const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed) &
                            ((UINT64_C(1) << SILO_CPU_AT_WORK) - 1);
@@ -443,9 +444,9 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     if (!small)
         atomic_store_explicit(&pool.ended, silo_cpu_now(), memory_order_relaxed);
     uint64_t each = each_took(job, threads);
-    /* Launches of one kernel differ: a heavy one is remembered for some time after a light one, for
-     * to run it on one thread costs more than to wake the others for nothing. But one during which
-     * the system ran something else is no heavy one. */
+    /* Launches of one kernel differ: a long one is remembered for some time after a short one,
+     * because running it on one thread costs more than waking the others for nothing. A launch
+     * during which the system ran something else does not count as long. */
     const uint64_t faded = known - known / 8;
     if (known != 0 && each > MOST_GROWTH * known)
         each = MOST_GROWTH * known;
@@ -453,7 +454,7 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     __atomic_store_n(cost, each ? each : 1, __ATOMIC_RELAXED);
 }
 
-/* On as many threads as it is worth; some other one may have a part in it. */
+/* On as many threads as it is worth; another thread may have a part in it. */
 static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launch, uint64_t *cost) {
     const struct silo_cpu_share share = launch->share;
     const uint64_t total = launch->total;
@@ -479,7 +480,7 @@ static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launc
         job.chunk = share.chunk;
     }
     if (share.cooperative && silo_cpu_gather(&job) == SILO_CPU_REFUSED)
-        ; /* the helpers there are leave at once */
+        ; /* the present helpers leave at once */
     else if (threads == 1 || share.cooperative)
         silo_cpu_work_on(&job, 0);
     else
@@ -512,8 +513,8 @@ void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {
 }
 
 /* A child has only the thread that forked; it starts workers of its own at its first launch.
- * Locks are taken before, so that what they guard is whole. `launch` is not: a launch may take
- * minutes, and may need the GIL, which the forking thread holds. */
+ * Locks are taken before the fork, so that the data they guard is consistent. `launch` is not: a
+ * launch may take minutes, and may need the GIL, which the forking thread holds. */
 static void before_fork(void) {
     silo_loader_before_fork(); /* first: it may wait, and its holder may launch */
     pthread_mutex_lock(&pool.mutex);
@@ -530,7 +531,7 @@ static void after_fork_in_child(void) {
     /* `launch` may have a holder that no longer exists. */
     pthread_mutex_init(&pool.launch, NULL);
     /* A signal's handler, or a kernel that runs Python, forked within launches, which go on here:
-     * what other threads have of them is done in the parent alone. */
+     * the parts that other threads have of them are run in the parent alone. */
     for (struct silo_cpu_job *job = shared; job != NULL; job = job->outer) {
         job->alone = job->team > 1;
         if (job->helpers > 0 || job->alone || (job->pooled && silo_cpu_workers_inside())) {
@@ -543,7 +544,7 @@ static void after_fork_in_child(void) {
         job->inside = 1;
         job->launcher = pthread_self();
     }
-    silo_cpu_python.main = pthread_self(); /* as Python has it */
+    silo_cpu_python.main = pthread_self(); /* the number that Python uses */
     pthread_mutex_init(&pool.mutex, NULL);
     silo_cpu_workers_after_fork(true);
     silo_loader_after_fork(true);

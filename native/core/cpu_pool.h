@@ -13,8 +13,8 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost);
 /* Threads a launch may use, the calling one included. */
 int silo_cpu_threads(void);
 
-/* Change that number (at least 1). Waits for a launch in progress; EINTR where it is told to give
- * that up. 0, or an errno. */
+/* Change that number (at least 1). Waits for a launch in progress; EINTR if that wait is
+ * interrupted. 0, or an errno. */
 int silo_cpu_set_threads(int count);
 
 /* Pin the calling thread and the pool's threads to a processor each, if there are as many threads
@@ -25,16 +25,16 @@ bool silo_cpu_pin_threads(void);
 /* How many launches so far had fewer threads at work than they called. */
 uint64_t silo_cpu_short_handed(void);
 
-/* How many launches of several threads ran where they did for that reason. */
+/* The number of launches of several threads that were run there for that reason. */
 uint64_t silo_cpu_picked(enum silo_cpu_reason reason);
 
 /* How long a thread of the pool looks for work, and a launch for its end, before it sleeps; not at
- * all where there are more threads than processors. EINVAL: not 0 to 100000. */
+ * all if there are more threads than processors. EINVAL: not 0 to 100000. */
 int silo_cpu_set_spin(int microseconds);
 #define SILO_CPU_SPIN 50 /* until it is set */
 
-/* Nanoseconds that they do; and that threads of the pool do after the last launch, which is less
- * where launches come too late for it. */
+/* That time in nanoseconds; and the time for which threads of the pool look after the last launch,
+ * which is less if launches come too late for it. */
 uint64_t silo_cpu_spinning(void);
 uint64_t silo_cpu_looking(void);
 

@@ -67,7 +67,8 @@ static int quota_in(const char *folder) {
     return first_line(path, period, sizeof period) ? threads_of(line, period) : 0;
 }
 
-/* Of a group and those it is in, up to where its files are mounted. */
+/* For a control group and the groups that contain it, up to the folder where its files are mounted.
+ */
 static int quota_up_from(const char *root, const char *mounted, const char *group) {
     char folder[MOST_PATH];
     const int base = snprintf(folder, sizeof folder, "%s/sys/fs/cgroup%s", root, mounted);

@@ -9,7 +9,7 @@
  * this system's own. src/silo/cpu_quota.py computes the same. */
 int silo_cpu_quota(const char *root);
 
-/* The number of processors this process may run on; pinning threads changes nothing of it. */
+/* The number of processors this process may run on; pinned threads do not change it. */
 int silo_cpu_affinity(void);
 
 /* Pin the calling thread to the processor of that place, from 0, of those that the first thread to

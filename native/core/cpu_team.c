@@ -38,7 +38,7 @@ static struct {
     _Atomic bool known;
     _Atomic int found; /* enum silo_cpu_runtime */
     _Atomic bool lost;
-    _Atomic(const void *) taken; /* by the thread that this names; NULL: by none */
+    _Atomic(const void *) taken; /* held by this thread; NULL: free */
     unsigned long long adds; /* libraries ever loaded, at the last look; under the loader's lock */
 } team;
 

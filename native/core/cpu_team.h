@@ -9,13 +9,14 @@
 enum silo_cpu_runtime {
     SILO_CPU_NO_RUNTIME,
     SILO_CPU_ONE_RUNTIME,
-    SILO_CPU_MANY_RUNTIMES, /* and none of them is torch's: which one is in use cannot be told */
+    SILO_CPU_MANY_RUNTIMES, /* there are several, and none of them is torch's: the one in use cannot
+                               be determined */
 };
 
-/* Look again where libraries were loaded since the last look. Safe from any thread. */
+/* Search again if libraries were loaded since the last search. Safe from any thread. */
 enum silo_cpu_runtime silo_cpu_team_find(void);
 
-/* The path of the runtime, or NULL where there is not one. */
+/* The path of the runtime, or NULL if there is not exactly one. */
 const char *silo_cpu_team_path(void);
 
 /* Whether this thread is in a parallel region of the runtime: other threads of the region run. */
@@ -26,8 +27,8 @@ bool silo_cpu_team_inside(void);
  * that, libgomp would wait for threads that do not exist. */
 int silo_cpu_team_size(void);
 
-/* Whether `thread` may have a team: the first that asks, until it ends. Each thread that has one
- * has threads of its own in it, which spin for a while when it is done. */
+/* Whether `thread` may have a team: the first thread that calls this, until it ends. Each thread
+ * with a team has its own OpenMP threads, which spin for a while after a launch. */
 bool silo_cpu_team_take(const void *thread);
 void silo_cpu_team_drop(const void *thread);
 

@@ -11,9 +11,9 @@
 
 struct silo_cpu_runner;
 
-/* A thread that has run a kernel. Made when it first does and used again by another once it has
- * ended; never freed, for signal handlers walk the list of them: thread storage that is made on
- * first use would not be safe there. */
+/* A thread that has run a kernel. Made when it first does and used by another thread once it has
+ * ended; never freed, because signal handlers walk the list: thread storage that is made on first
+ * use would not be safe there. */
 struct silo_cpu_thread {
     struct silo_cpu_thread *next;            /* never changed */
     pthread_t self;                          /* while `used` */
@@ -27,7 +27,8 @@ struct silo_cpu_thread {
 /* The calling thread's, or NULL where it never ran a kernel. Safe in a signal handler. */
 struct silo_cpu_thread *silo_cpu_this_thread(void);
 
-/* Signals that a thread of ours leaves to others; signals of its own faults are not among them. */
+/* Signals that threads of the pool block, so that other threads handle them; signals of their own
+ * faults are not blocked. */
 void silo_cpu_block_signals(sigset_t *before);
 
 /* Memory aligned to 64 bytes, owned and freed by the caller; NULL: no memory. */
@@ -57,9 +58,9 @@ struct silo_cpu_thread *silo_cpu_stored_thread(void);
 struct silo_cpu_thread *silo_cpu_new_thread(void);
 void *silo_cpu_grow_scratch(struct silo_cpu_thread *own, uint64_t bytes);
 
-/* The calling thread's own, NULL without one: of the first thread that ran a kernel, most often the
- * one that launches, without thread storage, which a shared library reaches by a call of the
- * loader's. */
+/* The entry of the calling thread, or NULL. The first thread that ran a kernel, mostly the thread
+ * that launches, is found without thread storage, which costs a call of the loader in a shared
+ * library. */
 SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
     const void *mark = silo_cpu_mark();
     struct silo_cpu_thread *first =
@@ -76,8 +77,8 @@ SILO_INLINE struct silo_cpu_thread *silo_cpu_make_thread(void) {
     return own != NULL ? own : silo_cpu_new_thread();
 }
 
-/* The calling thread's scratch memory, at least so many bytes, which it has between launches too;
- * NULL: no memory. */
+/* The calling thread's scratch memory, at least so many bytes, which stays allocated between
+ * launches; NULL: out of memory. */
 SILO_INLINE void *silo_cpu_thread_scratch(struct silo_cpu_thread *own, uint64_t bytes) {
     return own->size < bytes ? silo_cpu_grow_scratch(own, bytes) : own->memory;
 }

@@ -1,6 +1,6 @@
-/* One word holds the number of running kernels with atomics, and their mode. One that is alone or
- * locks waits for no other program, so those that come meanwhile and can do neither wait for the
- * end of its chunk. */
+/* One word holds the number of running kernels with atomics, and their mode. A kernel that runs
+ * alone or locks memory waits for no other program, so a kernel that comes meanwhile and can do
+ * neither waits for the end of its chunk. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -24,8 +24,8 @@
 #define YIELDS 256
 #define SLEEP_NANOSECONDS 50000
 
-/* Kernels that lock, and others; of these none has begun while there is one of the former, or one
- * that is ALONE. */
+/* The numbers of kernels that lock memory, and of others. Others do not begin while a kernel locks
+ * or runs ALONE. */
 static _Atomic uint32_t running;
 static struct silo_cpu_lock locks[SILO_CPU_LOCKS];
 
@@ -50,7 +50,7 @@ static SILO_NOINLINE void await_end(void) {
     }
 }
 
-/* One more that locks, unless there are kernels of the other kinds. */
+/* Count one more kernel that locks, unless kernels of the other kinds run. */
 static bool may_lock(void) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & (ALONE | OTHERS)) == 0)
@@ -69,14 +69,14 @@ static uint32_t enter(void *given, uint32_t wants) {
         return context->entered = SILO_CPU_ALONE;
     if ((wants & SILO_CPU_LOCKING) != 0 && may_lock())
         return context->entered = SILO_CPU_LOCKING;
-    /* Counted first: while it is counted, no kernel can run alone or lock anew. */
+    /* Counted first: while it is counted, no other kernel can begin to run alone or to lock. */
     if ((atomic_fetch_add_explicit(&running, 1, memory_order_acquire) & ~OTHERS) != 0)
         await_end();
     context->entered = SILO_CPU_AMONG_OTHERS;
     return 0;
 }
 
-/* In a child, where the count began anew, there may be nothing to take back. */
+/* In a child, where the count began anew, the count may be zero already. */
 static void uncount(uint32_t one, uint32_t all) {
     uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
     while ((now & all) != 0 &&

@@ -1,7 +1,7 @@
 /* Launches whose programs wait for each other. On a GPU many programs run at once; here a thread
  * runs one after another, so a program that waits for another that has not begun would wait for
- * ever. Where that happens threads are added for the next programs, until all run. A cooperative
- * launch says beforehand that its programs wait, and gets a thread for each.
+ * ever. Then threads are added for the next programs, until all run. A cooperative launch says
+ * beforehand that its programs wait, and gets a thread for each.
  *
  * Locks: `crowd.mutex` guards `gated` and `helpers` of every job; nothing else is taken under it. A
  * job lies on the stack of the thread that launched, which leaves only when `helpers` is 0; the
@@ -142,7 +142,7 @@ void silo_cpu_disperse(struct silo_cpu_job *job) {
     pthread_mutex_unlock(&crowd.mutex);
 }
 
-/* Some programs have not begun: `left` of them. If none did for a while, double the threads.
+/* `left` programs have not begun. If none did for a while, double the threads.
  */
 static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t time) {
     uint64_t event = atomic_load_explicit(&job->event, memory_order_relaxed);
@@ -162,7 +162,7 @@ static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t t
     if (added > 0)
         return;
     if (wanted > 0)
-        atomic_store(&job->event, event); /* it stays the time of the last that went well */
+        atomic_store(&job->event, event); /* keeps the time of the last launch that went well */
     if (time >= event + STUCK)
         refuse(job,
                "its programs wait for ones that have not begun: the launch has %llu programs, and "

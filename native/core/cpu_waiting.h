@@ -7,12 +7,12 @@
 /* At each turn of a loop that waits. */
 void silo_cpu_wait(void *context);
 
-/* A thread is about to run programs of the job: whether one more may, which is counted where
- * programs may wait. `silo_cpu_leave`: it did. */
+/* A thread is about to run programs of the job: returns whether one more thread may, and counts it
+ * if programs may wait. `silo_cpu_leave` is called when it is done. */
 bool silo_cpu_join(struct silo_cpu_job *job);
 void silo_cpu_leave(struct silo_cpu_job *job);
 
-/* Have as many threads as there are programs; 0, or SILO_CPU_REFUSED with the fault's text. */
+/* Start a thread for each program; 0, or SILO_CPU_REFUSED with the fault's text. */
 int silo_cpu_gather(struct silo_cpu_job *job);
 
 /* Await the threads that were added. */

@@ -1,6 +1,6 @@
 /* A thread's CPU clock moves while the thread is on a CPU and at no other time. Two reads of it, a
- * fraction of a microsecond apart, tell whether it spins or works now; two reads that lie apart,
- * whether it did between them. A read is one system call and touches no memory of the OpenMP
+ * fraction of a microsecond apart, show whether it spins or works now; two reads further apart show
+ * whether it did so between them. A read is one system call and touches no memory of the OpenMP
  * runtime. Of a thread that ran lately and is not on a CPU now, the system is asked whether it
  * sleeps or waits for a CPU, which takes some microseconds.
  *
@@ -31,26 +31,27 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A launch of so many nanoseconds pays for a look; the result for shorter ones may be so old. */
+/* A launch of at least this many nanoseconds pays for a check; for a shorter launch the last result
+ * may be this old. */
 #define PAYS UINT64_C(100000)
 #define OLD UINT64_C(2000000)
-/* From one look through all threads to the next, which is doubled while nothing is found; and for
- * a launch of LONG_LAUNCH nanoseconds. */
+/* The time between two searches through all threads, doubled while nothing is found; and the same
+ * for a launch of LONG_LAUNCH nanoseconds. */
 #define LEAST_PAUSE UINT64_C(5000000)
 #define MOST_PAUSE UINT64_C(40000000)
 #define LONG_LAUNCH UINT64_C(1000000)
 /* Between two launches so close no other library's call can have had a team at work. */
 #define CLOSE UINT64_C(10000)
 #define MOST_THREADS 256
-/* Of threads that had no team, and got one by the roll call while another's was awake: more than so
- * many are not made. */
+/* The most teams that are made for threads without one, because the roll call ran while another
+ * thread's team was awake. */
 #define MOST_IN_VAIN 2
 
 static _Atomic int in_vain;
 
 /* Of the calling thread. */
 static _Thread_local struct {
-    int size;     /* of the team whose threads are known; 0: none is */
+    int size;     /* number of threads of the team whose threads are known; 0: unknown */
     int known[2]; /* the system's numbers of its second and its last thread */
     uint64_t clock[2];
     bool awake;
@@ -86,7 +87,7 @@ static bool is_runnable(int thread) {
 
 enum state { GONE, OFF, ON };
 
-/* Of a thread whose clock was at `*clock` when it was last looked at; `was`: it was awake then. */
+/* For a thread whose clock was at `*clock` at the last check; `was`: whether it was awake then. */
 static enum state state_of(int thread, uint64_t *clock, bool was) {
     const uint64_t before = *clock;
     uint64_t again;
@@ -146,8 +147,8 @@ static uint64_t last_clock(int thread, int likely) {
     return 0;
 }
 
-/* The threads of this process that are awake, without the calling thread and the pool's; how many
- * of them. `others`: how many threads were looked at. */
+/* The threads of this process that are awake, without the calling thread and the pool's; returns
+ * their number. `others`: the number of threads checked. */
 static int look_through(int found[MOST_THREADS], int *others) {
     int threads[MOST_THREADS], count = 0, seen = 0;
     uint64_t clocks[MOST_THREADS];

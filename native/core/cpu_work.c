@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the time that one of several threads is at the programs of a launch, so many nanoseconds at
- * least are not the programs' own: it finds the launch in another CPU's cache. */
+/* Of the time that one of several threads spends in the programs of a launch, at least this many
+ * nanoseconds are spent on fetching the launch from another CPU's cache. */
 #define LEAST_JOINING 700
 
 /* Nobody need look for programs in that part. */
@@ -93,7 +93,7 @@ static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, voi
     return 0;
 }
 
-/* The same where a loop that waits may be left for good: `job->wait` comes back here. */
+/* The same if a waiting loop may be abandoned: `job->wait` returns here. */
 static __attribute__((noinline)) int
 run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
     if (setjmp(own->out) == 0)
@@ -102,7 +102,7 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
     return 0;
 }
 
-/* The time of a thread, perhaps one of several, for the programs that it was given. */
+/* The time of a thread, perhaps one of several, for its programs. */
 static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
     const uint64_t one = programs != 0 ? UINT64_C(1) << SILO_CPU_AT_WORK : 0;
     atomic_fetch_add_explicit(&job->spent, took + one, memory_order_relaxed);

@@ -21,8 +21,8 @@
 
 /* Pauses between two looks at the clock by a thread that spins. */
 #define PAUSES 32
-/* Written to every few microseconds, each by others: none shares a cache line, nor the next one,
- * which processors fetch with it. */
+/* Written every few microseconds by different threads: none shares a cache line with another, nor
+ * the next line, which processors fetch with it. */
 #define APART _Alignas(128)
 
 /* `gate`: the workers inside the job, whether it is closed, and the job's number. */
@@ -69,7 +69,7 @@ static struct {
 
 static struct worker workers[SILO_CPU_MOST_THREADS - 1];
 
-/* Look for the change of a value for so many nanoseconds; whether it came. */
+/* Poll for the change of a value for this many nanoseconds; whether it changed. */
 static bool spin_until_called(const struct worker *own, uint64_t seen, uint64_t most) {
     const uint64_t until = most != 0 ? silo_cpu_now() + most : 0;
     do
@@ -98,7 +98,8 @@ static bool spin_until_empty(uint64_t most) {
 static uint64_t await_call(struct worker *own, uint64_t seen) {
     if (!spin_until_called(own, seen, silo_cpu_workers_looking())) {
         pthread_mutex_lock(&own->mutex);
-        /* Each side writes its own and then reads the other's: one of them sees both. */
+        /* Each side writes its own and then reads the other's: at least one of them sees the
+         * other's value. */
         atomic_store(&own->asleep, true);
         while (atomic_load(&own->called) == seen)
             pthread_cond_wait(&own->wake, &own->mutex);
@@ -118,7 +119,7 @@ static void wake(struct worker *one) {
 
 /* A thread that was inside, or looked in, touches nothing of the job any longer. */
 static void leave(void) {
-    /* As above: of this and the wish to be told. */
+    /* As above, for this value and the request to be woken. */
     const uint64_t before = atomic_fetch_sub(&crew.gate, 1);
     if ((before & INSIDE) != 1 || (before & CLOSED) == 0 || !atomic_load(&crew.awaited))
         return;
@@ -148,8 +149,8 @@ static void *work(void *argument) {
         if (!enter(seen))
             continue;
         struct silo_cpu_job *job = crew.job;
-        /* Two are woken by the launching thread and two by each that enters: to wake all of them
-         * takes the time of some. */
+        /* The launching thread wakes two, and each thread that enters wakes two more: one thread
+         * would take too long to wake all. */
         for (int child = 2 * own->number + 2; child <= 2 * own->number + 3; child++)
             if (child < crew.helpers)
                 wake(&workers[child]);
@@ -182,7 +183,7 @@ static void start(int count) {
 }
 
 bool silo_cpu_workers_pin(void) {
-    silo_cpu_workers_keep(0); /* those to come are pinned */
+    silo_cpu_workers_keep(0); /* threads that start later are pinned */
     const bool pinned = silo_cpu_pin_this_thread(0);
     atomic_store(&crew.pinned, pinned);
     return pinned;

@@ -9,9 +9,9 @@
 
 /* The first two are for the thread that has the pool for a launch or a change of size. */
 
-/* Have `helpers` threads join the job, and work on it while the calling thread is in `lead`, whose
- * threads have the numbers below `first`; returns when all have left it. Fewer than wanted is not
- * an error: the launch goes on with the existing ones. */
+/* Have `helpers` threads join the job, and work on it while the calling thread runs `lead`, whose
+ * threads have the numbers below `first`; returns when all have left the job. Fewer than wanted is
+ * not an error: the launch goes on with the existing ones. */
 void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
                           void (*lead)(struct silo_cpu_job *job));
 
@@ -19,7 +19,7 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
  * each; whether the system lets them. */
 bool silo_cpu_workers_pin(void);
 
-/* End those beyond so many. */
+/* End all threads beyond this number. */
 void silo_cpu_workers_keep(int count);
 
 /* How long, in nanoseconds, a thread looks for a call, and a launch for its end, before it sleeps.
@@ -31,7 +31,7 @@ uint64_t silo_cpu_workers_spinning(void);
 void silo_cpu_workers_look(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_looking(void);
 
-/* Whether the thread of that number of the system's is one of them. From any thread. */
+/* Whether the thread with this number of the system's belongs to the pool. From any thread. */
 bool silo_cpu_workers_has(int thread);
 
 /* Whether one is inside a job. */

@@ -120,7 +120,7 @@ struct cuda_launch_config {
     uint32_t attribute_count;
 };
 
-/* The value of an attribute: the union of struct cuda_launch_attribute by itself. */
+/* The value of an attribute: the union of struct cuda_launch_attribute as a type of its own. */
 struct cuda_updatable_value {
     int32_t updatable; /* 1 */
     uint32_t padding;

@@ -42,7 +42,8 @@ static SILO_NOINLINE int launch_elsewhere(const struct silo_launch *launch) {
     return code;
 }
 
-/* A thread without a context, or whose context was destroyed: it keeps the device's. */
+/* A thread without a context, or whose context was destroyed: the device's context stays current in
+ * it. */
 static SILO_NOINLINE int launch_first(const struct silo_launch *launch) {
     int code = cu.context_set(launch->function->device->context);
     return code != 0 ? code : launch_here(launch);
@@ -60,8 +61,8 @@ static SILO_NOINLINE int launch_in_context(const struct silo_launch *launch) {
     return SILO_UNLIKELY(code == CUDA_INVALID_CONTEXT) ? launch_first(launch) : code;
 }
 
-/* With one device there is one primary context: a launch without looking is right, or fails without
- * having started and is done again with the context put in place. */
+/* With one device there is one primary context: a launch without checking the context is right, or
+ * fails before it starts and is repeated with the context made current. */
 static SILO_HOT int cuda_launch(const struct silo_launch *launch) {
     if (SILO_UNLIKELY(silo_cuda.device_count != 1))
         return launch_in_context(launch);
@@ -156,7 +157,7 @@ static const char *advice(int code) {
 }
 
 static const char *cuda_error_text(int code) {
-    static _Thread_local char text[512]; /* valid until the thread asks again */
+    static _Thread_local char text[512]; /* valid until the thread reads it again */
     const char *name = NULL, *words = NULL;
     if (cu.find_error_name == NULL || cu.find_error_name(code, &name) != 0 || name == NULL)
         name = "unknown CUDA error";
@@ -238,7 +239,7 @@ static int facts(int32_t index, struct silo_gpu_facts *out) {
         silo_gpu_ask(cu.device_attribute, device, questions, sizeof questions / sizeof *questions);
     if (code != 0)
         return code;
-    /* Drivers before 11.8 do not know the question. */
+    /* Drivers before 11.8 lack this attribute. */
     if (cu.device_attribute(&out->cluster_launch, CUDA_CLUSTER_LAUNCH, device) != 0)
         out->cluster_launch = 0;
     out->programmatic_launch = out->major >= 9;
@@ -294,7 +295,7 @@ static int function_prepare(const struct silo_gpu_device *device, struct silo_fu
             code = cu.function_set(function->handle, CUDA_FUNCTION_MAX_DYNAMIC_SHARED,
                                    device->shared_optin - static_shared);
     }
-    if (code == 0 && blocks > 8) /* what every device with clusters can do */
+    if (code == 0 && blocks > 8) /* the size that every device with clusters supports */
         code = cu.function_set(function->handle, CUDA_FUNCTION_NON_PORTABLE_CLUSTER, 1);
     if (code != 0)
         return code;
@@ -328,7 +329,7 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
     int memory = 0, device = 0;
     int managed = 0; /* a byte for the driver, which leaves the others as they are */
     int code = ask_pointer(address, &memory, &managed, &device);
-    if (code == CUDA_INVALID_CONTEXT) { /* asked from a thread without a context */
+    if (code == CUDA_INVALID_CONTEXT) { /* called from a thread without a context */
         for (int i = 0; i < silo_cuda.device_count && code == CUDA_INVALID_CONTEXT; i++) {
             struct silo_gpu_scope scope;
             struct silo_gpu_device *made = __atomic_load_n(&silo_cuda.devices[i], __ATOMIC_ACQUIRE);
@@ -343,7 +344,7 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
     if (code != 0 && code != CUDA_INVALID_VALUE && code != CUDA_INVALID_CONTEXT)
         return code;
     if (code != 0 || memory == 0)
-        return 0; /* memory the driver does not know */
+        return 0; /* memory that is not the driver's */
     *type = managed & 0xFF               ? SILO_DEVICE_CUDA_MANAGED
             : memory == CUDA_MEMORY_HOST ? SILO_DEVICE_CUDA_HOST
                                          : SILO_DEVICE_CUDA;

@@ -18,7 +18,7 @@ struct silo_situation {
 const struct silo_value *silo_scalar_named(const struct silo_situation *at,
                                            struct silo_string name);
 
-/* Whether the place runs code of a kind for a target, by a rule of its own or by silo_runs_on.
+/* Whether the device runs code of a kind for a target, by a rule of its own or by silo_runs_on.
  * Writes the rule that decided into `reason`, cut to `room` bytes; it may be NULL. */
 bool silo_place_runs(const struct silo_place *place, const struct silo_target *target,
                      struct silo_string blob_kind, char *reason, size_t room);

@@ -10,8 +10,8 @@
 #define SILO_MAX_RANK 5
 /* Of one call; 32 tensor maps fill the 4 KiB of parameters that every driver takes. */
 #define SILO_MAX_DESCRIPTORS 32
-/* Tensor maps of one array that a kernel takes: to load it and to store it. A call holds so many
- * for each argument. */
+/* The most tensor maps that a kernel takes of one array, to load it and to store it. A call has
+ * room for as many for each argument. */
 #define SILO_MAX_ARRAY_MAPS 2
 
 /* One descriptor of a call, in the form that the parameters of a kernel need. */

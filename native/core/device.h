@@ -1,7 +1,7 @@
 /* GPU drivers opened and devices with their contexts made, once a process.
  *
- * None of this needs a lock of the caller's; what may take long (seconds, where a driver starts) is
- * to be called without Python's. Every function that takes `error` fills it and returns -1 or NULL.
+ * None of this needs a lock of the caller's; call functions that may take long (a driver starts in
+ * seconds) without Python's. Every function that takes `error` fills it and returns -1 or NULL.
  */
 #ifndef SILO_DEVICE_H
 #define SILO_DEVICE_H
@@ -12,9 +12,9 @@
 /* The driver of "cuda" or "hip"; NULL with SILO_ERROR_NO_DRIVER. */
 struct silo_gpu *silo_gpu_named(const char *name, silo_error *error);
 
-/* Open a driver; `path` NULL means its usual library. Again: nothing, or an error where it was
- * another library. Says why it is not here (SILO_ERROR_NO_DRIVER), that it sees no device
- * (SILO_ERROR_NO_DEVICE), or that a parent of this process had it (SILO_ERROR_FORKED). */
+/* Open a driver; `path` NULL means its usual library. A second call does nothing, or fails if it
+ * names another library. Errors: the driver is not here (SILO_ERROR_NO_DRIVER), that it sees no
+ * device (SILO_ERROR_NO_DEVICE), or that a parent of this process had it (SILO_ERROR_FORKED). */
 int silo_gpu_open(struct silo_gpu *gpu, const char *path, silo_error *error);
 
 /* 0 where the driver has a device of that number; opens it. */
@@ -36,18 +36,18 @@ int silo_gpu_describe(struct silo_gpu *gpu, int32_t index, struct silo_gpu_facts
 
 /* A number that a driver states of a device. */
 struct silo_gpu_number {
-    const char *name; /* of the fact, as expressions and Python call it */
+    const char *name; /* the name of the fact in expressions and in Python */
     int64_t value;
 };
 
 #define SILO_GPU_NUMBERS 20
 
-/* All of them; -1 where the driver does not say. */
+/* All of them; -1 if the driver does not state it. */
 void silo_gpu_numbers(const struct silo_gpu *gpu, const struct silo_gpu_facts *facts,
                       struct silo_gpu_number numbers[SILO_GPU_NUMBERS]);
 
-/* The code for what a function of the table returned: of memory, a fault or a fork if it means
- * these, else `otherwise`. */
+/* The code for what a function of the table returned: SILO_ERROR_MEMORY, _FAULT or _FORKED if it
+ * means these, else `otherwise`. */
 int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);
 
 /* "<what>: <NAME>: <text> (<driver_code>)",, with the code that silo_gpu_code gives it.

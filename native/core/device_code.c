@@ -36,10 +36,10 @@ struct elf {
 struct section {
     const char *name;
     uint32_t type;
-    struct bytes bytes; /* none where the file holds none of it */
+    struct bytes bytes; /* NULL if the file lacks it */
 };
 
-/* -1 where its bytes would lie outside. */
+/* -1 if its bytes would be outside of the file. */
 static int read_section(const struct elf *elf, size_t index, struct section *out) {
     const uint8_t *header = elf->file.data + elf->sections_at + index * SECTION_BYTES;
     const uint64_t name = number_at(header, 4);
@@ -144,7 +144,7 @@ enum kind { SCALAR, NUMBER, TEXT, ARRAY, MAP };
 
 struct item {
     enum kind kind;
-    uint64_t number;   /* NUMBER: as many as are not negative; ARRAY and MAP: members */
+    uint64_t number;   /* NUMBER: all values that are not negative; ARRAY and MAP: members */
     struct bytes text; /* TEXT */
 };
 
@@ -253,7 +253,7 @@ static bool is_text(struct item item, const char *wanted) {
 }
 
 /* Find a member of a map that begins at `pack`, whose head was read; true where the value comes
- * next. Names that come again are as in Python: the last counts. */
+ * next. If a name occurs twice, the last one counts, as in Python. */
 static bool find(struct pack *pack, struct item map, const char *name) {
     struct pack found = {.bad = true};
     for (uint64_t i = 0; i < map.number && !pack->bad; i++) {

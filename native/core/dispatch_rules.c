@@ -131,7 +131,8 @@ const struct silo_config *silo_rules_lookup(const struct silo_rules *rules,
         bucket[i] = bucket_of(values[i]);
     const struct silo_rule *near = NULL;
     int64_t nearest = -1;
-    for (uint32_t i = 0; i < rules->rule_count; i++) { /* of equally near ones the first stays */
+    for (uint32_t i = 0; i < rules->rule_count;
+         i++) { /* of equally near buckets the first one stays */
         const int64_t apart = distance(bucket, &rules->rules[i], count);
         if (apart >= 0 && (near == NULL || apart < nearest)) {
             near = &rules->rules[i];

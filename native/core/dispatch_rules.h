@@ -5,11 +5,12 @@
 
 #include "manifest.h"
 
-/* How far apart two values of a bucket are, in sixteenths of an octave; -1: not comparable. */
+/* The distance between two values of a bucket, in sixteenths of an octave; -1: they are not
+ * comparable. */
 int64_t silo_bucket_distance(const struct silo_value *left, const struct silo_value *right);
 
 /* The config for these values of the key, `count` of them and not yet bucketed, named by `key`.
- * NULL: no memory. */
+ * NULL: out of memory. */
 const struct silo_config *silo_rules_lookup(const struct silo_rules *rules,
                                             const struct silo_string *key,
                                             const struct silo_value *const *values, uint32_t count);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 enum silo_device_type {
-    SILO_DEVICE_UNKNOWN = 0, /* an address, or an array of a class that does not say */
+    SILO_DEVICE_UNKNOWN = 0, /* an address, or an array of a class that does not state its shape */
     SILO_DEVICE_CPU = 1,
     SILO_DEVICE_CUDA = 2,
     SILO_DEVICE_CUDA_HOST = 3,

@@ -33,15 +33,16 @@ struct silo_function {
     uint32_t cluster[3]; /* blocks of a cluster on each axis */
     int cooperative;
     int pdl;
-    uint32_t cpu_chunk;    /* programs of one task on a CPU; 0: by the number of threads */
-    uint32_t cpu_threads;  /* the most threads of a CPU that share a launch; 0: all it may use */
-    uint32_t cpu_together; /* the most programs of a CPU that run at once where they wait */
-    const char *name;      /* the kernel's, on a CPU; owned by the owner of this struct */
+    uint32_t cpu_chunk;   /* programs of one task on a CPU; 0: by the number of threads */
+    uint32_t cpu_threads; /* the most threads of a CPU that share a launch; 0: all it may use */
+    uint32_t
+        cpu_together; /* the most programs that run at once on a CPU if they wait for each other */
+    const char *name; /* the kernel's, on a CPU; owned by the owner of this struct */
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
     /* Nanoseconds one program takes on a CPU, times 16: measured by launches, before the first an
      * estimate; 0: unknown. Relaxed atomics; a hint. */
     uint64_t cost;
-    uint64_t part_cost; /* the same of a part, where launches cut programs into parts */
+    uint64_t part_cost; /* the same of a part, if launches cut programs into parts */
 };
 
 _Static_assert(offsetof(struct silo_function, scratch_bytes) <= 64, "what every launch reads");
@@ -57,8 +58,8 @@ struct silo_launch {
 struct silo_driver {
     const char *name;
     uint32_t device_types; /* bit t: takes memory of DLPack device type t */
-    /* 0, or a code that `error_text` explains. Called with or without the GIL, as
-     * `holds_lock` says; safe from any thread. */
+    /* 0, or a code that `error_text` explains. Called with or without the GIL, depending on
+     * `holds_lock`; safe from any thread. */
     int (*launch)(const struct silo_launch *launch);
     /* Called by the thread that launched, before it launches again: the text may be of that launch.
      */

@@ -29,7 +29,7 @@ struct silo_dynamic_layout {
 
 struct silo_dynamic_layout silo_dynamic_of_word(uint64_t word);
 
-/* Whether all that `code` assumes is so in a call of which `call` says everything. */
+/* Whether a call with the facts `call` meets all that `code` assumes. */
 bool silo_dynamic_holds(const struct silo_dynamic_layout *code,
                         const struct silo_dynamic_layout *call);
 

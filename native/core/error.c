@@ -76,7 +76,8 @@ int silo_fail_long(silo_error *error, int code, int driver_code, const char *for
     va_end(arguments);
     mark_cut(error->text, sizeof error->text, used);
     if (used >= 0 && (size_t)used >= sizeof error->text)
-        error->details = malloc((size_t)used + 1); /* owned by the error; none left: it stays cut */
+        error->details =
+            malloc((size_t)used + 1); /* owned by the error; if memory is out, the text stays cut */
     if (error->details != NULL) {
         va_start(arguments, format);
         vsnprintf(error->details, (size_t)used + 1, format, arguments);

@@ -1,8 +1,8 @@
 /* Errors as values: the C runtime returns them, and the Python module turns them into its classes.
  *
- * `struct silo_error` is public (silo.h). A function that may fail takes one, fills it once, at the
- * place that knows the most, and returns -1 or NULL; on success it leaves it alone. `error` may be
- * NULL wherever a caller does not want the text. */
+ * `struct silo_error` is public (silo.h). A function that may fail takes one, fills it once, where
+ * the fault is found, and returns -1 or NULL; on success it does not change it. `error` may be NULL
+ * if the caller does not want the text. */
 #ifndef SILO_ERROR_H
 #define SILO_ERROR_H
 
@@ -24,8 +24,8 @@ int silo_fail_at(silo_error *error, int code, const char *field, uint64_t offset
 int silo_fail_driver(silo_error *error, int code, int driver_code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The same, for a text that may be longer than an error holds, as a driver's compiler writes them:
- * a text that is cut in `text` is whole in `details`, which the caller frees by silo_error_clear.
+/* The same, for a text that may be longer than an error holds, for example a driver's compiler's:
+ * if it is cut in `text`, `details` has all of it, which the caller frees by silo_error_clear.
  * */
 int silo_fail_long(silo_error *error, int code, int driver_code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

@@ -2,10 +2,11 @@
  * strides, for a dynamic layout, or for one grid.
  *
  * They are words of the key, after the words of the arguments: for the grid, if it is held, 1 and
- * its three dimensions, or 0 where the call gives none; then for each parameter that is held, in
- * order, the number of dimensions, the extents and, where they are held, the strides, or of a
- * dynamic layout its one word; or SILO_EXTENTS_NONE for what is not an array. The first word of
- * each is the number of words that follow, so two keys with equal words have equal extents. */
+ * its three dimensions, or 0 if the call gives none; then for each parameter that is held, in
+ * order, the number of dimensions, the extents and, if they are held, the strides, or of a
+ * dynamic layout its one word; or SILO_EXTENTS_NONE for an argument that is not an array. The first
+ * word of each is the number of words that follow, so two keys with equal words have equal extents.
+ */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H
 
@@ -74,7 +75,7 @@ SILO_INLINE uint32_t silo_extent_words_of_array(unsigned extent, int32_t ndim, c
     return (uint32_t)(1 + count * (extent == SILO_EXTENT_LAYOUT ? 2 : 1));
 }
 
-/* How many words there are of a parameter held so, of which the first are at `words`. */
+/* The number of words of a parameter that is held so; the first of them are at `words`. */
 SILO_INLINE size_t silo_extent_words_at(unsigned extent, const uint64_t *words) {
     if (extent == SILO_EXTENT_CONTIGUOUS)
         return 0;

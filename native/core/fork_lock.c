@@ -26,7 +26,7 @@ void silo_fork_lock_destroy(struct silo_fork_lock *lock) {
         pthread_mutex_destroy(&lock->mutex);
 }
 
-/* The first to come here in a child makes it anew. */
+/* The first thread that takes it in a child makes it anew. */
 static void renew(struct silo_fork_lock *lock) {
     if (SILO_UNLIKELY(__atomic_load_n(&lock->forks, __ATOMIC_ACQUIRE) != forks)) {
         pthread_mutex_lock(&renewing);

@@ -1,5 +1,5 @@
-/* A lock that a child made by fork finds free, whichever thread of the parent held it. What it
- * guards is left consistent by every single store, because a child may see the middle of a change.
+/* A lock that a child made by fork finds free, whichever thread of the parent held it. Every single
+ * store must leave the guarded data consistent, because a child may see the middle of a change.
  * */
 #ifndef SILO_FORK_LOCK_H
 #define SILO_FORK_LOCK_H

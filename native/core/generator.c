@@ -160,7 +160,7 @@ static uint32_t round_small(const small_float *form, double value) {
     int32_t least = 1 - form->bias;
     int32_t scale = exponent > least ? exponent : least;
     int32_t shift = 52 - form->mantissa_bits + (scale - exponent);
-    if (shift > 54) /* nothing is left but zero, and a longer shift is undefined */
+    if (shift > 54) /* the result is zero, and a longer shift is undefined */
         shift = 54;
     uint64_t quotient = mantissa >> shift;
     uint64_t rest = mantissa & ((UINT64_C(1) << shift) - 1);
@@ -237,8 +237,8 @@ static int describe(fill_state *state, int32_t code, int32_t bits) {
     return SILO_GENERATE_DTYPE;
 }
 
-/* Elements that are all the first one: copies of the bytes already written, as much as a cache
- * holds at a time. `size` divides the most that is copied at once. */
+/* For equal elements: copies the bytes already written, at most as many at a time as a cache holds.
+ * `size` divides the most that is copied at once. */
 static void repeat_first(unsigned char *bytes, uint64_t size, uint64_t whole) {
     const uint64_t most = UINT64_C(1) << 16;
     for (uint64_t done = size; done < whole;) {

@@ -42,7 +42,7 @@ void silo_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[
 
 /* Writes elements first ... first + count - 1 of an array to out, which has room for them and is
  * aligned to their size. The dtype is given by its DLPack code and its width in bits. Any part of
- * an array can be made by itself, also by several threads at once. */
+ * an array can be made alone, also by several threads at once. */
 int silo_generate(int32_t fill, int32_t dtype_code, int32_t dtype_bits, uint64_t seed,
                   uint64_t first, uint64_t count, const silo_fill_params *params, void *out);
 

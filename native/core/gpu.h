@@ -29,7 +29,7 @@ enum silo_gpu_code {
     SILO_GPU_ASSERT = 710,
     SILO_GPU_LAUNCH_FAILED = 719,
     SILO_GPU_NOT_SUPPORTED = 801,
-    SILO_GPU_CAPTURES = 900, /* from here on: something about captures */
+    SILO_GPU_CAPTURES = 900, /* codes from here on are about captures */
     SILO_GPU_CAPTURE_IMPLICIT = 906,
 };
 
@@ -57,7 +57,7 @@ struct silo_gpu_device {
 };
 
 /* The driver's description of a device; reading it makes no context. Units are in the names of
- * `gpu_attributes` (gpu_functions.c). -1: the driver does not say. */
+ * `gpu_attributes` (gpu_functions.c). -1: the driver does not state it. */
 struct silo_gpu_facts {
     char name[128];
     char arch[128]; /* with AMD's features: "gfx90a:sramecc+:xnack-" */
@@ -95,7 +95,7 @@ struct silo_gpu_graphs {
     int (*instantiate)(void **executable, void *graph);
     int (*upload)(void *executable, void *stream);
     int (*launch)(const struct silo_gpu_device *device, void *executable, void *stream);
-    /* For launches from now on: parameters and grid, and whether it runs at all. */
+    /* For launches from now on: parameters and grid, and whether it runs. */
     int (*set)(void *executable, void *node, const struct silo_launch *launch);
     int (*enable)(void *executable, void *node, unsigned enabled);
     int (*free)(void *executable); /* a running one: once it is done */
@@ -110,7 +110,7 @@ struct silo_gpu {
     const char *setting;              /* the setting that names another library, for messages */
     bool reads_image;                 /* of a loaded module, until it is unloaded */
     bool counts_threads;              /* of an axis of a grid in 32 bits; else blocks */
-    bool array_interface;             /* its memory is shown by __cuda_array_interface__ */
+    bool array_interface;             /* __cuda_array_interface__ shows its memory */
     const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */
     bool begun;     /* it is being started, or was; written under the lock of opening */
@@ -160,10 +160,11 @@ struct silo_gpu {
                              const uint32_t *box, const uint32_t *element_strides, int interleave,
                              int swizzle, int l2_promotion, int oob_fill);
 
-    const struct silo_gpu_graphs *graphs; /* NULL: not in the driver, or not written for it */
+    const struct silo_gpu_graphs
+        *graphs; /* NULL: the driver lacks it, or Silo does not use it there */
 
-    /* Whether a code says that a kernel failed while it ran, or the device did: nothing more runs
-     * there in this process. */
+    /* Whether a code means that a kernel or the device failed while it ran: nothing more runs there
+     * in this process. */
     bool (*is_fault)(int code);
     /* For binary.c. Wait for all work of the current device, in a way that a capture going on in
      * another thread survives. */
@@ -181,7 +182,7 @@ struct silo_gpu {
     /* Static shared memory and the largest block. */
     int (*function_limits)(void *function, int *static_shared, int *max_threads);
     /* The offset of parameter `index` in the list that a launch hands over, bytes; nonzero: no such
-     * parameter. NULL where the driver does not tell: HIP, CUDA before 12.4. */
+     * parameter. NULL if the driver does not state it: HIP, CUDA before 12.4. */
     int (*function_parameter)(void *function, size_t index, size_t *offset, size_t *size);
     /* Query the driver for a launch's needs and make its attributes. */
     int (*function_prepare)(const struct silo_gpu_device *device, struct silo_function *function,

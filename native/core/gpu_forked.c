@@ -1,7 +1,7 @@
-/* GPU drivers in a child made by fork. A driver that its parent had started is of no use there: it
- * has neither the driver's threads nor its connections, and calls into it fail or wait for ever. So
- * none is made: the functions that a launch and the table of gpu.h would call are replaced, once,
- * by functions that refuse. Nothing that runs in other processes reads a flag for it. */
+/* GPU drivers in a child made by fork. A driver that its parent had started is unusable there: its
+ * threads and connections are missing, and calls into it fail or wait for ever. So the functions
+ * that a launch and the table of gpu.h would call are replaced, once, by functions that refuse.
+ * Other processes do not have to read a flag. */
 #include "gpu_forked.h"
 
 #include "binary.h"

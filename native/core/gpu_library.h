@@ -5,22 +5,22 @@
 
 #include "gpu.h"
 
-/* A function of a driver, and where its address goes: NULL where it is optional and missing. */
+/* A function of a driver, and where its address goes: NULL if it is optional and missing. */
 struct silo_gpu_symbol {
     char name[39]; /* no pointer: each would double the library's size, because it is relocated */
     bool optional;
     void *slot; /* a function pointer lies there */
 };
 
-/* A number that a driver states of a device, and where it goes. */
+/* A number that a driver states about a device, and the member that gets it. */
 struct silo_gpu_question {
-    int *value; /* -1 where it is optional and the driver does not know the question */
+    int *value; /* -1 if it is optional and the driver lacks it */
     int attribute;
     bool optional;
 };
 
-/* Open the library at `path`, or where it is NULL the driver's usual one, whose name `opened` gets;
- * NULL with `error` filled, if it was empty. Never closed. */
+/* Open the library at `path`, or the driver's usual one if that is NULL, and put its name into
+ * `opened`; NULL with `error` filled, if it was empty. Never closed. */
 void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
                        char *error, size_t error_bytes);
 

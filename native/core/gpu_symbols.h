@@ -229,9 +229,9 @@
 #define SILO_GPU_IS_NEEDED false
 #define SILO_GPU_IS_OPTIONAL true
 
-/* The numbers that a driver states of a device: X(member of struct silo_gpu_facts, need, name),
- * where CUDA_<name> and HIP_<name> are the drivers' numbers of the question. One that is OPTIONAL
- * is -1 where the driver does not know the question. */
+/* The numbers that a driver states about a device: X(member of struct silo_gpu_facts, need, name),
+ * where CUDA_<name> and HIP_<name> are the drivers' numbers of the question. An OPTIONAL number is
+ * -1 if the driver lacks it. */
 #define SILO_GPU_QUESTIONS(X)                                                                      \
     X(sm_count, NEEDED, SM_COUNT)                                                                  \
     X(warp_size, NEEDED, WARP_SIZE)                                                                \

@@ -60,13 +60,13 @@ int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
                            struct silo_grid_fault *fault);
 
 /* Dimensions from the programs, after silo_grid_check_values. `bindings` has the slots as values,
- * and where `arrays_used` is not 0 the shapes, strides and item sizes of those arrays. -1 with the
+ * and, if `arrays_used` is not 0, the shapes, strides and item sizes of those arrays. -1 with the
  * fault. */
 int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
                        int64_t dims[3], struct silo_grid_fault *fault);
 
-/* Both for usual axes and `count` arguments that are ints of no extreme size; false: nothing is
- * known, and the two above find out. */
+/* Both for usual axes and `count` arguments that are ints of no extreme size; false: use the two
+ * functions above. */
 SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t count,
                                  const uint64_t *slots, const uint64_t *codes, int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;
@@ -103,7 +103,7 @@ SILO_INLINE bool silo_grid_divides(const struct silo_function *function, const i
            dims[2] % function->cluster[2] == 0;
 }
 
-/* Whether dimensions, none of them negative, are a launch of a function. */
+/* Whether dimensions, none of them negative, are within a function's limits. */
 SILO_INLINE enum silo_grid_state silo_grid_check(const struct silo_function *function,
                                                  const int64_t dims[3]) {
     if (dims[0] == 0 || dims[1] == 0 || dims[2] == 0)

@@ -25,7 +25,7 @@ static struct silo_guard_slot *place(struct silo_guard_table *table, uint64_t ha
     return &table->slots[i];
 }
 
-/* A larger table with the entries of `old`, which is kept behind it; NULL: out of memory. */
+/* A larger table with the entries of `old`, which stays linked behind it; NULL: out of memory. */
 static struct silo_guard_table *larger(struct silo_guard_table *old) {
     const uint32_t mask = old != NULL ? old->mask * 2 + 1 : 7;
     struct silo_guard_table *made =

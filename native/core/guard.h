@@ -3,9 +3,9 @@
  *
  * Threads: silo_guard_find takes no lock. An entry never changes once it can be found; it is
  * published by a release store, and so is the larger table that replaces a full one, which is kept
- * behind the new one until its owner knows that no thread is still looking. Functions that change a
- * guard exclude each other by a lock of the owner's. (Python's launcher looks within that lock,
- * which makes the look-up and the reference to its answer one step; it frees at once.) */
+ * behind the new one until its owner is sure that no thread is still reading it. Functions that
+ * change a guard exclude each other by a lock of the owner's. (Python's launcher looks within that
+ * lock, which makes the look-up and the reference to its answer one step; it frees at once.) */
 #ifndef SILO_GUARD_H
 #define SILO_GUARD_H
 
@@ -27,7 +27,7 @@ struct silo_guard_slot {
 /* Open addressing; at least half of the slots are free. */
 struct silo_guard_table {
     struct silo_guard_entry *last;  /* the one found last; NULL: none. Atomic; a hint */
-    struct silo_guard_table *older; /* owned: the table it replaced, whose entries it has */
+    struct silo_guard_table *older; /* owned: the table that it replaced, with the same entries */
     uint32_t mask;
     uint32_t used;
     struct silo_guard_slot slots[];
@@ -103,7 +103,7 @@ SILO_INLINE void *silo_guard_find(const struct silo_guard *guard, const uint64_t
     return entry->binding;
 }
 
-/* Entries that there are. Under the lock of those who change it. */
+/* The number of entries. Under the lock of those who change it. */
 SILO_INLINE uint32_t silo_guard_used(const struct silo_guard *guard) {
     return guard->table != NULL ? guard->table->used : 0;
 }
@@ -121,7 +121,7 @@ int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, 
 /* Free the tables that growth has replaced. No thread may still be looking in one. */
 void silo_guard_free_older(struct silo_guard *guard);
 
-/* Empty it: the table, now the caller's, or NULL. Threads may still be looking in it. */
+/* Empty it: the table, now the caller's, or NULL. Threads may still be reading it. */
 struct silo_guard_table *silo_guard_take(struct silo_guard *guard);
 
 /* Free a table that was taken, with those it replaced and all entries; `release` (not NULL) is

@@ -27,7 +27,7 @@ static struct silo_parameter read_parameter(const struct silo_signature_paramete
         made.flags |= SILO_PARAMETER_SPECIALIZE;
     if (from->align)
         made.flags |= SILO_PARAMETER_ALIGN;
-    /* A signature without types says BOTH for want of knowledge. */
+    /* In a signature without types BOTH means that the effect is unknown. */
     if (points && from->element != 0 && writes(from))
         made.flags |= SILO_PARAMETER_WRITES;
     return made;
@@ -61,7 +61,7 @@ static int hold_extents(const struct silo_kernel_info *kernel, struct silo_held_
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,
                          "%s: the extents of %s decide its code, and it has no such parameter",
                          kernel->name.data, name.data);
-    /* A layout says all of a shape and all of a dynamic layout, which say nothing of each other. */
+    /* A layout contains a shape and a dynamic layout; those two do not contain each other. */
     uint8_t *own = &held->extents[index];
     *own = *own == SILO_EXTENT_FREE || *own == kind ? kind : SILO_EXTENT_LAYOUT;
     held->some_extents = true;

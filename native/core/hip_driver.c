@@ -70,7 +70,7 @@ static bool is_fault(int code) {
 }
 
 static const char *hip_error_text(int code) {
-    static _Thread_local char text[512]; /* valid until the thread asks again */
+    static _Thread_local char text[512]; /* valid until the thread reads it again */
     const char *name = hip.error_name != NULL ? hip.error_name(code) : "unknown HIP error";
     const char *words = hip.error_string != NULL ? hip.error_string(code) : "no description";
     const char *advice = "";
@@ -217,7 +217,7 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
     const int code = forget_error(hip.pointer_facts(&attributes, (const void *)(uintptr_t)address));
     *type = SILO_DEVICE_CPU;
     *index = 0;
-    if (code == HIP_INVALID_VALUE) /* memory the runtime does not know */
+    if (code == HIP_INVALID_VALUE) /* memory that is not the runtime's */
         return 0;
     if (code != 0)
         return code;

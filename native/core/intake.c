@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 /* A default as an argument that a call could give. Values that no argument has (tuples, functions,
- * integers beyond 64 bits) stay absent: they are known to the choice, which reads the signature. */
+ * integers beyond 64 bits) stay absent: the choice reads them from the signature. */
 static silo_argument argument_of(const struct silo_value *value) {
     switch ((enum silo_value_type)value->type) {
     case SILO_IS_NONE:

@@ -153,7 +153,7 @@ static inline bool eight_plain(const char *at) {
     return ((word | (word - ones * 0x20) | (quotes - ones) | (slashes - ones)) & highs) == 0;
 }
 
-/* A string, after its first quote; a 0 comes where it ends. */
+/* A string, after its first quote; a 0 is written at its end. */
 static bool read_text(struct parser *p, struct silo_json *node) {
     char *begins = p->at;
     while (p->end - p->at >= 8 && eight_plain(p->at))
@@ -200,7 +200,7 @@ static bool read_number(struct parser *p, struct silo_json *node) {
     bool big = false;
     while (p->at < p->end && *p->at >= '0' && *p->at <= '9') {
         const int digit = *p->at - '0';
-        /* Below zero there is one integer more. */
+        /* There is one more negative integer than positive ones. */
         big = big || __builtin_mul_overflow(value, 10, &value) ||
               __builtin_add_overflow(value, negative ? -digit : digit, &value);
         p->at++;

@@ -32,8 +32,8 @@ enum {
 };
 
 /* The document of `bytes` bytes at `text`, which is overwritten and has room for one byte more; the
- * nodes refer to it. NULL with `*problem`, and `*offset` of it; NULL and a NULL problem where
- * memory is out. */
+ * nodes refer to it. NULL with `*problem`, and `*offset` of it; NULL and a NULL problem if memory
+ * is out. */
 const struct silo_json *silo_json_parse(char *text, size_t bytes, struct silo_arena *arena,
                                         const char **problem, size_t *offset);
 

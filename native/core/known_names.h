@@ -7,7 +7,8 @@
 /* Lists of names of plug-ins other than Silo's own, each ended by NULL, or NULL. */
 struct silo_known_names {
     const char *const *blob_kinds, *const *launch_options;
-    const char *const *checked_kinds; /* of `blob_kinds` the kinds of text that a check compiles */
+    const char *const
+        *checked_kinds; /* of `blob_kinds`, the kinds of text that checking mode compiles */
     const char *const *target_kinds;
 };
 

@@ -74,7 +74,7 @@ static void *probe(void *argument) {
 }
 
 static bool find_usable(void) {
-    static _Atomic bool ended; /* the thread of a loader that is lost refers to it for ever */
+    static _Atomic bool ended; /* the thread that is stuck in the loader refers to it for ever */
     sigset_t all, before;
     pthread_t thread;
     atomic_store(&ended, false);

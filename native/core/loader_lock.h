@@ -1,7 +1,7 @@
 /* The system's dynamic loader and fork(). Some of the loader's locks stay locked in a child for
  * ever if another thread holds them while the process forks (glibc: the lock of dl_iterate_phdr,
  * which dlopen and dlclose take too). So every use of the loader lies between `take` and `give`,
- * which fork() waits for; and a child learns whether a thread of some other library held one. */
+ * which fork() waits for; and a child finds out whether a thread of another library held one. */
 #ifndef SILO_LOADER_LOCK_H
 #define SILO_LOADER_LOCK_H
 
@@ -20,7 +20,7 @@ void silo_loader_give(void);
 /* As `take`, unless another thread holds it: false. */
 bool silo_loader_try(void);
 
-/* Whether calls of the loader return. The first call in a child finds out on a thread of its own,
+/* Whether calls of the loader return. The first call in a child tries it on a thread of its own,
  * which takes some 50 microseconds; in a process that fork() did not make it is true. The caller
  * holds the lock. */
 bool silo_loader_usable(void);

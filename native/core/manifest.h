@@ -31,7 +31,7 @@ enum silo_value_type {
     SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` its digest */
     SILO_IS_TUPLE,    /* `items`, `count` of them */
     SILO_IS_RECORD,   /* as a tuple: its name, then the name and the value of each field */
-    SILO_IS_FOREIGN,  /* an object of a caller's that no file can hold; `text` is shown for it */
+    SILO_IS_FOREIGN,  /* a caller's object that no file can hold; messages show `text` */
 };
 
 struct silo_value {
@@ -178,8 +178,8 @@ struct silo_tensor_map_info {
     uint32_t element_bytes, rank;
     const int64_t *box; /* elements, outermost first */
     bool fp4_padded;
-    const struct silo_map_axis *axes; /* of an array's, one for each of the box; NULL: of a
-                                         descriptor's */
+    const struct silo_map_axis
+        *axes; /* axes of an array's map, one for each axis of the box; NULL: a descriptor's map */
 };
 
 struct silo_launch_option {
@@ -205,8 +205,7 @@ struct silo_variant {
     const struct silo_target *target;
     const struct silo_launch_info *launch;
     struct silo_string kernel, source, compiler, job;
-    /* Why its code reaches memory that lies behind none of its arguments; empty where nothing says
-     * that it does. */
+    /* The reason why its code reaches memory outside of its arguments; empty if that is unknown. */
     struct silo_string hidden_memory;
     uint32_t blob; /* index into the blobs */
     uint32_t sidecar_count;
@@ -261,7 +260,7 @@ struct silo_derived {
 /* A kernel as launches see it: all but its variants (BundleKernel, OpenKernel). */
 struct silo_kernel_info {
     struct silo_string name;
-    struct silo_string kind; /* of its source; "": Triton's, or given compiled */
+    struct silo_string kind; /* kind of its source; "": Triton's, or code that was given compiled */
     const struct silo_signature *signature;
     uint32_t key_count, config_name_count, derived_count, rules_count, variant_count, group_count;
     const struct silo_string *key, *config_names;
@@ -316,13 +315,13 @@ struct silo_recorded_launch {
 struct silo_recorded_form {
     const struct silo_recorded_argument *arguments; /* one a parameter of the plan */
     uint32_t hold_count, launch_count;
-    const struct silo_node *const *holds; /* none of which is 0 */
+    const struct silo_node *const *holds; /* expressions that must not be 0 */
     const struct silo_recorded_launch *launches;
 };
 
 struct silo_recorded_plan {
     struct silo_string name;
-    struct silo_signature parameters; /* of which only the names are there */
+    struct silo_signature parameters; /* only their names are read */
     uint32_t form_count;
     const struct silo_recorded_form *forms;
 };
@@ -353,8 +352,8 @@ struct silo_reader_source {
 struct silo_reader *silo_reader_open(const struct silo_reader_source *source, silo_error *error);
 void silo_reader_close(struct silo_reader *reader);
 
-/* From now on these are the known names of plug-ins: who refused a name is asked again. -1 with
- * `error` filled. */
+/* From now on these are the known names of plug-ins: a file that was refused for a name is read
+ * again. -1 with `error` filled. */
 int silo_reader_learn(struct silo_reader *reader, const struct silo_known_names *names,
                       silo_error *error);
 
@@ -371,7 +370,7 @@ const char *silo_reader_name(const struct silo_reader *reader);
 uint32_t silo_reader_blob_count(const struct silo_reader *reader);
 const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint32_t index);
 
-/* The first blob with these bytes, by their sha256 in hex, and of a kind where `kind` is not NULL;
+/* The first blob with these bytes, by their sha256 in hex, and of this kind if `kind` is not NULL;
  * -1: none. */
 int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256, size_t length,
                                const struct silo_string *kind);
@@ -421,7 +420,8 @@ int silo_reader_allows(const struct silo_reader *reader, uint32_t blob, silo_err
 int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *to,
                      silo_error *error);
 
-/* The verified bytes of a blob: a pointer into the source where it is stored raw and cannot change
+/* The verified bytes of a blob: a pointer into the source if the blob is stored raw and cannot
+ * change
  * (`*owned` NULL), else memory of the caller's, to be freed through `*owned`. Hashed each time.
  * NULL with `error` filled. */
 const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void **owned,

@@ -8,7 +8,7 @@
 int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                     const struct silo_json *node);
 
-/* The first blob with this sha256, in hex, and of a kind where `kind` is not NULL; -1: none. */
+/* The first blob with this sha256, in hex, and of this kind if `kind` is not NULL; -1: none. */
 int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256, size_t length,
                         const struct silo_string *kind);
 

@@ -46,7 +46,7 @@ static void make_shown(char *text) {
 
 static int refuse(const struct silo_decoding *decoding, const struct silo_field *field, int code,
                   const char *format, va_list arguments) {
-    char message[800], name[160]; /* which the error marks where it cuts it */
+    char message[800], name[160]; /* the error marks the place where it is cut */
     size_t length = 0;
     vsnprintf(message, sizeof message, format, arguments);
     write_field(field, name, sizeof name, &length);

@@ -36,7 +36,7 @@ int silo_refuse(const struct silo_decoding *decoding, const struct silo_field *f
 int silo_refuse_large(const struct silo_decoding *decoding, const struct silo_field *field,
                       const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* silo_arena_array, with an error where memory is out. */
+/* silo_arena_array, with an error if memory is out. */
 void *silo_decoding_array(const struct silo_decoding *decoding, size_t count, size_t size);
 
 /* The rest give 0, or -1 with the error filled. */

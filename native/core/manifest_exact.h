@@ -5,8 +5,8 @@
 
 #include "manifest_state.h"
 
-/* The first variant of a kernel that was compiled for exactly `wanted`; -1: none was, or `wanted`
- * is not an object of
+/* The first variant of a kernel that was compiled for exactly `wanted`; -1: there is none, or
+ * `wanted` is not an object of
  *
  *     source     [name of the kernel, fingerprint]
  *     target     "cuda:sm_90a"

@@ -4,7 +4,7 @@
 
 #include "manifest_state.h"
 
-/* The member `kernels`: which there are. */
+/* The member `kernels`: the list of the kernels. */
 int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_json *node);
 

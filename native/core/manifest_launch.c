@@ -116,7 +116,7 @@ static int decode_axis(const struct silo_decoding *decoding, const struct silo_f
                : silo_need_integer(decoding, field, &node->items[1], 0, MAX_STRIDE, &axis->stride);
 }
 
-/* Those of an array's map, whose rank is known. */
+/* The axes of an array's map, whose rank is known. */
 static int decode_axes(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_tensor_map_info *map) {
     if (silo_need_items(decoding, field, node, MAX_RANK) != 0)
@@ -259,7 +259,7 @@ static int decode_block(const struct silo_decoding *decoding, const struct silo_
     }
     if (decode_sizes(decoding, field, node, MAX_COUNT, "a block", block) != 0)
         return -1;
-    /* Below 2^62, and the whole is compared only where that is below 2^31. */
+    /* Below 2^62, so the product is compared only if it is below 2^31. */
     const int64_t plane = block[0] * block[1];
     if (plane > MAX_COUNT || plane * block[2] != launch->threads)
         return silo_refuse(decoding, field, "a block of %lld x %lld x %lld threads has not %lld",
@@ -301,7 +301,7 @@ static int decode_counts_blocks(const struct silo_decoding *decoding,
                : silo_refuse(decoding, field, "not launch info: counts_blocks");
 }
 
-/* Only a library's loader reads this: there is no loader here, and drivers do not receive it. */
+/* Only loaders of libraries read this. libsilo has none, and drivers do not receive it. */
 static int check_loader(const struct silo_decoding *decoding, const struct silo_field *field,
                         const struct silo_json *node) {
     struct silo_string text;

@@ -226,8 +226,8 @@ static int check_identities(const struct silo_decoding *decoding, const struct s
         qsort(identities, count, sizeof *identities, by_hash);
     uint32_t again = count; /* the first that is like one before it */
     for (uint32_t i = 1; i < count; i++) {
-        /* Those of one hash lie side by side; there is more than one only where they are equal, or
-         * somebody looked for such. */
+        /* Rows with one hash are adjacent. There is more than one only if they are equal, or
+         * collide on purpose. */
         for (uint32_t j = i; j-- != 0 && identities[j].hash == identities[i].hash;) {
             const uint32_t a = identities[i].number, b = identities[j].number;
             const uint32_t later = a > b ? a : b;

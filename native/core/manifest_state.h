@@ -22,7 +22,7 @@ struct silo_manifest {
     struct silo_known_names known;
     uint32_t blob_count, kernel_count;
     const struct silo_blob *blobs;
-    const uint32_t *blob_kinds;  /* of each blob the first one of its kind */
+    const uint32_t *blob_kinds;  /* for each blob, the first blob of its kind */
     const struct silo_json *top; /* the whole document; it is checked that it is an object */
     struct silo_table tables[SILO_TABLES];
     struct silo_kernel_row *kernels; /* sorted by name */

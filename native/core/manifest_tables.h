@@ -37,7 +37,7 @@ const void *silo_table_row(const struct silo_decoding *decoding, struct silo_tab
 /* About how long the text of a row is. */
 uint64_t silo_table_length(struct silo_table *table, uint32_t number);
 
-/* Equal for rows that are equal; made once, as many places may refer to a long row. */
+/* Equal for equal rows; computed once, as many places may refer to a long row. */
 uint64_t silo_table_hash(struct silo_table *table, uint32_t number);
 
 /* Decode every row of every table. */

@@ -25,7 +25,7 @@ static const struct silo_json *row_of(const struct silo_manifest *manifest, uint
     return &manifest->kernels[kernel].members[SILO_KERNEL_VARIANTS]->items[number];
 }
 
-/* The member of a row. Writers sort members, so it is where it is looked for first. */
+/* The member of a row. Writers sort members, so it is usually at the first position tried. */
 static const struct silo_json *member(const struct silo_json *row, int which) {
     if (row->type != SILO_JSON_OBJECT)
         return NULL;
@@ -308,7 +308,7 @@ int silo_variants_check(struct silo_manifest *manifest, const struct silo_decodi
     if (make_room(decoding, row) != 0)
         return -1;
     int result = identities_begin(&identities, count, decoding->error);
-    uint64_t length = 0; /* of all, whichever were decoded before */
+    uint64_t length = 0; /* of all variants, decoded or not */
     for (uint32_t i = 0; i < count && result == 0; i++) {
         const struct silo_field *field = SILO_FIELD_ITEM(variants, i);
         const struct silo_json *node = row_of(manifest, kernel, i);

@@ -4,7 +4,7 @@
 
 #include "manifest_state.h"
 
-/* The groups of a kernel whose head was decoded, put into its `info`. */
+/* Makes the groups of a kernel whose head was decoded, in its `info`. */
 int silo_variants_group(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                         uint32_t kernel);
 

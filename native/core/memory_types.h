@@ -7,13 +7,13 @@
 struct silo_memory_type {
     const char *name;     /* in words, for messages */
     struct silo_gpu *gpu; /* the driver that makes such memory; NULL: none of `silo_gpus` */
-    bool shared;          /* a GPU reads it whichever device it is said to be on */
+    bool shared;          /* a GPU reads it, whatever device it reports */
 };
 
 /* The entry of a DLPack device type; unknown types have an entry with a name, too. */
 const struct silo_memory_type *silo_memory_type(int32_t type);
 
-/* Every GPU driver, in the order in which they are asked; ends with NULL. */
+/* Every GPU driver, in the order in which they are tried; ends with NULL. */
 extern struct silo_gpu *const silo_gpus[];
 
 /* The driver of memory without a known driver: the first that is open, else the first. */

@@ -58,7 +58,7 @@ static bool is_op(const struct silo_node *node, uint8_t op) {
     return node->type == SILO_NODE_OP && node->op == op;
 }
 
-/* `x` where a node is x + (divisor - 1), however it was written. Unlike the sum, x cannot overflow.
+/* `x` if a node is x + (divisor - 1), in any form. Unlike the sum, x cannot overflow.
  */
 static const struct silo_node *rounded_up(const struct silo_node *node, int64_t divisor) {
     if (is_op(node, SILO_NODE_ADD)) {
@@ -96,7 +96,7 @@ static const struct silo_node *truth_of(const struct silo_node *node, struct sil
     return zero == NULL ? NULL : made_of(SILO_NODE_NE, node, zero, pool, error);
 }
 
-/* 1 with `*value` where every operand is a constant and the operation has a value. */
+/* 1 with `*value` if every operand is a constant and the operation has a value. */
 static bool worked_out(const struct silo_node *op, int64_t *value) {
     int64_t operands[3] = {0, 0, 0};
     for (uint8_t i = 0; i < op->operand_count; i++) {
@@ -124,7 +124,7 @@ static const struct silo_node *simplified(const struct silo_node *op, struct sil
     if (worked_out(op, &value))
         return constant(value, pool, error);
     if (all_constant(op))
-        return op; /* to fail when it is evaluated */
+        return op; /* so that it fails when it is evaluated */
     switch ((enum silo_node_op)op->op) {
     case SILO_NODE_SELECT:
         return known ? op->operands[first->value ? 1 : 2] : op;

@@ -25,8 +25,8 @@ struct silo_known {
 int silo_node_encode(const struct silo_node *node, const struct silo_known *known,
                      struct silo_program *program, silo_error *error);
 
-/* Those of the declared grid of a kernel for one of its variants: `kernel->grid_axes` of them. On
- * -1 the program needs no freeing. */
+/* The programs of the declared grid of a kernel for one of its variants: `kernel->grid_axes` of
+ * them. On -1 the program needs no freeing. */
 int silo_grid_programs(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
                        const struct silo_place *place, struct silo_program programs[3],
                        silo_error *error);

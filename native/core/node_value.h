@@ -1,4 +1,5 @@
-/* The value of an expression of a bundle, where every leaf is known (silo.core.nodes.evaluate). */
+/* The value of an expression of a bundle in which every leaf is known (silo.core.nodes.evaluate).
+ */
 #ifndef SILO_NODE_VALUE_H
 #define SILO_NODE_VALUE_H
 
@@ -13,7 +14,7 @@ struct silo_axes {
 /* The source of leaves' values. */
 struct silo_leaves {
     const void *context;
-    /* NULL for a name that there is not. */
+    /* NULL for an unknown name. */
     const struct silo_value *(*argument)(const void *context, struct silo_string name);
     const struct silo_value *(*config)(const void *context, struct silo_string name);
     const int64_t *(*fact)(const void *context, struct silo_string name);

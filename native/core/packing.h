@@ -48,15 +48,16 @@ struct silo_packed {
     uint8_t writes; /* the kernel writes through this pointer */
     /* Of a descriptor: */
     uint8_t part; /* enum silo_part */
-    uint8_t axis; /* of a shape or stride; which of the packing's maps, or of its structs */
+    uint8_t axis; /* axis of a shape or stride; or the index of a tensor map or of a struct of the
+                     packing */
     uint8_t rank;
 };
 
 /* All parameters of a binary, in its order. Never changes once it is made. */
 struct silo_packing {
     uint32_t count;
-    uint32_t room;      /* what `params` of silo_pack have place for: `count`, then its structs */
-    bool takes_scratch; /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
+    uint32_t room; /* the number of places in `params` of silo_pack: `count`, then its structs */
+    bool takes_scratch;               /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
     struct silo_packed *packed;       /* owned */
     struct silo_map_form *maps;       /* owned; NULL: none */
     struct silo_struct_form *structs; /* owned; NULL: none */
@@ -118,8 +119,8 @@ struct silo_values {
                           index of a descriptor; slots[SILO_SLOT_NULL] is 0 */
     uint64_t *scratch; /* addresses of scratch and profiling memory */
     struct silo_descriptor *descriptors;
-    /* One a parameter: number of axes, extents and strides of an array whose layout the guard
-     * holds; nothing of others. NULL: of none. */
+    /* For each parameter: number of axes, extents and strides of an array whose layout the guard
+     * holds; empty for others. NULL: for no parameter. */
     const uint64_t *const *layouts;
 };
 
@@ -204,7 +205,7 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
     return SILO_ALL_PACKED;
 }
 
-/* The error of parameter `number` where the descriptor or the array has other axes:
+/* The error of parameter `number` if the descriptor or the array has other axes:
  * SILO_ERROR_SHAPE; -1. */
 int silo_pack_refuse(const struct silo_packing *packing, const struct silo_values *values,
                      int32_t number, const char *kernel, const char *argument, silo_error *error);

@@ -18,11 +18,12 @@ enum silo_parameter_flags {
     SILO_PARAMETER_SPECIALIZE = 1, /* divisibility by 16 and equality with 1 are facts */
     SILO_PARAMETER_ALIGN = 2,      /* alignment to 16 bytes is a fact */
     SILO_PARAMETER_KEY = 4,        /* its bucket is part of the guard */
-    SILO_PARAMETER_OPTIONAL = 8,   /* the config gives it where the caller does not */
+    SILO_PARAMETER_OPTIONAL = 8,   /* the config gives it if the caller does not */
     SILO_PARAMETER_WRITES = 16,    /* known to be written through */
     SILO_PARAMETER_EXACT = 32,     /* its very value is part of the guard */
-    SILO_PARAMETER_OPEN_KEY = 64,  /* a key only where the call leaves something to the config */
-    SILO_PARAMETER_COUNTED = 128,  /* if left open: the guard holds whether the grid reads it */
+    SILO_PARAMETER_OPEN_KEY =
+        64, /* part of the key only if the call leaves something to the config */
+    SILO_PARAMETER_COUNTED = 128, /* if left open: the guard holds whether the grid reads it */
 };
 
 /* The part of a parameter that a call reads; its name and default are elsewhere. */

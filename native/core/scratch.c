@@ -52,7 +52,7 @@ static void free_memory(struct silo_gpu_device *device, const struct silo_lease 
     const struct silo_gpu *gpu = device->gpu;
     const uint64_t address = (uint64_t)(uintptr_t)lease->memory;
     struct silo_gpu_scope scope;
-    /* The memory of a driver or context that is gone was freed with it. */
+    /* If a driver or context is gone, its memory was freed with it. */
     if (silo_gpu_ending() || silo_gpu_enter(device, &scope) != 0)
         return;
     if (lease->waits) {

@@ -16,7 +16,7 @@ struct silo_seen {
     const int64_t *strides;   /* in elements; NULL: not known */
     const int64_t *block;     /* of a descriptor */
     bool has_layout;          /* `layout` is known, and then `shape` need not be */
-    uint64_t layout;          /* as silo_dynamic_word gives it */
+    uint64_t layout;          /* the word of silo_dynamic_word */
     struct silo_value number; /* of an integer, float, bool or constant: its value */
 };
 

@@ -105,7 +105,7 @@ static bool has_sha(void) {
 
 static void blocks(uint32_t state[8], const uint8_t *data, size_t count) {
 #if defined(__x86_64__)
-    static int found; /* 0: not asked yet; every thread finds the same */
+    static int found; /* 0: not read yet; every thread reads the same value */
     int have = __atomic_load_n(&found, __ATOMIC_RELAXED);
     if (have == 0) {
         have = has_sha() ? 1 : -1;

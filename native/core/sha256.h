@@ -1,4 +1,4 @@
-/* SHA-256 (FIPS 180-4), by the CPU's own instructions where it has them. */
+/* SHA-256 (FIPS 180-4), by the CPU's own instructions if it has them. */
 #ifndef SILO_SHA256_H
 #define SILO_SHA256_H
 

@@ -45,7 +45,7 @@ SILO_API const char *silo_version(void);
 
 enum silo_code {
     SILO_OK = 0,
-    /* Files. `field` and `offset` of the error say where. */
+    /* Files. `field` and `offset` of the error give the place. */
     SILO_ERROR_FILE = 1,      /* cannot be opened or read */
     SILO_ERROR_FOREIGN = 2,   /* not a .silo file */
     SILO_ERROR_TRUNCATED = 3, /* cut short */
@@ -81,7 +81,7 @@ enum silo_code {
     SILO_ERROR_INTERNAL = 99
 };
 
-/* Filled by the function that fails; otherwise left alone. It owns nothing but `details`, which
+/* Filled by the function that fails; otherwise unchanged. It owns nothing but `details`, which
  * only SILO_ERROR_NO_VARIANT and errors of loading code set: give it back with silo_error_clear. */
 typedef struct silo_error {
     int32_t code;        /* enum silo_code */
@@ -89,8 +89,8 @@ typedef struct silo_error {
     uint64_t offset;     /* in a file, bytes; UINT64_MAX: not about a place in one */
     char field[128];     /* of a file: "kernels[3].variants[7].blob"; "" otherwise */
     char text[1024];     /* what, where, why, and what to do; names the kernel and the argument */
-    char *details;       /* owned: one line a variant with the reason against it, or the whole text
-                            where the driver's compiler said more than fits; NULL: none */
+    char *details; /* owned: one line a variant with the reason against it, or the whole text if the
+                      driver's compiler wrote more than fits; NULL: none */
 } silo_error;
 
 /* Frees `details`; the error can be used again. */
@@ -262,7 +262,7 @@ SILO_API const char *silo_kernel_name(const silo_bundle *bundle, size_t index);
 
 /* ---- kernels ---- */
 
-/* The kernel of this name. The error lists the names there are. */
+/* The kernel of this name. The error lists the names of all kernels. */
 SILO_API int silo_find(silo_bundle *bundle, const char *name, silo_kernel **kernel,
                        silo_error *error);
 
@@ -352,9 +352,9 @@ SILO_API size_t silo_plan_parameter_count(const silo_plan *plan);
 SILO_API const char *silo_plan_parameter_name(const silo_plan *plan, size_t index);
 
 /* Run it with all its arguments, in the order of its parameters, as silo_plan_run does. Arrays need
- * their shape (silo_array) where the plan reads it. SILO_ERROR_NO_VARIANT: it was recorded for
- * other arguments, and `details` has the reasons. After an error in an argument or a launch nothing
- * of the call was launched. */
+ * their shape (silo_array) if the plan reads it. SILO_ERROR_NO_VARIANT: it was recorded for other
+ * arguments, and `details` has the reasons. After an error in an argument or a launch nothing of
+ * the call was launched. */
 SILO_API int silo_plan_call(silo_plan *plan, void *stream, const silo_argument *arguments,
                             size_t count, silo_error *error);
 

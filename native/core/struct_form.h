@@ -18,7 +18,7 @@ struct silo_struct_leaf {
 struct silo_struct_form {
     uint8_t count;
     uint8_t axes;  /* that an array must have at least */
-    uint8_t bytes; /* with what C adds at the end */
+    uint8_t bytes; /* size of the struct, with C's padding at the end */
     bool points;   /* the address is among them */
     struct silo_struct_leaf leaves[SILO_MAX_LEAVES];
 };

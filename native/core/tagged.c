@@ -74,7 +74,7 @@ static int read_number(struct silo_tagged *tagged, int32_t index, const silo_arg
 
 /* ---- arrays ---- */
 
-/* Whether the memory of an array is known to have less than 2 GiB. */
+/* Whether it is certain that the memory of an array has less than 2 GiB. */
 static bool in_range32(const silo_argument *argument) {
     int64_t room[SILO_MAX_AXES];
     if (argument->flags & SILO_ARGUMENT_RANGE32)
@@ -201,7 +201,7 @@ bool silo_tagged_constant(const struct silo_texts *texts, const silo_argument *a
     return !(tag == SILO_TAG_TEXT && word[1] == SILO_NO_TEXT);
 }
 
-/* The value goes into the slot, from where the words after the codes take it. */
+/* The value goes into the slot, and the words after the codes read it there. */
 static int read_constant(struct silo_tagged *tagged, int32_t index, const silo_argument *argument,
                          silo_error *error) {
     uint64_t word[2];

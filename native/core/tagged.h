@@ -30,12 +30,12 @@ struct silo_tagged {
     uint64_t *key;   /* codes first, then the texts that follow them */
     uint32_t words;  /* of the key so far */
     uint32_t descriptors_used;
-    bool new_text; /* a text that no call has had before: no entry of a guard is for it */
-    struct silo_descriptor *descriptors; /* a slot holds the index of its own */
+    bool new_text; /* a text that no earlier call had, so no entry of a guard has it */
+    struct silo_descriptor *descriptors; /* a slot holds its own index */
     const struct silo_texts *texts;
     /* Of a kernel with extents of arguments; else NULL. As struct silo_values has them. */
     const uint64_t **layouts;
-    uint64_t *passed; /* where the next shape and strides go that are passed and not held */
+    uint64_t *passed; /* the place of the next shape and strides that are passed and not held */
 };
 
 /* Words that the arguments of a call may take in its key. */
@@ -60,7 +60,7 @@ void silo_tagged_extra(struct silo_tagged *tagged);
 /* Extents of the parameters that are held, and `grid` (three dimensions, or NULL). */
 int silo_tagged_extents(struct silo_tagged *tagged, const int64_t *grid, silo_error *error);
 
-/* Two words of a constant: false where it is a text that is new. */
+/* Two words of a constant: false if it is a new text. */
 bool silo_tagged_constant(const struct silo_texts *texts, const silo_argument *argument,
                           uint64_t word[2]);
 

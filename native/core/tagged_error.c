@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* Text that is put together in a room of fixed size, cut where it ends. */
+/* Text that is built in a buffer of fixed size, and cut at its end. */
 struct words {
     char *text;
     size_t room, used;

@@ -89,7 +89,8 @@ int silo_map_of_array(const struct silo_map_form *form, uint64_t address, int32_
                          "needs it: copy it to memory of its own",
                          (unsigned long long)address);
     for (uint32_t i = form->rank;
-         i-- > 0;) { /* the innermost first: of a turned array it says why */
+         i-- >
+         0;) { /* the innermost first, so that the error of a transposed array names the reason */
         const int32_t axis = form->axes[i];
         const bool innermost = i + 1 == form->rank;
         if (axis != SILO_NO_AXIS && (axis < 0 || axis >= ndim))
@@ -147,8 +148,8 @@ static int refuse(const struct silo_map_form *form, const struct silo_descriptor
                             code, extents, form->element_bytes, form->element_type, form->swizzle);
 }
 
-/* The driver looks at a context, though it makes none of it: a thread that has launched nothing has
- * none. */
+/* The driver requires a current context, although it does not use it: a thread that has launched
+ * nothing has none. */
 int silo_tensor_map_encode(struct silo_gpu_device *device, const struct silo_map_form *form,
                            const struct silo_descriptor *descriptor, void *map, silo_error *error) {
     const struct silo_gpu *gpu = device->gpu;

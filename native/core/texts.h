@@ -1,6 +1,6 @@
 /* Texts that calls give as constants or names of options, each with a number, so that a guard
- * compares numbers. Found without a lock; added with the owner's. Bounded: past SILO_MOST_TEXTS no
- * more are taken, and calls with others are not kept. */
+ * compares numbers. Found without a lock; added with the owner's. Bounded: after SILO_MOST_TEXTS
+ * texts no more are added, and calls with other texts are not kept in the guard. */
 #ifndef SILO_TEXTS_H
 #define SILO_TEXTS_H
 

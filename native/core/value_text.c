@@ -24,7 +24,7 @@ void silo_extents_text(struct silo_wording *text, const int64_t *numbers, int64_
     silo_wording_add(text, count == 1 ? ",)" : ")");
 }
 
-/* The next larger magnitude with as many digits, in place; false where that needs one more. */
+/* The next larger magnitude with as many digits, in place; false if that needs one more digit. */
 static bool raise_last_digit(char *written) {
     for (char *at = strchr(written, 'e') - 1; at >= written; at--) {
         if (*at < '0' || *at > '9')
@@ -38,9 +38,9 @@ static bool raise_last_digit(char *written) {
     return false;
 }
 
-/* Whether so many digits after the first say the number. At powers of two the neighbour below is
- * closer than the neighbour above: the nearest digits may then mean the neighbour below, and the
- * next digits the number.
+/* Whether this many digits after the first identify the number. At powers of two the neighbour
+ * below is closer than the neighbour above: the nearest digits may then mean the neighbour below,
+ * and the next digits the number.
  */
 static bool says(char *written, size_t size, int precision, double value) {
     snprintf(written, size, "%.*e", precision, value);
@@ -81,7 +81,8 @@ static void add_float(struct silo_wording *text, double value) {
     }
 }
 
-/* The bytes of the character that begins here, and its number; a stray byte is one of its own. */
+/* The bytes of the character that begins here, and its number; a stray byte counts as a character.
+ */
 static uint32_t character_at(const unsigned char *at, uint32_t left, uint32_t *code) {
     const uint32_t bytes = *at >= 0xf0 ? 4 : *at >= 0xe0 ? 3 : *at >= 0xc0 ? 2 : 1;
     *code = bytes > 1 ? *at & (0x7fU >> bytes) : *at;

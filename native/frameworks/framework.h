@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* How a value of a framework becomes an argument. What cannot be told from the value alone. */
+/* How a value of a framework becomes an argument. The facts that the value alone does not show. */
 enum silo_framework_kind {
     SILO_FRAMEWORK_VALUE = 0,      /* by the value's own type */
     SILO_FRAMEWORK_FLOAT = 1,      /* an integer becomes a double */

@@ -106,7 +106,7 @@ struct gpu_library {
             current =
                 reinterpret_cast<stream_of>(dlsym(found, "aoti_torch_get_current_cuda_stream"));
             device = kind;
-            dlclose(found); /* it was there before, and stays */
+            dlclose(found); /* it existed before, and is not freed */
             break;
         }
     }
@@ -117,8 +117,8 @@ inline const gpu_library &gpu() {
     return found;
 }
 
-/* Calls an operator of torch whose first argument is a tensor, which it returns or says yes or no
- * of; false where torch refuses. */
+/* Calls an operator of torch whose first argument is a tensor, and which returns a tensor or a
+ * bool; false if torch refuses. */
 template <size_t Count>
 bool ask(const char *name, AtenTensorHandle tensor, std::array<StableIValue, Count> &stack) {
     AtenTensorHandle given = nullptr; /* the callee frees it */
@@ -356,7 +356,7 @@ class call {
     silo_argument arguments_[most_parameters];
     std::vector<std::unique_ptr<std::string>> texts_;
     std::vector<std::pair<uint32_t, integers>> blocks_;
-    const parameter *first_ = nullptr; /* the tensor that tells the device */
+    const parameter *first_ = nullptr; /* the tensor that decides the device */
     int32_t type_ = 0, index_ = 0;
 };
 

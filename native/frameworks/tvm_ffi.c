@@ -68,7 +68,7 @@ static void *find(const char *name) {
         void *library = dlopen("libtvm_ffi.so", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
         if (library != NULL) {
             found = dlsym(library, name);
-            dlclose(library); /* it was there before, and stays */
+            dlclose(library); /* it existed before, and is not freed */
         }
     }
     return found;
@@ -119,7 +119,7 @@ static const char *kind_of(int32_t code) {
 static SILO_NOINLINE int raise(silo_error *error) {
     static void *place;
     void *const found = kept(&place, "TVMFFIErrorSetRaisedFromCStr");
-    if (found != NULL) { /* else no caller could read it */
+    if (found != NULL) { /* otherwise no caller could read it */
         ffi_raise set;
         memcpy(&set, &found, sizeof set);
         char *joined = NULL;
@@ -177,7 +177,7 @@ enum { MAX_DESCRIPTORS = 32, MAX_RANK = 5 };
 struct call {
     const struct silo_framework_kernel *kernel;
     silo_error *error;
-    const struct dl_tensor *first; /* tells the device; NULL: no tensor yet */
+    const struct dl_tensor *first; /* the tensor that decides the device; NULL: none yet */
     const char *first_name;
     uint32_t descriptor_count;
     int64_t blocks[MAX_DESCRIPTORS][MAX_RANK];
@@ -248,7 +248,7 @@ static int place(struct call *call, const struct dl_tensor *tensor, const char *
         (int)given.id);
 }
 
-/* The alignment of an element of so many bits, in bytes. */
+/* The alignment of an element of this many bits, in bytes. */
 static unsigned element_alignment(unsigned bits) {
     return bits == 16 ? 2 : bits == 32 ? 4 : bits >= 64 ? 8 : 1;
 }

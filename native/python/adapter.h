@@ -16,7 +16,7 @@ enum silo_adapter_kind {
     SILO_ADAPT_INT,       /* a number of another library: numpy.int32, ... */
     SILO_ADAPT_FLOAT,
     SILO_ADAPT_BOOL,
-    SILO_ADAPT_DESCRIPTOR, /* a tensor descriptor: attributes of its own, a base array behind */
+    SILO_ADAPT_DESCRIPTOR, /* a tensor descriptor: with attributes of its own and a base array */
 };
 
 /* How objects of one type are read. It does not keep a class alive: `weak` shows whether it still
@@ -29,7 +29,7 @@ struct silo_adapter {
     /* owned callable: array -> its library's description if it lacks an address, or None */
     PyObject *reader;
     enum silo_adapter_kind kind;
-    bool negates;              /* an array with a method is_neg (torch), which may say true */
+    bool negates;              /* an array with a method is_neg (torch), which may return true */
     bool calls;                /* its memory is read by methods, which may be written in Python */
     bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
     bool laid_out;             /* a descriptor with an attribute layout, which may be None */

@@ -146,7 +146,7 @@ static enum silo_adapter_kind classify(PyTypeObject *type) {
     return scalar_kind(type);
 }
 
-/* The slot of a type, or the free one where it would stand. */
+/* The slot of a type, or the free slot that it would get. */
 static struct silo_adapter_slot *place(struct silo_adapter_table *table, const PyTypeObject *type) {
     uint32_t i = (uint32_t)((uintptr_t)type >> 5) & table->mask;
     while (table->slots[i].type != NULL && table->slots[i].type != type)
@@ -161,7 +161,7 @@ static struct silo_adapter *known_adapter(const PyTypeObject *type) {
 }
 
 /* Adapters of classes that are gone, the last ones. A call further up the stack may still look at
- * one, where its argument took another class meanwhile. */
+ * one, if its argument changed its class meanwhile. */
 static struct {
     struct silo_adapter *adapter[64];
     uint32_t next;
@@ -195,8 +195,8 @@ static void free_adapters(struct silo_adapter *list) {
     }
 }
 
-/* Another table without classes that are gone, larger where those that live fill half of it. Caller
- * holds the lock. -1: no memory. */
+/* A new table without the classes that are gone, and larger if the others fill half of it. Caller
+ * holds the lock. -1: out of memory. */
 static int renew(struct silo_adapter **out) {
     struct silo_adapter_table *old = silo_adapters;
     uint32_t living = 0;
@@ -263,7 +263,7 @@ static const struct silo_adapter *insert(const struct silo_adapter *entry) {
         return NULL;
     }
     *made = *entry;
-    /* Other types are there for good. */
+    /* Other types are never removed. */
     if (PyType_GetFlags(entry->type) & Py_TPFLAGS_HEAPTYPE) {
         made->weak = PyWeakref_NewRef((PyObject *)entry->type, NULL);
         if (made->weak == NULL) {
@@ -311,7 +311,7 @@ int silo_adapt_torch(PyTypeObject *type) {
         return -1;
     /* The first type given is torch.Tensor itself. */
     if (silo_torch.tensor == NULL) {
-        Py_INCREF((PyObject *)type); /* for good: it is compared by identity */
+        Py_INCREF((PyObject *)type); /* never released, because it is compared by identity */
         silo_torch.adapter = entry;
         silo_torch.tensor = type;
     }
@@ -324,7 +324,7 @@ int silo_adapt_descriptor(PyTypeObject *type, bool rounds, bool laid_out) {
     return insert(&entry) ? 0 : -1;
 }
 
-/* Keep a callable for a type: where current streams are asked, or how arrays are read. */
+/* Store a callable for a type: it returns current streams, or reads arrays. */
 static int set_callable(PyTypeObject *type, PyObject *callable, bool reads) {
     if (silo_adapter_of(type) == NULL)
         return -1;

@@ -36,7 +36,7 @@ static int view_of_buffer(PyObject *object, struct silo_view *view, struct silo_
     if (SILO_LIKELY(PyObject_GetBuffer(object, buffer, PyBUF_STRIDES | PyBUF_FORMAT) == 0)) {
         view->dtype = silo_dtype_of_format(buffer->format, buffer->itemsize);
     } else {
-        /* The struct language cannot say bfloat16 or fp8: the memory comes without a format then.
+        /* The struct format has no code for bfloat16 or fp8: the memory has no format then.
          */
         silo_forget_error();
         if (PyObject_GetBuffer(object, buffer, PyBUF_STRIDES) != 0)
@@ -76,7 +76,7 @@ static int view_of_buffer_or_capsule(PyObject *object, struct silo_view *view,
         return 0;
     if (!silo_buffer_failed(object) || view_of_capsule(object, view, holds) != 0)
         return -1;
-    /* Old capsules cannot say it; jax's arrays are immutable, and its buffers say so. */
+    /* Old capsules lack this flag; jax's arrays are immutable, and its buffers are read-only. */
     view->readonly |= PyCapsule_IsValid(holds->object[holds->objects - 1], "dltensor") != 0;
     return 0;
 }

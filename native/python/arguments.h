@@ -8,9 +8,9 @@
 #include "torch_shim.h"
 #include "view.h"
 
-/* What must stay alive until the driver call is over. The memory lies on the stack of the call, as
- * long as its arguments need: large frames cost a touch of every page where the compiler guards
- * against stack clashes. */
+/* The objects that must stay alive until the driver call is over. The memory is on the stack of the
+ * call, with the size that its arguments need: in a large frame every page is touched if the
+ * compiler guards against stack clashes. */
 struct silo_holds {
     uint32_t buffers;
     uint32_t objects;

@@ -54,9 +54,9 @@ struct item_forms {
     struct silo_struct_form members;
 };
 
-/* (slot, type, writes), with (leaves) besides where it is a struct, with (part, rank) where it is a
- * part of a descriptor, or with (element type, element bytes, swizzle, fp4, box) where it is a
- * descriptor's map and (axes) after these where it is an array's. */
+/* (slot, type, writes), with (leaves) in addition for a struct, (part, rank) for a part of a
+ * descriptor, or (element type, element bytes, swizzle, fp4, box) for a descriptor's map and (axes)
+ * after these for an array's map. */
 static int read_item(PyObject *item, struct silo_layout_item *out, struct item_forms *forms) {
     struct silo_map_form *form = &forms->map;
     int slot, writes;

@@ -23,7 +23,7 @@ const char silo_py_runs_on_doc[] =
     "runs_on(built, device, blob_kind) -> (bool, str)\n\n"
     "Whether a device's target runs code that was built for another, and the rule that decides.";
 
-/* A call of one kernel on one device, taken from Python's objects, whose texts are borrowed. */
+/* A call of one kernel on one device, read from Python's objects, which own its texts. */
 struct request {
     struct silo_arena arena;
     PyObject *kept; /* owned list: the objects that texts are borrowed from */
@@ -474,7 +474,7 @@ static int ask_decisions(struct silo_reader *reader, void *given, silo_error *er
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
         return -1;
-    decisions_end(about); /* of a time before, when plug-ins were not asked yet */
+    decisions_end(about); /* made before the names of plug-ins were read */
     about->count = info->variant_count;
     about->decisions = calloc((size_t)about->count + 1, sizeof *about->decisions);
     if (about->decisions == NULL)

@@ -109,7 +109,7 @@ int silo_py_bundle_learn(struct silo_py_bundle *self, silo_error *error) {
     return result;
 }
 
-/* Read the manifest; again with the names of plug-ins where it has a name that is not Silo's. */
+/* Read the manifest; again with the names of plug-ins if it has a name that is not Silo's. */
 static int open_reader(struct silo_py_bundle *self, const char *name, uint64_t file_memory) {
     silo_error error = {0};
     struct silo_words words = {0};

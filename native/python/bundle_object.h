@@ -14,14 +14,14 @@
 struct silo_py_bundle {
     PyObject_HEAD struct silo_reader
         *reader;         /* owned; usable from any thread, until the object is gone */
-    PyObject *words;     /* owned: a callable, asked once: names that plug-ins added */
+    PyObject *words;     /* owned: a callable, called once: returns the names that plug-ins added */
     Py_buffer source;    /* owned: bytes of the caller's; `obj` NULL where a file is mapped */
     const uint8_t *data; /* the whole file; NULL once it is let go of */
     size_t bytes;
     bool mapped; /* `data` is a mapping of ours */
     silo_lock lock;
     /* Under `lock`. */
-    bool learned;   /* `words` was asked */
+    bool learned;   /* `words` was called */
     bool closed;    /* close() was called: `data` is closed to new readers */
     uint32_t users; /* views, and reads under way; with `closed`, the last one lets go of `data` */
 };
@@ -36,17 +36,17 @@ struct silo_py_bundle *silo_py_bundle_of(PyObject *object);
 
 /* After a function of the reader refused the file, with the GIL: whether plug-ins are installed
  * that know more names (kinds of blobs and targets, launch options), which the reader has now, so
- * that it is to be asked again; true once a bundle at most. `error` is cleared then. -1 with an
- * exception set. */
+ * that the call is to be repeated; true at most once for each bundle. `error` is cleared then. -1
+ * with an exception set. */
 int silo_py_bundle_learn(struct silo_py_bundle *bundle, silo_error *error);
 
-/* A question to the reader: 0, or -1 with `error` filled; asked without the GIL. */
+/* A call of the reader: 0, or -1 with `error` filled; called without the GIL. */
 typedef int silo_question(struct silo_reader *reader, void *about, silo_error *error);
 
-/* Ask, and again where plug-ins know more names. -1 with an exception set. */
+/* Call it, and again if plug-ins have more names. -1 with an exception set. */
 int silo_py_bundle_ask(struct silo_py_bundle *bundle, silo_question *question, void *about);
 
-/* Before and after `data` is read; -1 with a ValueError where the bundle is closed. */
+/* Before and after `data` is read; -1 with a ValueError if the bundle is closed. */
 int silo_py_bundle_use(struct silo_py_bundle *bundle);
 void silo_py_bundle_leave(struct silo_py_bundle *bundle);
 

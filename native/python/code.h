@@ -1,4 +1,4 @@
-/* CpuModule and GpuModule: code that is loaded where it runs (binary.h), as objects of Python. */
+/* CpuModule and GpuModule: loaded code (binary.h) as objects of Python. */
 #ifndef SILO_CODE_H
 #define SILO_CODE_H
 

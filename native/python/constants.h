@@ -1,5 +1,5 @@
-/* Constexpr values as two words of a key: small numbers by value, the rest by an object that stands
- * for all equal ones. */
+/* Constexpr values as two words of a key: small numbers by value, the rest by an object that
+ * represents all equal values. */
 #ifndef SILO_CONSTANTS_H
 #define SILO_CONSTANTS_H
 
@@ -26,7 +26,7 @@ SILO_INLINE bool silo_read_small_constant(PyObject *object, uint64_t word[2]) {
 /* The two words of a constexpr value or option called `name`. */
 int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *object,
                        PyObject *constants, struct silo_holds *holds, uint64_t word[2]);
-/* The object whose identity is in the words (borrowed), or NULL where they hold a value. */
+/* The object whose identity is in the words (borrowed), or NULL if they hold a value. */
 PyObject *silo_constant_identity(const uint64_t word[2]);
 
 #endif

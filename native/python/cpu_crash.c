@@ -1,10 +1,10 @@
 /* A kernel that reads or writes an unmapped address ends the process with a signal. Before that,
  * this prints the kernel and the program.
  *
- * Only faults are claimed that a thread raises while it runs a kernel. Everything else, and those
- * too once they are told, go to the handler that the signal had before, or to the system, in the
- * way they would have without this: by the same signal, at the same instruction. Whatever is called
- * here is safe in a signal handler. */
+ * Only faults that a thread raises while it runs a kernel are handled. All other faults, and these
+ * after they were reported, go to the handler that the signal had before, or to the system, as they
+ * would without this: by the same signal, at the same instruction. All functions called here are
+ * safe in a signal handler. */
 #include "cpu_crash.h"
 
 #include "cpu_job.h"
@@ -63,7 +63,7 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
     if (program >= runner->begin && program < runner->end) {
         add_text(&line, ", program ");
         add_program(&line, launch->grid, program);
-    } else { /* code that does not say which */
+    } else { /* code that does not write its program */
         add_text(&line, ", a program from ");
         add_program(&line, launch->grid, runner->begin);
         add_text(&line, " to ");
@@ -132,7 +132,7 @@ static void install(void) {
 
 void silo_cpu_watch_faults(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static bool done; /* relaxed: set late is asked once more */
+    static bool done; /* relaxed: if it is set late, it is only computed once more */
     if (__atomic_load_n(&done, __ATOMIC_RELAXED))
         return;
     pthread_once(&once, install);

@@ -13,7 +13,7 @@ int silo_cuda_dict_init(void) {
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
-/* 1, or 0 where it says no shape; -1 with an exception set. */
+/* 1, or 0 if it has no shape; -1 with an exception set. */
 static int read_shape(PyObject *dict, int32_t itemsize, struct silo_shape *shape) {
     PyObject *sizes = PyDict_GetItemString(dict, "shape"); /* borrowed */
     PyObject *strides = PyDict_GetItemString(dict, "strides");
@@ -74,7 +74,7 @@ int silo_cuda_dict_read(PyObject *object, struct silo_view *view, struct silo_sh
     return result;
 }
 
-/* The protocol does not say which device: with several, the driver knows. */
+/* The protocol lacks the device: with several devices the driver is asked. */
 void silo_cuda_dict_place(struct silo_view *view) {
     const struct silo_gpu *gpu = silo_gpu_usual();
     view->device_type = gpu->memory_type;

@@ -84,7 +84,7 @@ static int integers(struct silo_members *members, PyObject *name, int64_t values
         return -1;
     PyObject *items = sequence;
     if (!PyTuple_Check(sequence)) { /* torch.Size is one */
-        /* Lists are copied as one: another thread may change them meanwhile. */
+        /* A list is copied in one step, because another thread may change it. */
         items = PySequence_Tuple(sequence);
         Py_DECREF(sequence);
         if (items == NULL)

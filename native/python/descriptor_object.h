@@ -19,12 +19,12 @@ int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
 
 /* ---- attributes of an object ---- */
 
-/* A descriptor, and its dictionary: a look there is cheaper than an attribute of the object, which
- * is read for missing entries. */
+/* A descriptor, and its dictionary: a look-up there is cheaper than an attribute of the object,
+ * which is read if the entry is missing. */
 struct silo_members {
     PyObject *object; /* borrowed */
     PyObject *dict;   /* owned; NULL: none */
-    bool asked;       /* the object was asked, which may run code of its class */
+    bool asked;       /* an attribute of the object was read, which may run code of its class */
 };
 
 struct silo_members silo_members_of(PyObject *object);

@@ -23,7 +23,7 @@ int silo_errors_init(void) {
 
 /* ---- errors of native/core ---- */
 
-/* The text that the error has, whole where it is longer than it holds. */
+/* The text of the error; all of it if it is longer than the error holds. */
 static PyObject *text_of_error(const silo_error *error) {
     const bool whole = error->code != SILO_ERROR_NO_VARIANT && error->details != NULL;
     const char *text = whole ? error->details : error->text;

@@ -13,7 +13,7 @@
 /* Code other than Silo's that ran since the arguments were read. */
 enum silo_ran {
     SILO_RAN_NOTHING,
-    SILO_RAN_ARGUMENT, /* of an argument, whose memory, value or stream is read */
+    SILO_RAN_ARGUMENT, /* the argument whose memory, value or stream is read */
     SILO_RAN_PROGRAM,  /* a grid function, hook, config function or compiler */
 };
 
@@ -26,21 +26,21 @@ struct silo_frame {
      * options. */
     uint64_t *key;
     uint32_t words;
-    uint32_t device_word; /* where in the key the device stands */
-    int32_t device_type;  /* of the arrays; SILO_DEVICE_UNKNOWN until one says */
+    uint32_t device_word; /* the position of the device in the key */
+    int32_t device_type;  /* device of the arrays; SILO_DEVICE_UNKNOWN until an array is read */
     int32_t device_id;
     int32_t device_from; /* the parameter that decided it, or SILO_NO_PARAMETER */
     uint32_t descriptors_used;
-    bool placed;           /* Triton said the device: arrays may be on others of its kind */
+    bool placed;           /* Triton chose the device: arrays may be on others of its kind */
     uint8_t ran;           /* enum silo_ran */
     uint32_t extent_words; /* of a launcher that holds extents only, like the next */
     uint64_t *extents;     /* the extents in the key, see extents.h */
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
-    struct silo_descriptor *descriptors; /* a slot holds the index of its own */
+    struct silo_descriptor *descriptors; /* a slot holds its own index */
     const uint64_t **layouts; /* of a launcher that holds extents; NULL: another. As silo_values */
-    uint64_t *passed;         /* where the next shape and strides go that are not in the key */
+    uint64_t *passed;         /* the place of the next shape and strides that are not in the key */
     PyObject *made; /* owned: the launch's return value if launching returned 1; else not set */
 };
 
@@ -48,7 +48,7 @@ SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {
     return plan->count < SILO_MAX_DESCRIPTORS ? (size_t)plan->count : SILO_MAX_DESCRIPTORS;
 }
 
-/* Whose descriptor number `index` is; they lie behind the descriptors. */
+/* The argument of descriptor number `index`; these are stored behind the descriptors. */
 SILO_INLINE struct silo_descriptor_owner *
 silo_owner_of(const struct silo_plan *plan, const struct silo_frame *frame, uint64_t index) {
     return (struct silo_descriptor_owner *)(frame->descriptors + silo_descriptor_room(plan)) +

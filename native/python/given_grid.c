@@ -26,7 +26,7 @@ int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs) {
     return 0;
 }
 
-/* One dimension; `wide` integers cannot be right and are said to be too large. */
+/* One dimension; a `wide` integer is always too large, and the error says so. */
 static int parse_dimension(PyObject *kernel, PyObject *object, int axis, int64_t *out) {
     if (!PyLong_CheckExact(object) && silo_stood_for(object) != NULL)
         object = silo_stood_for(object);
@@ -137,8 +137,8 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
     return 0;
 }
 
-/* Kept apart: the arrays are large, and most grids need none. -1 with an exception set, or with the
- * fault, of which the reason is then no SILO_GRID_NONE. */
+/* A function of its own: the arrays are large, and most grids need none. -1 with an exception set,
+ * or with a fault whose reason is not SILO_GRID_NONE. */
 static SILO_NOINLINE int evaluate_with_arrays(const struct silo_grid_programs *grid,
                                               const struct silo_plan *plan, const uint64_t *slots,
                                               PyObject *const *arguments, int64_t dims[3],

@@ -1,5 +1,5 @@
 /* Drivers and devices (device.h) for Python: their errors are raised, as DeviceErrors, and Python's
- * lock is released where the driver may take long. */
+ * lock is released while the driver may take long. */
 #ifndef SILO_GPU_DEVICE_H
 #define SILO_GPU_DEVICE_H
 
@@ -13,7 +13,7 @@ struct silo_gpu *silo_gpu_get_open(const char *kind, const char *library);
 /* A device with its context made, or NULL with an exception set. */
 struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index);
 
-/* Settings by their names; and at exit nothing is freed or waited for any more. -1 with an
+/* Adds settings by their names; and lets nothing be freed or waited for at exit. -1 with an
  * exception set. */
 int silo_gpu_device_init(void);
 

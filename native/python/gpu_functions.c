@@ -126,7 +126,7 @@ static PyObject *py_current(PyObject *module, PyObject *args) {
     return PyLong_FromLong(index);
 }
 
-/* Do `ask` with the device of (kind, index) current and the interpreter's lock released. */
+/* Call `ask` with the device of (kind, index) current and the interpreter's lock released. */
 static int on_device(PyObject *args, const char *what,
                      int (*ask)(struct silo_gpu *gpu, size_t *answer), size_t *answer) {
     const char *kind;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 struct gpu_buffer {
-    struct silo_tensor_object base; /* its memory is owned, and the driver's */
+    struct silo_tensor_object base; /* owns its memory, which is the driver's */
     struct silo_gpu_device *device;
 };
 
@@ -102,8 +102,8 @@ static void buffer_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (self->base.tensor.memory != NULL && !silo_gpu_ending()) {
         struct silo_gpu_scope scope;
-        /* The driver waits for all work before it frees. A driver or context that is gone took the
-         * memory with it. */
+        /* The driver waits for all work before it frees. If a driver or context is gone, its memory
+         * is gone too. */
         Py_BEGIN_ALLOW_THREADS if (silo_gpu_enter(self->device, &scope) == 0) {
             self->device->gpu->memory_free(address_of(self));
             silo_gpu_leave(&scope);
@@ -154,7 +154,8 @@ static bool is_part(const struct gpu_buffer *self, long long at, long long bytes
 }
 
 /* `to_host` false: into the buffer. The other side is a GpuBuffer or has the buffer protocol, and
- * as many bytes as are copied, from byte `at` of the buffer on; all with WHOLE. */
+ * has the number of bytes to copy, from byte `at` of the buffer on; with WHOLE all of the buffer.
+ */
 static PyObject *transfer(struct gpu_buffer *self, PyObject *other, void *stream, long long at,
                           bool to_host) {
     Py_buffer view = {.obj = NULL};

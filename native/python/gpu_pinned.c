@@ -65,8 +65,8 @@ static void pinned_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     if (self->memory != NULL && !silo_gpu_ending()) {
         struct silo_gpu_scope scope;
-        /* Copies of a GpuBuffer are done when they return, so none is under way. A driver or
-         * context that is gone took the memory with it. */
+        /* Copies of a GpuBuffer are done when they return, so none is under way. If a driver or
+         * context is gone, its memory is gone too. */
         Py_BEGIN_ALLOW_THREADS if (silo_gpu_enter(self->device, &scope) == 0) {
             self->device->gpu->host_free(self->memory);
             silo_gpu_leave(&scope);

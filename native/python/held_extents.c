@@ -75,7 +75,7 @@ static int check_contiguous(const struct silo_plan *plan, int32_t index, PyObjec
     return silo_bad_argument(plan->kernel, plan->names[index], SILO_CONTIGUOUS_WORDS, object);
 }
 
-/* A shape and strides that are passed: the key has what code may assume of them. */
+/* A shape and strides that are passed: the key has the facts that code may assume. */
 static int read_passed(const struct silo_plan *plan, int32_t index, PyObject *object,
                        const struct silo_shape *shape, struct silo_frame *frame) {
     if (shape->ndim > SILO_DYNAMIC_AXES)
@@ -164,7 +164,7 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
             return silo_bad_argument(plan->kernel, plan->names[i], SILO_CONTIGUOUS_WORDS,
                                      arguments[i]);
         }
-        if (frame->layouts[i] != NULL) /* all of it was read, whatever the key has */
+        if (frame->layouts[i] != NULL) /* all of it was read, also if the key has less */
             own = frame->layouts[i];
         const size_t bytes = (size_t)own[0] * sizeof *own;
         if (adapter != NULL && silo_shape_read(arguments[i], adapter, &shape) == 0 &&

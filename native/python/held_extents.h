@@ -13,7 +13,7 @@ struct silo_extents {
     size_t room;         /* words that the extents of a call may take */
     size_t passed;       /* words of shapes and strides that are passed and not held */
     bool grid;
-    bool some; /* of an argument or of the grid something is held or checked */
+    bool some; /* something of an argument or of the grid is held or checked */
 };
 
 /* From a tuple of enum silo_extent, one a parameter, or an empty one or NULL. -1 with an exception
@@ -58,7 +58,7 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     } else {
         frame->extent_words += 1 + (uint32_t)rank * extent;
     }
-    /* Words one by one: there are few, and a call of memcpy costs more. */
+    /* Copied word by word: there are few, and a call of memcpy costs more. */
     *words = (uint64_t)rank;
     for (int32_t i = 0; i < rank; i++)
         words[1 + i] = (uint64_t)sizes[i];

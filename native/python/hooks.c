@@ -107,7 +107,7 @@ int silo_hooks_exit(PyObject *token) {
     const bool failed = result == NULL;
     Py_XDECREF(result);
     if (type != NULL) {
-        PyErr_Restore(type, value, traceback); /* the launch's own error says more */
+        PyErr_Restore(type, value, traceback); /* the launch's own error is more useful */
         return -1;
     }
     return failed ? -1 : 0;

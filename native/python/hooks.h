@@ -14,8 +14,8 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
                            const struct silo_binding *binding, const int64_t dims[3], void *stream);
 
 /* The same for a replay of recorded launches, seen as one: the grid is (launches, 1, 1), and the
- * hook is also given the kernels' names, `parts` (a tuple). `function` is of one of them; NULL: on
- * a CPU. */
+ * hook is also given the kernels' names, `parts` (a tuple). `function` is a function of one of the
+ * launches; NULL: on a CPU. */
 PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
                                 const struct silo_function *function, void *stream, PyObject *tag,
                                 PyObject *parts);

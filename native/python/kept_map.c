@@ -20,7 +20,7 @@ struct tensor_map {
     uint32_t depth;               /* maps after this one */
     struct map_key key;
     unsigned char
-        room[SILO_MAP_BYTES + SILO_MAP_ALIGN]; /* the map lies on the first multiple of 64 */
+        room[SILO_MAP_BYTES + SILO_MAP_ALIGN]; /* the map begins at the first multiple of 64 */
 };
 
 static PyTypeObject *map_type; /* owned */

@@ -26,7 +26,7 @@ struct silo_binding {
     PyObject *tag;    /* owned: whatever Python wants to find again */
     struct silo_packing packing;
     struct silo_grid_programs grid;
-    PyObject *effects; /* owned dict, NULL: unknown. Hooks are told; never written */
+    PyObject *effects; /* owned dict, NULL: unknown. passed to hooks; never written */
     PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h); NULL: none yet */
     silo_lock maps_lock;
 };

@@ -44,7 +44,7 @@ void silo_known_clear(struct silo_known *known) {
     silo_guard_table_free(table, release);
 }
 
-/* Put a reference to each binding into a list of so many; false: there are more or fewer. */
+/* Put a reference to each binding into a list of this length; false: there are more or fewer. */
 static bool fill_list(struct silo_known *known, PyObject *list, uint32_t used) {
     SILO_LOCK(&known->lock);
     const struct silo_guard_table *table = known->guard.table;

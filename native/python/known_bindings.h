@@ -1,4 +1,4 @@
-/* The bindings that a launcher knows: the guard table with references to Python's objects.
+/* The bindings of a launcher: the guard table with references to Python's objects.
  *
  * Threads: no Python code runs between a look-up and taking a reference to its answer, so the GIL
  * is enough; a build without it holds the lock there and where the table changes. */
@@ -33,7 +33,7 @@ int silo_known_insert(struct silo_known *known, const uint64_t *key, uint32_t wo
 /* Empty it. May run arbitrary code through the last references to bindings. */
 void silo_known_clear(struct silo_known *known);
 
-/* A list of the bindings there are, in no order; NULL with an exception set. */
+/* A list of all bindings, in no order; NULL with an exception set. */
 PyObject *silo_known_list(struct silo_known *known);
 
 int silo_known_traverse(const struct silo_known *known, visitproc visit, void *arg);

@@ -59,8 +59,9 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                 is_plain_grid(inputs, grid))
                 frame->key[i] |= SILO_FLAG_PLAIN_GRID;
         } else {
-            /* The usual kinds of argument here, the likely ones first; a jump through a table would
-             * be mispredicted after every driver call, and code that is not run would lie between.
+            /* The usual kinds of argument are read here, the likely ones first: a jump through a
+             * table would be mispredicted after every driver call, and unused code would be between
+             * the used pieces.
              * */
             const unsigned kind = parameter->kind;
             PyTypeObject *type = Py_TYPE(object);
@@ -112,8 +113,8 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
     return 0;
 }
 
-/* Two words an option that is given; which ones are given is in the words, so keys of one length
- * compare right. */
+/* Two words for each option given. The words name the options, so keys of one length compare right.
+ */
 static int read_options(struct silo_launcher *self, const struct silo_inputs *inputs,
                         struct silo_frame *frame) {
     for (uint32_t i = 0; i < inputs->options; i++) {

@@ -7,7 +7,7 @@
 enum silo_mode {
     SILO_MODE_LAUNCH,
     SILO_MODE_RESOLVE, /* find or make the binding, launch nothing */
-    SILO_MODE_INSPECT, /* only describe the call */
+    SILO_MODE_INSPECT, /* only a description of the call */
 };
 
 /* The five compiled forms of the core. `grid` may be NULL. `result` is None, the

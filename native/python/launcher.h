@@ -13,7 +13,8 @@
 /* The source of the grid. */
 struct silo_grid_source {
     PyObject *callable; /* borrowed from the holder of this; NULL: `dims` hold */
-    PyObject *object;   /* likewise: what `dims` were read from; NULL: they were made here */
+    PyObject
+        *object; /* likewise: the object that `dims` were read from; NULL: they were made here */
     int64_t dims[3];
 };
 
@@ -34,8 +35,8 @@ struct silo_launcher {
     struct silo_known known;
     uint8_t route; /* enum silo_route */
     struct silo_plan plan;
-    struct silo_bound *spare; /* owned memory of a Bound without references but to a plain grid, for
-                                 the next k[grid] */
+    struct silo_bound
+        *spare; /* owned memory of a Bound that refers only to a plain grid, for the next k[grid] */
     struct silo_binding *fixed; /* owned; NULL but for SILO_ROUTE_FIXED: every call goes there */
     bool release_gil;
     silo_lock lock;        /* held to add a form, and to take or leave the spare */
@@ -44,12 +45,12 @@ struct silo_launcher {
     struct silo_grid_source grid;
     PyObject *constants; /* owned dict: one object for equal constexpr tuples */
     PyObject *on_miss;   /* owned callable */
-    PyObject *on_unread; /* owned; NULL: none. Asked where an argument could not be read */
+    PyObject *on_unread; /* owned; NULL: none. Called if an argument could not be read */
     uint64_t misses;
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
     struct silo_extents extents;             /* empty but for SILO_ROUTE_HELD */
     PyObject *watched;   /* owned tuple (watch.h); NULL where nothing ever was watched */
-    PyObject *on_change; /* owned callable: makes the code anew, and watches its sources */
+    PyObject *on_change; /* owned callable: makes the code anew, and returns the names to watch */
 };
 
 /* The arguments of one call, in the order of the parameters. */

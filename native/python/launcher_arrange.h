@@ -4,8 +4,8 @@
 
 #include "launch.h"
 
-/* A call whose arguments are not one a parameter in order: keywords, defaults, a grid
- * or options. */
+/* A call that is not one argument for each parameter in order: it has keywords, defaults, a grid or
+ * options. */
 PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
                                 PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
 

@@ -143,7 +143,7 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
 
 static int launcher_clear(PyObject *object) {
     struct silo_launcher *self = (struct silo_launcher *)object;
-    /* Left usable: a call from another object's finaliser asks on_miss, and finds None. */
+    /* It stays usable: a call from another object's finaliser reads on_miss, and gets None. */
     PyObject *on_miss = self->on_miss;
     Py_INCREF(Py_None);
     self->on_miss = Py_None;

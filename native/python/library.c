@@ -22,7 +22,7 @@ static PyObject *argument_of(const struct silo_launcher *self, const struct silo
     return object;
 }
 
-/* (arguments, grid, stream): the stream is the caller's object, None where none is given. */
+/* (arguments, grid, stream): the stream is the caller's object, or None. */
 static PyObject *make_call(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3]) {
     PyObject *arguments = PyTuple_New(self->plan.count);

@@ -1,4 +1,4 @@
-/* Loaded kernels: functions of code that is loaded, with what a launch of them asks for. */
+/* Loaded kernels: functions of loaded code, with the needs of a launch. */
 #include "loaded.h"
 
 #include "code.h"
@@ -108,7 +108,7 @@ static void loaded_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     Py_XDECREF(self->entry);
     Py_XDECREF(self->name);
-    Py_XDECREF(self->module); /* last: the function lies in it */
+    Py_XDECREF(self->module); /* last: it contains the function */
     free_object(object);
 }
 

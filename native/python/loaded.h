@@ -1,4 +1,4 @@
-/* The type LoadedKernel; kernel.h has what it holds. */
+/* The type LoadedKernel; kernel.h has its members. */
 #ifndef SILO_LOADED_H
 #define SILO_LOADED_H
 

@@ -8,7 +8,7 @@
 #include "stack.h"
 #include "stream.h"
 
-/* Whether the exception that is set says that a shape was read and cannot be. */
+/* Whether the exception that is set means an impossible shape. */
 static bool is_wrong_shape(void) {
     return PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_OverflowError);
 }

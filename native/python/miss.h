@@ -1,4 +1,4 @@
-/* What happens the first time a call looks like this: Python is asked once, and its answer checked.
+/* The first call of a kind: Python is called once, and its answer is checked.
  */
 #ifndef SILO_MISS_H
 #define SILO_MISS_H
@@ -11,20 +11,20 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash);
 
-/* Keep what serves calls like this one: the answer, or where a Triton program's call does not suit
- * it, the reason as text; a new reference, NULL with an exception set. */
+/* Store the object that serves calls like this one: the answer, or, if a Triton program's call does
+ * not suit it, the reason as text; a new reference, NULL with an exception set. */
 PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *inputs,
                          const struct silo_frame *frame, PyObject *answer, uint64_t hash);
 
 /* (facts, arguments, options, (device type, device index), grid) of a call; a new reference. The
- * grid is what the call or the launcher gives: a callable, a tuple, an int, or None. Facts are one
- * (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is not an array. */
+ * grid is the call's or the launcher's: a callable, a tuple, an int, or None. Facts are one (kind,
+ * code, bits, flags, ndim) a parameter, ndim -1 for an argument that is not an array. */
 PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *inputs,
                           const struct silo_grid_source *grid, const struct silo_frame *frame);
 
 /* An argument could not be read, and an exception says so: call the launcher's on_unread(arguments,
  * options, grid), which may serve the call for a library that traces it. None, a new reference;
- * NULL with an exception set, the first one where it does not. */
+ * NULL with an exception set, the first exception if it does not serve the call. */
 PyObject *silo_unread(struct silo_launcher *self, const struct silo_inputs *inputs,
                       const struct silo_grid_source *grid);
 

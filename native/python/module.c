@@ -442,7 +442,7 @@ static struct PyModuleDef definition = {
 };
 
 static int add_absent(PyObject *module) {
-    /* An object of its own type would be prettier; its identity is all that counts. */
+    /* Any object serves, because only its identity counts. */
     silo_absent = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
     return silo_absent ? PyModule_AddObjectRef(module, "ABSENT", silo_absent) : -1;
 }

@@ -19,26 +19,25 @@ struct operand {
     uint32_t classes;             /* how many; read without the lock: those before it are whole */
     PyTypeObject *class[CLASSES]; /* owned: of arguments that torch took in this place */
     bool tensor;                  /* a tensor, or None */
-    bool watched;                 /* whether a gradient of it is wanted is to be asked */
+    bool watched;                 /* its requires_grad has to be read */
     bool written;                 /* the kernel writes to it */
 };
 
 struct operator_call {
     PyObject_HEAD vectorcallfunc call;
     PyObject *launch;     /* owned; receives the arguments, and the output */
-    PyObject *otherwise;  /* owned; otherwise(args, kwargs): a call that torch has something to do
-                             with */
+    PyObject *otherwise;  /* owned; otherwise(args, kwargs): a call that has to go through torch */
     PyObject *empty_like; /* owned; NULL: `launch` makes the outputs, if there are any */
     int32_t like;         /* the argument that the output is like */
     int32_t count;        /* of arguments */
     int32_t writes;       /* how many of them are written to */
     int32_t questions;
-    PyObject
-        *question[QUESTIONS]; /* owned; each is called, and says None or 0: torch does nothing */
-    PyObject *observed;       /* owned; asked where the shim does not know: a profiler records */
-    PyObject *grad_enabled;   /* owned */
-    PyObject *count_writes;   /* owned; of a list of tensors */
-    PyObject *count_some;     /* owned; the same, of a list that has others too */
+    PyObject *question[QUESTIONS]; /* owned; each is called, and returns None or 0 if torch has
+                                      nothing to do */
+    PyObject *observed; /* owned; called if the shim cannot find out whether a profiler records */
+    PyObject *grad_enabled; /* owned */
+    PyObject *count_writes; /* owned; of a list of tensors */
+    PyObject *count_some;   /* owned; the same, of a list that has others too */
     uint16_t *places; /* owned: of each value for `launch`, which argument; `count` is the output */
     struct operand *operands; /* owned */
     silo_lock lock;           /* held to add a class */
@@ -99,7 +98,7 @@ static int is_quiet(const struct operator_call *self, PyObject *const *arguments
         if (busy != 0)
             return busy < 0 ? -1 : 0;
     }
-    int enabled = -2; /* not asked yet */
+    int enabled = -2; /* not read yet */
     for (int32_t i = 0; i < self->count; i++) {
         const struct operand *operand = &self->operands[i];
         if (!operand->tensor || arguments[i] == Py_None)
@@ -213,7 +212,7 @@ static PyObject *operator_tuple_call(PyObject *self, PyObject *args, PyObject *k
     return silo_flat_call(self, args, keywords, operator_call);
 }
 
-/* learn(args): torch took a call with arguments of these classes. */
+/* learn(args): torch accepted a call with arguments of these classes. */
 static PyObject *operator_learn(PyObject *object, PyObject *args) {
     struct operator_call *self = (struct operator_call *)object;
     if (!PyTuple_Check(args) || PyTuple_Size(args) != self->count)
@@ -233,7 +232,7 @@ static PyObject *operator_learn(PyObject *object, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* asks(args): whether torch does nothing but run the operator; gradients are asked about too. */
+/* asks(args): whether torch does nothing but run the operator; reads requires_grad too. */
 static PyObject *operator_asks(PyObject *object, PyObject *args) {
     const struct operator_call *self = (struct operator_call *)object;
     if (!PyTuple_Check(args))

@@ -16,20 +16,20 @@ void silo_set_driver_opener(PyObject *opener) {
 
 bool silo_open_drivers(void) {
     /* Once, because a driver does not appear in a running process; set when it is done, so that
-     * another thread that comes meanwhile opens them too (which waits for the first) and never sees
-     * an empty list. */
+     * another thread that comes meanwhile opens them too (which waits for the first) and never
+     * reads an empty list. */
     static bool asked;
     if (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE) && driver_opener != NULL) {
         PyObject *done = PyObject_CallNoArgs(driver_opener);
         if (done == NULL)
-            PyErr_Clear(); /* it logs; a CPU call does not care about a missing GPU */
+            PyErr_Clear(); /* it logs; a missing GPU does not matter to a CPU call */
         Py_XDECREF(done);
         __atomic_store_n(&asked, true, __ATOMIC_RELEASE);
     }
     return silo_gpu_usual()->open;
 }
 
-/* Whether the GPU driver knows host memory as pinned or managed. Empty arrays count. */
+/* Whether host memory is pinned or managed memory of the GPU driver. Empty arrays count. */
 static bool is_pinned(const struct silo_gpu *gpu, uint64_t address) {
     int32_t type, index;
     return address == 0 ||
@@ -61,7 +61,7 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
     return -1;
 }
 
-/* The device is decided: whether memory that is not there can be used from it. */
+/* Whether the chosen device can use memory that is elsewhere. */
 static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t index,
                                       const struct silo_view *view,
                                       const struct silo_frame *frame) {
@@ -80,7 +80,7 @@ static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t inde
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
                       const struct silo_adapter *adapter, struct silo_frame *frame) {
     if (view->device_type == SILO_DEVICE_UNKNOWN)
-        return 0; /* a duck type that does not say */
+        return 0; /* a duck type without a device */
     if (frame->device_type != SILO_DEVICE_UNKNOWN) {
         if (silo_memory_type(view->device_type)->shared)
             return 0;
@@ -123,12 +123,12 @@ void silo_place_call(const struct silo_plan *plan, struct silo_frame *frame) {
             frame->device_id = index;
             frame->device_from = i;
         }
-        return; /* the first one decides: an address does not say which of several it belongs to */
+        return; /* the first driver decides: an address may be valid in several */
     }
     if (gpu->device_count == 0)
         return;
     if (gpu->current_device(&index) != 0)
-        index = 0; /* nothing is current before somebody makes a context: frameworks start there */
+        index = 0; /* without a context: frameworks begin with device 0 */
     frame->device_type = gpu->memory_type;
     frame->device_id = index;
 }

@@ -17,8 +17,8 @@ void silo_set_driver_opener(PyObject *opener);
 /* Try to open the drivers that may have made the memory of this call; true where one is open. */
 bool silo_open_drivers(void);
 
-/* Part of every key: a new generation makes every launcher ask again. 16 bits, and old entries are
- * found again only after 65,536 of them. */
+/* Part of every key: after a new generation every launcher calls Python again. 16 bits, and old
+ * entries are found again only after 65,536 of them. */
 extern uint32_t silo_generation;
 
 #endif

@@ -101,7 +101,7 @@ static uint64_t range_flag(const struct silo_parameter *parameter, PyObject *obj
                    ? SILO_FLAG_RANGE32
                    : 0;
     if (silo_shape_read(object, adapter, &shape) != 0) {
-        silo_forget_error(); /* a duck type that does not say how large it is */
+        silo_forget_error(); /* a duck type without a size */
         return 0;
     }
     return silo_shape_in_range32(shape.sizes, shape.strides, shape.ndim, shape.itemsize)
@@ -120,7 +120,7 @@ static int read_array(const struct silo_plan *plan, int32_t index, PyObject *obj
     if (SILO_UNLIKELY(parameter->type.bits != 0 && (parameter->type.bits != view.dtype.bits ||
                                                     parameter->type.code != view.dtype.code)))
         return silo_read_error(plan, index, object);
-    /* A duck type need not say its dtype; an array that has one no kernel knows is an error. */
+    /* A duck type may lack a dtype; an array with a dtype that no kernel takes is an error. */
     if (SILO_UNLIKELY(view.dtype.bits == 0 && adapter->kind != SILO_ADAPT_DATA_PTR))
         return silo_read_error(plan, index, object);
     if (SILO_UNLIKELY(view.readonly && (parameter->flags & SILO_PARAMETER_WRITES)))
@@ -248,8 +248,8 @@ static bool is_cut(const struct silo_holds *holds, const Py_buffer *now) {
     return false;
 }
 
-/* Whether an array is where it was, and all of it. One that is read by capsule is held, and what
- * makes capsules may make a copy for each. False with an exception set where it cannot be read. */
+/* Whether an array has the same memory as before. An array that is read by capsule is held, and its
+ * library may make a copy for each capsule. False with an exception set if it cannot be read. */
 static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint64_t before,
                      const struct silo_frame *frame) {
     Py_buffer buffer;
@@ -265,7 +265,7 @@ static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint6
     return result;
 }
 
-/* Read those again whose class is asked (`calls`), or the others. */
+/* Read the arrays again that are read by methods of their class (`calls`), or the others. */
 static int read_some_again(const struct silo_plan *plan, PyObject *const *arguments,
                            const struct silo_frame *frame, bool calls) {
     for (int32_t i = 0; i < plan->count; i++) {

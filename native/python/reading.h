@@ -23,8 +23,8 @@ SILO_INLINE int silo_read_integer(const struct silo_plan *plan, int32_t index, P
     return 0;
 }
 
-/* A torch.Tensor with the usual answers to all of torch's questions; false: nothing is stored, and
- * the long way reads it. */
+/* Reads a torch.Tensor of the usual kind; false: nothing is stored, and the general path reads it.
+ */
 SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, PyObject *object,
                                   struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
@@ -60,8 +60,8 @@ SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, P
 int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *object,
                     struct silo_frame *frame);
 
-/* After Python code ran within the call: whether the arrays' memory is where it was. The call holds
- * the arrays, and not all of them hold their memory: a tensor of torch may be given other. */
+/* After Python code ran within the call: whether the arrays' memory is the same. The call holds the
+ * arrays, but not all arrays hold their memory: a tensor of torch may get other memory. */
 int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
                     const struct silo_frame *frame);
 

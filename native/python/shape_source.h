@@ -1,11 +1,11 @@
-/* The shape of an array as buffers, sequences and DLPack say it. */
+/* The shape of an array, read from buffers, sequences and DLPack. */
 #ifndef SILO_SHAPE_SOURCE_H
 #define SILO_SHAPE_SOURCE_H
 
 #include "python.h"
 #include "shape.h"
 
-/* Functions that fill a shape give -1 with a ValueError set where there can be no such array. */
+/* Functions that fill a shape return -1 with a ValueError set if such an array cannot exist. */
 
 int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape);
 

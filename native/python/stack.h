@@ -4,7 +4,7 @@
 #define SILO_STACK_H
 
 /* Before code is run that may call a kernel, within the call of one: 0, or -1 with a RecursionError
- * set where little of the thread's stack is left. */
+ * set if little of the thread's stack is left. */
 int silo_stack_check(void);
 
 #endif

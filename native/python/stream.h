@@ -1,5 +1,5 @@
-/* The stream of a launch: the one the call gives, or the current one of the framework whose arrays
- * it gives. */
+/* The stream of a launch: the stream that the call gives, or the current stream of the framework of
+ * its arrays. */
 #ifndef SILO_STREAM_H
 #define SILO_STREAM_H
 
@@ -20,7 +20,7 @@ int silo_stream_slow(const struct silo_adapter *adapter, int32_t device_type, in
                      void **stream);
 
 /* `adapter` reads the array that named the device; NULL for a call without arrays, which goes to
- * torch's current stream where torch is in use. */
+ * torch's current stream if torch is in use. */
 SILO_INLINE int silo_stream_current(const struct silo_adapter *adapter, int32_t device_type,
                                     int32_t device_id, void **stream) {
     *stream = NULL;

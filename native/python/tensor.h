@@ -27,7 +27,7 @@ struct silo_tensor_object {
 /* Set type, extents, strides and bytes; -1 with an ArgumentError set. */
 int silo_tensor_describe(struct silo_tensor *tensor, PyObject *shape, const char *dtype);
 
-/* The arguments of `__dlpack__`, borrowed; None where not given. */
+/* The arguments of `__dlpack__`, borrowed; None if not given. */
 struct silo_dlpack_request {
     PyObject *stream, *max_version, *copy;
     bool has_device;
@@ -37,7 +37,7 @@ struct silo_dlpack_request {
 /* -1 with an exception set. The object decides which requests it accepts. */
 int silo_dlpack_read(PyObject *args, PyObject *keywords, struct silo_dlpack_request *request);
 
-/* A capsule that keeps the object alive: of the versioned kind where `max_version` (a tuple or
+/* A capsule that keeps the object alive: of the versioned kind if `max_version` (a tuple or
  * None) is 1.0 or later. */
 PyObject *silo_tensor_capsule(PyObject *object, PyObject *max_version);
 

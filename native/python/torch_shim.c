@@ -90,7 +90,7 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
     return found.offset;
 }
 
-/* Bytes of a TensorImpl that are searched: a TensorImpl of torch 2.13 has no more, older ones do.
+/* Bytes of a TensorImpl that are searched: the size of torch 2.13's, which is the smallest.
  */
 #define SEARCHED 176
 
@@ -132,7 +132,7 @@ static bool place_of(PyObject *tensor, struct extents_place *place) {
     if (silo_torch.dim(handle, &rank) | silo_torch.sizes(handle, &sizes) |
         silo_torch.strides(handle, &strides))
         return false;
-    /* As integers: torch's answer may lie in memory of its own. */
+    /* Compared as integers: torch's answer may be in memory of its own. */
     place->sizes = (ptrdiff_t)((uintptr_t)sizes - (uintptr_t)implementation);
     place->strides = (ptrdiff_t)((uintptr_t)strides - (uintptr_t)implementation);
     place->rank = place->sizes - (ptrdiff_t)sizeof rank;

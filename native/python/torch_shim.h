@@ -1,7 +1,6 @@
 /* torch through the C functions it keeps stable for AOTInductor (aoti_torch_*), found by dlsym in
  * the library that torch has already loaded, and applied to the at::Tensor inside the Python
- * object. Its place is found at start by comparing with a handle torch itself gives out; it is
- * never assumed. */
+ * object. The tensor's place is found at start by comparing with a handle that torch returns. */
 #ifndef SILO_TORCH_SHIM_H
 #define SILO_TORCH_SHIM_H
 
@@ -23,7 +22,7 @@ enum silo_torch_device_type {
 struct silo_torch {
     ptrdiff_t offset; /* of the at::Tensor in the PyObject; 0: the shim is off */
     /* Of the dtype (16 bits) and of the device (type and index, 8 bits each) in the TensorImpl; 0:
-     * not found, the functions below are asked. */
+     * not found, and the functions below are called. */
     ptrdiff_t dtype_offset, device_offset;
     int32_t (*data_ptr)(void *, void **);
     int32_t (*dtype)(void *, int32_t *);
@@ -38,11 +37,11 @@ struct silo_torch {
      * this thread calls; NULL: not in this torch */
     bool (*observed)(void);
     int32_t gpu_type;            /* DLPack device type of torch's "cuda": CUDA or ROCM */
-    PyTypeObject *tensor;        /* torch.Tensor, where its objects are read this way; NULL: not */
+    PyTypeObject *tensor;        /* torch.Tensor, if its objects are read this way; else NULL */
     struct silo_adapter adapter; /* of these */
     /* The place in a TensorImpl of the plain class of its number of axes and, up to SILO_TORCH_AXES
      * of them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors)
-     * have functions of their own for these, and no such memory or another meaning for it. */
+     * have functions of their own for these, and the memory is absent or has another meaning. */
     ptrdiff_t rank_offset, sizes_offset, strides_offset;
     /* The tensor's dispatch keys (64 bits) in the TensorImpl, and the keys of views whose memory
      * holds other values: negated, conjugated. 0, 0: not found, so that nothing is refused. */
@@ -51,7 +50,7 @@ struct silo_torch {
     const void *plain; /* the first word of a TensorImpl of that class: its table of functions */
 };
 
-/* Axes whose extents and strides lie in the TensorImpl itself. */
+/* The most axes whose extents and strides are in the TensorImpl itself. */
 #define SILO_TORCH_AXES 5
 
 extern struct silo_torch silo_torch;
@@ -64,7 +63,8 @@ SILO_INLINE struct silo_dtype silo_torch_dtype(int32_t scalar_type) {
 /* The DLPack device type of a c10::DeviceType other than the CPU's and CUDA's. */
 int32_t silo_torch_other_device(int32_t device_type);
 
-/* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: a tensor lies somewhere.
+/* The DLPack device type of a c10::DeviceType. Never SILO_DEVICE_UNKNOWN: every tensor has a
+ * device.
  */
 SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
     if (SILO_LIKELY(device_type == SILO_TORCH_CUDA))
@@ -77,11 +77,11 @@ SILO_INLINE int32_t silo_torch_device(int32_t device_type) {
 ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, bool rocm);
 
 /* Find where tensors keep dtype, device, extents and strides, by comparing the memory of these with
- * the results of torch's functions; each is used only if one place fits all. */
+ * the results of torch's functions; each is used only if exactly one place fits all tensors. */
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 
-/* Find where tensors keep their dispatch keys, which `keys` has of each; `other_values` are the
- * keys of views whose memory holds other values. */
+/* Find where tensors keep their dispatch keys, which `keys` holds for each tensor; `other_values`
+ * are the keys of views whose memory holds other values. */
 void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
                            uint64_t other_values);
 
@@ -135,7 +135,8 @@ SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_t
     return failed;
 }
 
-/* Extents and strides of a tensor where they lie; its number of axes, or -1: torch is to be asked.
+/* Extents and strides of a tensor, in place; returns its number of axes, or -1: torch's functions
+ * are to be called.
  */
 SILO_INLINE int32_t silo_torch_extents(void *handle, const int64_t **sizes,
                                        const int64_t **strides) {

@@ -122,8 +122,8 @@ static SILO_NOINLINE PyObject *run_many(const struct silo_triton_bound *bound, P
     return result;
 }
 
-/* owner.run(*args, **keywords), as tuners call it: CPython makes a tuple and a dictionary for it
- * whatever is called, and for a function of its own a row and a tuple of names of them. */
+/* owner.run(*args, **keywords), as tuners call it: CPython always makes a tuple and a dictionary
+ * for it, and for a vectorcall function an array and a tuple of names in addition. */
 static SILO_HOT PyObject *run_few(const struct silo_triton_bound *bound, PyObject *args,
                                   PyObject *keywords) {
     const Py_ssize_t positional = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;

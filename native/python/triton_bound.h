@@ -16,7 +16,7 @@ struct silo_triton_bound {
     PyObject *grid;                    /* owned; NULL: this is `owner.run` */
     int64_t dims[3];                   /* where `plain` */
     bool plain;                        /* a tuple of one to three integers */
-    bool tracked;                      /* by the collector: somebody keeps it */
+    bool tracked;                      /* by the collector: another object refers to it */
 };
 
 /* A new reference; `call` gets it as its first argument, and begins with silo_triton_bound_used. */

@@ -12,9 +12,8 @@
 static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype) by torch's number */
 static PyObject *s_dtype;
 
-/* The last key that was looked up in a cache. The next call mostly has an equal one: its tuple
- * needs not be made, and the cache's own tuple is found there by its address. A cache is asked each
- * time.
+/* The last key that was looked up in a cache. The next call mostly has an equal key: then its tuple
+ * is not made, and the cache's own tuple is found by its address. The cache is read each time.
  */
 struct kept_key {
     const void *cache; /* only compared */
@@ -106,7 +105,8 @@ static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
     return 0;
 }
 
-/* Whether two values are equal as parts of a key, as far as that is known without Python code. */
+/* Whether two values are equal as parts of a key, as far as that can be found out without Python
+ * code. */
 static bool is_same(PyObject *one, PyObject *other) {
     if (one == other)
         return true;

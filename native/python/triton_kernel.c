@@ -40,18 +40,19 @@ SILO_INLINE struct silo_triton_kernel *kernel_of(const struct silo_triton_call *
     return (struct silo_triton_kernel *)found;
 }
 
-/* Whether the guard may be asked about a launch now. */
+/* Whether the guard may be used for a launch now. */
 SILO_INLINE bool is_served(const struct silo_triton_kernel *kernel) {
     if (SILO_UNLIKELY(kernel->launcher == NULL))
         return false;
-    if (SILO_UNLIKELY(kernel->hooks == NULL)) /* never launched: the miss learns */
+    if (SILO_UNLIKELY(kernel->hooks == NULL)) /* not launched yet: the first call fills it */
         return true;
     return SILO_LIKELY(PyList_Size(kernel->hooks) == 0) &&
            SILO_LIKELY(PyDict_Size(kernel->globals) == 0 || silo_triton_globals_hold(kernel));
 }
 
-/* Whether a launch that is not served goes Triton's way. Of code that Triton did not compile, its
- * run does not know which globals it was made with: an exception is set where one has changed. */
+/* Whether a launch that is not served goes through Triton. For code that Triton did not compile,
+ * Triton does not compare the globals that it was made with: an exception is set if one of them has
+ * changed. */
 static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
     if (kernel->changed == NULL || silo_triton_globals_hold(kernel))
         return true;
@@ -89,7 +90,7 @@ static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *rea
                            : silo_triton_own_way_for(call, reason);
 }
 
-/* The same before the guard is asked. */
+/* The same before the guard is used. */
 static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
     const struct silo_triton_kernel *kernel = call->kernel;
     if (kernel != NULL && kernel->refused != NULL)
@@ -172,7 +173,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     return result;
 }
 
-/* `odd` is why the guard is not asked, NULL: it is. */
+/* `odd` is the reason why the guard is not used; NULL: it is used. */
 SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, const char *odd) {
     struct silo_situation *now = silo_situation_now();
     if (SILO_UNLIKELY(now == NULL))

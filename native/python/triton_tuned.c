@@ -15,7 +15,7 @@
 enum decorator { AUTOTUNER, HEURISTICS };
 
 static struct silo_triton_class classes[2];
-static PyObject *own_runs[2]; /* owned: Triton's own `run` of them */
+static PyObject *own_runs[2]; /* owned: Triton's own `run` methods */
 
 static PyObject *members[MOST_MEMBERS]; /* owned, interned */
 static Py_ssize_t member_count;
@@ -79,8 +79,8 @@ static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *
     return result;
 }
 
-/* Of a call that goes to a tuner's code in Python while nothing is launched: it would take
- * stand-ins for a call that is not tuned yet. False with an exception set. */
+/* Of a call that goes to a tuner's code in Python while nothing is launched: that code would take
+ * tracers for a call that is not tuned yet. False with an exception set. */
 static bool takes_no_stand_in(PyObject *const *values, Py_ssize_t count) {
     for (Py_ssize_t i = 0; i < count; i++)
         if (silo_stood_for(values[i]) != NULL) {

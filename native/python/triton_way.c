@@ -14,7 +14,7 @@ PyObject *silo_triton_run, *silo_triton_compiled;
 
 static PyObject *notice;  /* owned: makes the situation anew */
 static PyObject *partial; /* owned: functools.partial */
-#define MOST_REASONS 32   /* of one kernel, by which its launches are counted */
+#define MOST_REASONS 32   /* names under which the launches of one kernel are counted */
 
 static PyObject *s_grid, *s_warmup, *s_launch_metadata;
 
@@ -410,7 +410,7 @@ static PyObject *own_way_later(const struct silo_triton_call *call) {
 
 /* ---- one call ---- */
 
-/* Whether the current device can be no other than 0; the driver is open where a kernel is loaded.
+/* Whether the current device must be 0; the driver is open if a kernel is loaded.
  */
 SILO_INLINE bool has_one_device(const struct silo_situation *now) {
     const struct silo_gpu *gpu = now->torch_device ? silo_gpu_of_memory(now->memory_type) : NULL;

@@ -15,7 +15,7 @@ struct silo_watched {
     PyObject *value;       /* owned; NULL: none before */
 };
 
-/* A list or a dictionary that has to have so many members. */
+/* A list or a dictionary that has to have this number of members. */
 struct silo_watched_size {
     PyObject *container; /* owned */
     Py_ssize_t size;
@@ -31,30 +31,30 @@ struct silo_situation {
     PyObject *allocate;                /* owned: allocate(bytes, alignment, kind, index, stream) ->
                                           (owner, address), by Triton's allocator */
     bool torch_stream;                 /* torch's C function gives what get_stream gives */
-    bool torch_device;                 /* get_device is torch's: 0 where there is one device */
+    bool torch_device;                 /* get_device is torch's: 0 if there is one device */
     bool blocked;                      /* every launch goes Triton's way */
     int32_t memory_type;               /* DLPack's, of the devices that launches go to */
     uint32_t epoch;                    /* a number for all that is part of Triton's key */
     uint64_t passed;                   /* launches that went Triton's way while blocked */
 };
 
-/* One Triton kernel: the entry of its function's dictionary while launches of it are served. */
+/* One Triton kernel: the entry of its function's dictionary while its launches are served. */
 struct silo_triton_kernel {
     PyObject_HEAD PyObject *function; /* borrowed: the function holds this */
     struct silo_launcher *launcher;   /* owned; NULL: every launch goes Triton's way */
-    PyObject *hooks;                  /* owned list: a launch goes Triton's way where it has some */
-    PyObject *devices, *caches;       /* owned dicts: Triton's own, by device, and of the kernels
-                                         that were compiled for the last one */
-    PyObject *globals;                /* owned dict, of (value, dictionary) by (name, id) */
-    PyObject *seen;                   /* owned list: the values that were found unchanged */
+    PyObject *hooks;            /* owned list: if it is not empty, a launch goes through Triton */
+    PyObject *devices, *caches; /* owned dicts: Triton's own, by device, and of the kernels
+                                   that were compiled for the last one */
+    PyObject *globals;          /* owned dict, of (value, dictionary) by (name, id) */
+    PyObject *seen;             /* owned list: the values that were found unchanged */
     PyObject *changed; /* owned: called if a global has changed; NULL: Triton's own run raises the
                           error */
     Py_ssize_t device_count, cached; /* members of the two when the guard last learned */
-    uint64_t launches;               /* that the guard served */
-    uint64_t own_launches;           /* that went Triton's own way */
+    uint64_t launches;               /* launches that the guard served */
+    uint64_t own_launches;           /* launches that went through Triton */
     PyObject *reasons;               /* owned dict: of these by reason, without the first launch
                                         of each kind */
-    PyObject *told;                  /* owned: told(reason), the first time of each reason */
+    PyObject *told;    /* owned: told(reason) is called the first time of each reason */
     PyObject *refused; /* owned: the reason of every launch; NULL: a launcher is there */
     struct silo_triton_kernel *of; /* owned: where launches are counted, of a compiled kernel the
                                       function's; NULL: here */
@@ -130,10 +130,10 @@ int silo_triton_place(struct silo_triton_call *call);
 /* Whether every global that the kernel's code was compiled with is unchanged. */
 bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel);
 
-/* The guard does not know a call: ask Python. The object that serves calls of this kind from now on
- * (a new reference): a Binding, or any other object if Triton serves them; NULL with an exception
- * set, or without one if nothing is kept. `*result` is the call's result if Python launched (a new
- * reference), else NULL. */
+/* The guard has no entry for a call: call Python. The object that serves calls of this kind from
+ * now on (a new reference): a Binding, or any other object if Triton serves them; NULL with an
+ * exception set, or without one if nothing is kept. `*result` is the call's result if Python
+ * launched (a new reference), else NULL. */
 PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid, struct silo_frame *frame,
                            uint64_t hash, PyObject **result);

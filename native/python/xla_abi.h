@@ -3,8 +3,8 @@
  *
  * Every fact below is from xla/ffi/api/c_api.h of OpenXLA (API 0.3), which jaxlib 0.10.2 ships as
  * jaxlib/include/xla/ffi/api/c_api.h; its name there stands beside each. A test compiles both and
- * compares the places of members. Members behind those that are used are left out: XLA adds at the
- * end of a struct and says its size in the first member. */
+ * compares the places of members. Members after the last one used are left out: XLA adds members at
+ * the end of a struct, and writes its size into the first member. */
 #ifndef SILO_XLA_ABI_H
 #define SILO_XLA_ABI_H
 

@@ -63,7 +63,7 @@ bool silo_xla_publish(struct silo_xla_call *call) {
 
 /* ---- errors ---- */
 
-/* An error that XLA raises in its caller; the text is cut where it is long. */
+/* An error that XLA raises in its caller; a long text is cut. */
 __attribute__((format(printf, 3, 4), cold)) static SILO_NOINLINE struct silo_xla_error *
 refuse(const struct silo_xla_frame *frame, int32_t code, const char *format, ...) {
     char text[2048];

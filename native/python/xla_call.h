@@ -2,9 +2,9 @@
  * launches what a digest in the program names.
  *
  * A call is kept under its digest and the number of the device, and lives as long as the process:
- * XLA does not say when it is done with a program. A handler that does not know a digest asks the
- * resolver, a Python function, which keeps the call or raises. A call that is known runs no Python
- * code and needs no lock of Python's. */
+ * XLA does not report that it is done with a program. For an unknown digest the handler calls the
+ * resolver, a Python function, which stores the call or raises. A known call runs no Python code
+ * and needs no lock of Python's. */
 #ifndef SILO_XLA_CALL_H
 #define SILO_XLA_CALL_H
 
@@ -23,7 +23,7 @@ struct silo_xla_buffer {
     int64_t *dims;    /* of the call's own memory */
     uint64_t bytes;   /* of one example */
     uint16_t word;    /* of the call's words, that gets its address */
-    int16_t alias;    /* of a result: the operand whose memory it is; -1: memory of its own */
+    int16_t alias;    /* for a result: the operand whose memory it uses; -1: memory of its own */
     bool aligned;     /* the code assumes a multiple of 16 */
     const char *name; /* of the parameter; owned */
 };

@@ -60,7 +60,7 @@ class CallContext:
 
     @cached_property
     def reach(self) -> ReachableConfigs:
-        """The configs whose trials count: the searched ones, and those that refining them can produce."""
+        """The configs whose trials count: the searched configs, and the configs that refining them can produce."""
         given = frozenset(self.given)
         fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
         return ReachableConfigs(self.searched, fixed)

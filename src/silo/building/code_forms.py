@@ -27,7 +27,7 @@ _NAMES = {"llvm": "llir"}
 
 
 def kinds_with(form: str) -> tuple[str, ...]:
-    """The kinds of targets whose code alone has a form; () if code for every kind may have it.
+    """The kinds of targets that are limited to a form of code; () if code for every kind may have the form.
 
     >>> kinds_with("ttgir"), kinds_with("ttir")
     (('cuda', 'hip'), ())

@@ -60,7 +60,7 @@ def lowered(source: Source, variant: Variant) -> Lowered:
 
 
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
-    """Decides whether all memory that a call reaches lies behind its arguments, as far as the lowered code shows.
+    """Decides whether all memory that a call reaches belongs to its arguments, as far as the lowered code shows.
 
     If not, a copy of the arguments does not cover the kernel's data: it cannot be restored, and addresses are invalid
     in another process.
@@ -271,7 +271,7 @@ class Compilation:
         return outcome
 
     def forget(self, pending: Pending) -> None:
-        """Forgets a job whose blob is lost, so that the next request compiles it again."""
+        """Removes a job whose blob is lost, so that the next request compiles it again."""
         self._outcomes.pop(pending.job, None)
         self._futures.pop(pending.job, None)
 

@@ -73,7 +73,7 @@ class CompiledKernel:
 
     @property
     def n_regs(self) -> int:
-        """Registers per thread. On a CPU 1: programs divide by it to find how many programs fit."""
+        """Registers per thread. On a CPU 1: programs divide by it to compute their occupancy."""
         registers = self._artifact.launch.registers
         return 1 if registers is None else registers
 

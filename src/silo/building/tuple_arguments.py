@@ -1,4 +1,4 @@
-"""Calls with tuples among their arguments: they go to a kernel that takes each value of a tuple by itself."""
+"""Calls with tuples among their arguments: they go to a kernel with a parameter for each value of a tuple."""
 
 from __future__ import annotations
 

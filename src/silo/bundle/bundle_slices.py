@@ -1,7 +1,7 @@
 """Slices: a bundle cut by target into bundles of their own, and slices joined again.
 
-A slice is a bundle like any other, with the variants, rules and trials of its targets and the cases of its kernels.
-Besides it notes where each of them stood in the whole, so that all slices together are the whole, byte for byte.
+A slice is a bundle like any other, with the variants, rules and trials of its targets and the cases of its kernels. It
+also notes the place of each of them in the whole, so that all slices together are the whole, byte for byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from silo.frozen import names_of, replace
 
 __all__ = ["Slice", "cut_slice", "join_slices", "slice_of", "targets_of"]
 
-_NOTE: Final = "slice"  # the name of the note that says where everything stood
+_NOTE: Final = "slice"  # the name of the note with the places in the whole
 _MOST_PLACES: Final = 1 << 20
 _BEHIND: Final = 1 << 32  # a place behind all that are noted
 _MOST_NOTED: Final = 65536  # characters of a note
@@ -46,7 +46,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel taken apart; ``head`` is without variants, rules and trials."""
+    """A kernel in parts; ``head`` is without variants, rules and trials."""
 
     head: BundleKernel
     variants: _Part
@@ -140,7 +140,7 @@ def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
-    """The kernels taken apart.
+    """The kernels in parts.
 
     Entries that a slice gained after it was cut (by tuning) come after the entries of the whole.
 
@@ -213,7 +213,7 @@ def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object])
 
 
 def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> Slice:
-    """Contents of kernels that were taken apart; with the identity of a ``whole``, noting their places in it."""
+    """Contents made of kernels in parts; with the identity of a ``whole``, their places in it are noted."""
     documents: dict[str, bytes] = {}
     made: list[BundleKernel] = []
     for kernel in kernels:
@@ -229,7 +229,8 @@ def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> S
     if whole:
         places: JSON = {kernel.head.name: [_runs(part) for part in kernel.parts] for kernel in kernels}
         text = canonical_json({"of": whole, "places": places}).decode()
-        # A whole whose targets are so mixed that this is too long is joined in another order, which is a bundle too.
+        # If targets are so mixed that the note would be too long, slices are joined in another order, which is a valid
+        # bundle too.
         notes |= {_NOTE: text} if len(text) <= _MOST_NOTED else {}
     return Slice(replace(base, kernels=tuple(made), notes=tuple(sorted(notes.items()))), documents, whole)
 
@@ -289,7 +290,7 @@ def _key_of_variant(item: object) -> str:
 
 
 def _agreed(what: str, texts: Iterable[Iterable[tuple[str, str]]]) -> tuple[tuple[str, str], ...]:
-    """What all bundles say of their making."""
+    """The producer, toolchain and notes that all bundles share."""
     found: dict[str, str] = {}
     for pairs in texts:
         for name, text in pairs:

@@ -20,7 +20,7 @@ _DECODE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, Arithmetic
 
 @frozen
 class Checker:
-    """Checks of one JSON document that lies at ``offset`` in ``file`` (a name for messages)."""
+    """Checks of one JSON document at ``offset`` in ``file`` (a name for messages)."""
 
     file: str
     offset: int
@@ -45,7 +45,7 @@ class Checker:
         try:
             value = decode(data)
             written = encode(value)
-            # For Python True equals 1, so that either could stand before the other where order counts.
+            # For Python True equals 1, so their order would not be determined.
             same = written == data and (repr(written) == repr(data) or _text(written) == _text(data))
         except _DECODE_ERRORS as error:
             raise self.error(field, str(error)[:500] or type(error).__name__) from None

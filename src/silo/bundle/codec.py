@@ -1,4 +1,4 @@
-"""Blob bytes as they lie in a bundle: raw, or one zstd frame that states its content size."""
+"""Blob bytes as they are stored in a bundle: raw, or one zstd frame that states its content size."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CodecError(ValueError):
 
 
 def compress(data: bytes) -> tuple[str, bytes]:
-    """The codec and stored form of ``data``: a zstd frame where that is smaller, else the bytes themselves.
+    """The codec and stored form of ``data``: a zstd frame if that is smaller, else the bytes themselves.
 
     The same bytes for the same version of libzstd. Bytes that shrink more than a reader believes stay as they are.
     """
@@ -36,7 +36,7 @@ def compress(data: bytes) -> tuple[str, bytes]:
 
 
 def believed(raw_bytes: int, stored_bytes: int) -> bool:
-    """Whether a blob of so many bytes may be stored as a frame of so many."""
+    """Whether a blob of ``raw`` bytes may be stored as a frame of ``stored`` bytes."""
     return stored_bytes < raw_bytes <= MAX_RATIO * aligned(stored_bytes)
 
 

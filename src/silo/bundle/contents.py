@@ -155,7 +155,7 @@ class Basis(Enum):
 
 @frozen
 class BundleVariant:
-    """One compiled variant; ``reason`` says in words why it is in the bundle."""
+    """One compiled variant; ``reason`` is the reason, in words, why it is in the bundle."""
 
     artifact: Artifact = field(form=value_of(Artifact))
     reason: str = field(form=Row("reasons"))
@@ -169,7 +169,7 @@ class BundleVariant:
 
 @frozen
 class VariantGroup:
-    """Variants of a kernel that differ in nothing but their configs as far as a call is concerned.
+    """Variants of a kernel that differ only in their configs for a call.
 
     ``numbers`` are their places in the order of preference.
     """
@@ -199,7 +199,7 @@ def rules_key(variant: Variant) -> RulesKey:
 class BundleRules:
     """Dispatch for one target and one typed signature; ``space``: of how many configs it was built, 0 if not known.
 
-    If the code is made for certain extents, for these ``extents``: another shape is another problem.
+    If the code is made for certain extents, for these ``extents``: another shape has rules of its own.
     """
 
     target: Target = field(form=Row("targets"))
@@ -232,8 +232,8 @@ class BundleKernel:
     ``signature`` is the source's, untyped, with its defaults; ``key`` the arguments that tuning depends on;
     ``config_names`` the constexprs and options that a config sets; ``derived`` constexprs computed from the call;
     ``grid`` an expression per axis (None: the caller passes it). ``cases`` and ``trials`` are documents (JSON lines).
-    ``kind`` is the kind of its source; "" of kinds that there were before bundles named them. ``contiguous`` are the
-    arrays that calls must give contiguous.
+    ``kind`` is the kind of its source; "" for the kinds of formats that did not store it. ``contiguous`` are the arrays
+    that calls must give contiguous.
     """
 
     name: str = field(form=NAME)
@@ -294,7 +294,7 @@ class BundleContents:
 
 @frozen
 class BlobEntry:
-    """One blob of the file: sha256 and size of the raw bytes, and where and how they are stored."""
+    """One blob of the file: sha256 and size of the raw bytes, and their place and form in the file."""
 
     sha256: str
     kind: str
@@ -439,7 +439,7 @@ def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | N
 
 
 def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
-    """What it is to vouch for the plans that launch code of the CPU, each with the plan's name."""
+    """The subjects of consent for the plans that launch code of the CPU, each with the plan's name."""
     kernels = {kernel.name: kernel for kernel in contents.kernels}
     found: list[tuple[HostPlan, str]] = []
     for plan in contents.plans:
@@ -456,7 +456,7 @@ def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
 
 
 def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:
-    """What it is to vouch for a plan; ``codes`` are the digests of all the CPU's code of its kernels."""
+    """The subject of consent for a plan; ``codes`` are the digests of all CPU code of its kernels."""
     from silo.core.consent import HostPlan  # noqa: PLC0415  # few bundles have plans
 
     return HostPlan(hashlib.sha256(canonical_json(plan.to_json())).hexdigest(), tuple(codes))

@@ -16,7 +16,7 @@ _PAIR = frozenset({"study", "trial"})
 
 
 def case_recipes(bundle: Bundle, kernel: str) -> list[CaseRecipe]:
-    """The recipes of a kernel's cases. ``BundleFormatError`` for a document that is none."""
+    """The recipes of a kernel's cases. ``BundleFormatError`` for any other document."""
     found: list[CaseRecipe] = []
     check = bundle.checker(kernel, CASES_KIND)
     for field, document in bundle.documents(kernel, CASES_KIND):
@@ -27,7 +27,7 @@ def case_recipes(bundle: Bundle, kernel: str) -> list[CaseRecipe]:
 
 
 def measured_trials(bundle: Bundle, kernel: str) -> Iterator[tuple[Study, Trial]]:
-    """The trials of one kernel, each with its study. ``BundleFormatError`` for a document that is none.
+    """The trials of one kernel, each with its study. ``BundleFormatError`` for any other document.
 
     Trials of one study share it: each document repeats it.
     """

@@ -67,7 +67,8 @@ class _Encoder:
         if isinstance(value, BundleKernel):
             _refuse_repeats(value)
         data: dict[str, JSON] = {}
-        for name, form, field, get in entry_members(type(value)):  # in order: so tables are in order of first use
+        # in order, so that tables are in the order of first use
+        for name, form, field, get in entry_members(type(value)):
             one = get(value)
             if not (field.left_out and one == field.default):
                 data[name] = self._member(form, one)
@@ -101,7 +102,7 @@ def _refuse_repeats(kernel: BundleKernel) -> None:
         raise BundleError(f"kernel {kernel.name}: a variant occurs twice")
 
 
-_ATOMS = (str, int, Enum, DType, Target, Config, type(None))  # of any version
+_ATOMS = (str, int, Enum, DType, Target, Config, type(None))  # in files of any version
 _NEW_SLOTS = (AbiType.STRUCT, AbiType.EMPTY)
 
 

@@ -26,8 +26,8 @@ _SHA256: Final = hashlib.sha256(b"").hexdigest()
 def encode_variant(variant: Variant) -> bytes:
     """The file: the kernel ``KERNEL`` with the variant's parameters, and the variant with an empty blob.
 
-    The variant has ``TARGET`` in the place of its own, which may be of a plug-in's device. This file answers no
-    question about devices.
+    The variant has ``TARGET`` in the place of its own, which may be of a plug-in's device. This file is not used for
+    devices.
     """
     asked = replace(variant, kernel=KERNEL, source=_SHA256, target=TARGET)
     artifact = Artifact(asked, LaunchInfo(KERNEL, ()), BlobRef(_SHA256, BLOB_KIND, 0), (), "none", _SHA256)

@@ -242,7 +242,7 @@ class Manifest:
         return found
 
     def exact(self, kernel: int, wanted: Variant) -> int | None:
-        """The first variant of a kernel that was compiled for just this; none of them is checked for it."""
+        """The first variant of a kernel that was compiled for exactly this; variants are not checked for that."""
         specialization = wanted.specialization
         if specialization.made_for_some:
             return None
@@ -266,7 +266,7 @@ class Manifest:
     # -- Rows ----------------------------------------------------------------------------------------------------------
 
     def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # of the type of the table's rows
-        """A row of a table as a value, of which there is one."""
+        """A row of a table as a value, made once."""
         found = self._rows.get((table, number))
         if found is None:
             found = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
@@ -301,7 +301,7 @@ class Manifest:
 
 
 class _NamedBlobs(Mapping[str, BlobRef]):
-    """Blobs by name, each of which is read when it is asked for: a recording has thousands."""
+    """Blobs by name, each read when it is first used: a recording has thousands."""
 
     def __init__(self, numbers: dict[str, int], read: Callable[[int], BlobRef]) -> None:
         self._numbers = numbers
@@ -318,7 +318,7 @@ class _NamedBlobs(Mapping[str, BlobRef]):
 
 
 def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of the class
-    """A value whose fields have these values; those that are inlined in a manifest's object are made of them too."""
+    """A value whose fields have these values; values that are inlined in a manifest's object are made of these too."""
     return cls(*[_built(INLINED[name], values) if name in INLINED else values[name] for name in names_of(cls)])
 
 
@@ -449,7 +449,7 @@ class Bundle:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "bundle") -> Bundle:
-        """A bundle that lies in memory; ``name`` is used in messages."""
+        """A bundle in memory; ``name`` is used in messages."""
         return cls(OpenBundle(data, os.fsencode(name), _file_memory(), _words), name)
 
     @cached_property
@@ -496,7 +496,7 @@ class Bundle:
         return tuple(entry.ref for entry in self.manifest.blobs)
 
     def kernel(self, name: str) -> BundleKernel:
-        """One kernel; ``BundleError`` lists the names there are."""
+        """One kernel; ``BundleError`` lists the names of all kernels."""
         return self.manifest.kernel(self._existing_name(name))
 
     def open_kernel(self, name: str) -> OpenKernel:
@@ -531,7 +531,7 @@ class Bundle:
         return BundleFormatError(f"{self.name}: {message}", field=field, offset=entry.offset)
 
     def stored(self, entry: BlobEntry) -> memoryview:
-        """A blob as it lies in the file, not verified."""
+        """A blob as it is stored in the file, not verified."""
         return self._view[entry.offset : entry.offset + entry.stored_bytes]
 
     def between(self, start: int, end: int) -> memoryview:
@@ -549,7 +549,7 @@ class Bundle:
     def documents(self, name: str, kind: str) -> Iterator[tuple[str, JSON]]:
         """The cases or trials of a kernel one by one, each with its field: parsed, they take far more than their text.
 
-        All of them are refused where there are more than a reader may keep.
+        All of them are refused if they are more than a reader may keep.
         """
         ref = self._document_ref(name, kind)
         if ref is None:
@@ -581,7 +581,7 @@ class Bundle:
 
     def close(self) -> None:
         """Let go of the file. Views handed out by :meth:`stored` keep it mapped."""
-        with contextlib.suppress(BufferError):  # of a caller that reads the whole file through it
+        with contextlib.suppress(BufferError):  # for a caller that reads the whole file through it
             self._view.release()
         self._open.close()
 

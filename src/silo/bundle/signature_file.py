@@ -1,4 +1,4 @@
-"""The signature of a bundle, which lies beside it: ``K.silo.minisig``."""
+"""The signature of a bundle, in a file beside it: ``K.silo.minisig``."""
 
 from __future__ import annotations
 

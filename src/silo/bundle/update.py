@@ -91,7 +91,7 @@ def update_bundle(
 
     Several processes may update one bundle: each adds to the state that the previous one wrote. Blobs that stay are
     copied as they are stored, after their sha256 was checked. On any failure the bundle is as it was. A signature that
-    is false then is removed, or made anew by ``signing``.
+    no longer matches is removed, or made anew by ``signing``.
 
     Raises:
         BundleError: the bundle cannot be read or written.
@@ -149,7 +149,7 @@ def _artifact_key(variant: BundleVariant) -> str:
 
 @contextlib.contextmanager
 def locked_bundle(path: Path) -> Generator[None]:
-    """Hold the lock of a bundle, whose path is free of links, against other updates by this user's processes.
+    """Hold the lock of a bundle, at a path without links, against other updates by this user's processes.
 
     Raises:
         BundleError: the bundle is missing, or another process holds its lock for longer than ``SILO_LOCK_WAIT``.

@@ -35,7 +35,7 @@ class BundleProblem:
 def verify_bundle(path: str | os.PathLike[str]) -> tuple[BundleProblem, ...]:
     """Every problem of a file; empty if every byte is right.
 
-    ``BundleVersionError`` and a file that cannot be opened are raised: about those nothing can be said.
+    ``BundleVersionError`` and a file that cannot be opened are raised, because nothing can be verified then.
     """
     try:
         bundle = open_bundle(path)
@@ -107,7 +107,7 @@ def shared_by_look_alikes(kernels: Iterable[BundleKernel]) -> tuple[str, ...]:
     """A line for each pair of variants that share a blob although one has V=1 and the other V=True.
 
     Keys of version 1 are equal for these variants, so the code is one variant's and wrong for the other if the kernel
-    reads the type. A kernel that does not may share its code by right, which the file cannot tell.
+    reads the type. A kernel that does not read it may share its code, which cannot be seen from the file.
     """
     return tuple(line for kernel in kernels for line in _pairs(kernel))
 
@@ -130,7 +130,7 @@ def _pairs(kernel: BundleKernel) -> Iterator[str]:
 
 
 def _as_python_compares(variant: Variant) -> tuple[object, ...]:
-    """Everything that tells a variant from others, its constexprs as Python compares them."""
+    """Everything that distinguishes a variant, with constexprs compared as Python does."""
     specialization = variant.specialization
     types = tuple((one.name, one.kind, one.dtype) for one in variant.signature.parameters)
     constexprs = tuple(sorted(_constexprs(variant).items(), key=lambda item: item[0]))

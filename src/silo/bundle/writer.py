@@ -97,7 +97,7 @@ def write_bundle(
 
 
 def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
-    """Every blob once, sorted by kind and sha256, so that code for drivers is apart from sources and documents."""
+    """Every blob once, sorted by kind and sha256, so that code for drivers is separate from sources and documents."""
     found: dict[tuple[str, str], BlobRef] = {}
     names = [kernel.name for kernel in contents.kernels]
     if len(set(names)) != len(names):

@@ -44,13 +44,13 @@ _log = logging.getLogger("silo")
 _MOST_WAITING = 8
 # Processes that get few CPUs take long for any config: the limits only end those that never would.
 _RUN_LIMIT_S = 120.0
-# The part of the time that lowering may take in a process whose other threads are on CPUs for this part of it or more.
+# Lowering may take this part of the time, if the process's other threads are on CPUs for at least this part of it.
 _SHARE = 0.05
 _BUSY_SHARE = 0.2
 
 
 def pause_after(lowering_s: float, elapsed_s: float, others_s: float) -> float:
-    """Seconds to wait after lowering a config, for other threads to have Python's lock. Pure.
+    """Seconds to wait after lowering a config, so that other threads get Python's lock. Pure.
 
     Args:
         lowering_s: The CPU time of the lowering.
@@ -76,12 +76,12 @@ class BackgroundSearches:
         in_child(self._begin_anew)
 
     def _begin_anew(self) -> None:
-        # The parent's thread does not exist here. What it has begun, it also finishes.
+        # The parent's thread does not exist in a child, and it finishes the searches that it has begun.
         self._queue = deque()
         self._thread = None
 
     def claim(self, study: str) -> bool:
-        """Whether the caller is to submit the search of ``study``: no earlier call did, and there is room."""
+        """Whether the caller has to submit the search of ``study``: no earlier call did, and there are few searches."""
         with self._lock:
             if study in self._begun or len(self._queue) >= _MOST_WAITING:
                 return False

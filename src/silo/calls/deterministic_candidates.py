@@ -1,4 +1,4 @@
-"""Deterministic mode at a call: leaves out candidates whose results may differ in a bit from the first one's."""
+"""Deterministic mode at a call: leaves out candidates whose results may differ in a bit from the first candidate's."""
 
 from __future__ import annotations
 

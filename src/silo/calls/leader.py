@@ -90,7 +90,7 @@ def led_config(
 
 
 def led(path: Path, subject: str, written: Callable[[], T | None], decide: Callable[[], T]) -> T:
-    """The decision in a lock file, or that of ``decide``, which one process at a time calls while the others wait.
+    """The decision in a lock file, or the result of ``decide``, which one process calls while the others wait.
 
     Args:
         path: the lock file; the lease lies beside it.

@@ -90,7 +90,7 @@ def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -
 
 
 def _is(config: Config) -> Node:
-    """A condition that is true for this config, as far as its integer values distinguish it."""
+    """A condition that is true for this config and false for configs with other integer values."""
     values: Mapping[str, Value] = config.as_dict()
     return _all([_same(ConfigValue(name), value) for name, value in values.items() if _is_count(value)])
 

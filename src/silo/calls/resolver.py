@@ -339,7 +339,7 @@ class Resolver:
     def same_bits(
         self, situation: CallContext, configs: tuple[Config, ...]
     ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
-        """The configs whose results have the same bits as the first one's, and the reason for each config left out."""
+        """The configs whose results have the bits of the first config's, and the reason for each config left out."""
         if not situation.deterministic or len(configs) == 1:
             return configs, {}
         judged = self._numerics.judge([self.variant(situation, config) for config in configs])

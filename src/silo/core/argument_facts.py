@@ -18,12 +18,12 @@ __all__ = ["ArgumentFacts"]
 class ArgumentFacts:
     """The facts about one argument.
 
-    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` where its memory is known to be less than
-    2 GiB and the target may use that; ``shape`` and ``strides`` where the source says that they decide its code,
-    ``layout`` where it says that it is passed them (a dynamic layout). A tensor descriptor: the same of its base, and
-    ``block_shape``; ``block_form`` and, once the source has read it, ``block_layout``: how a block lies in
-    shared memory, if the descriptor says so.
-    Anything else: its ``value``, with the ``dtype`` only where the caller's scalar has one (``numpy.int64``).
+    An array: ``is_pointer``, its ``dtype`` and ``address``, and ``range32`` if its memory is known to be less than 2
+    GiB and the target may use that; ``shape`` and ``strides`` if the source declares that they decide its code,
+    ``layout`` if it declares that they are passed to the code (a dynamic layout). A tensor descriptor: the same of its
+    base, ``block_shape``, ``block_form`` and, once the source has read it, ``block_layout``: how a block lies in shared
+    memory, if the descriptor has one. Anything else: its ``value``, with the ``dtype`` only if the caller's scalar has
+    one (``numpy.int64``).
     """
 
     value: Value = None

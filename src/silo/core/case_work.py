@@ -10,7 +10,7 @@ __all__ = ["Work"]
 
 @frozen
 class Work(Persisted):
-    """The work that one launch of a case must do at least: bytes moved, floating-point operations. None: not said."""
+    """The least work of one launch of a case: bytes moved, floating-point operations. None: not declared."""
 
     title = "the work of a case"
 
@@ -19,5 +19,5 @@ class Work(Persisted):
 
     @classmethod
     def of(cls, moved: int | None, flops: int | None) -> Work | None:
-        """The work, or None where nothing is said."""
+        """The work, or None if nothing is declared."""
         return None if moved is None and flops is None else cls(moved, flops)

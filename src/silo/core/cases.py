@@ -164,7 +164,7 @@ class Make:
     ``materialize`` makes the array of the wanted library from a recipe; ``fill``, if given, makes a recipe's elements
     (flat, in C order) faster than numpy does. Each array gets the next seed, so that no two are equal by accident.
     Every method takes the shape first, as ``make.normal(m, n)`` or ``make.normal((m, n))``, and the rest by name:
-    ``dtype`` and ``strides`` (in elements; C order without) everywhere, ``seed`` where numbers are random.
+    ``dtype`` and ``strides`` (in elements; C order without) everywhere, ``seed`` for random numbers.
 
     >>> make = Make(lambda recipe: recipe.host())
     >>> make.arange(4).host
@@ -253,8 +253,8 @@ class Make:
 
         Values (lists of numbers, arrays on the host) are kept whole in the case, up to 256 KiB; their shape and dtype
         are their own unless given. A function gets one index an axis and computes an integer with ``+ - * // %``,
-        comparisons, ``min``, ``max``, ``silo.select`` and their like, as a grid does; it needs a ``shape``, and is of
-        int32 unless ``dtype`` says otherwise. Either travels in a bundle.
+        comparisons, ``min``, ``max``, ``silo.select`` and similar functions, as a grid does; it needs a ``shape``, and
+        its dtype is int32 by default. Both forms travel in a bundle.
 
         >>> Make(lambda recipe: recipe.host()).array(lambda i, j: 10 * i + j, shape=(2, 3)).host
         array([[ 0,  1,  2],
@@ -364,7 +364,7 @@ class Case:
         return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 
     def require_expected(self, names: Sequence[str]) -> None:
-        """Raise ``CaseError`` if the case expects values of a name that is none of its arguments."""
+        """Raise ``CaseError`` if the case expects values for a name that is not an argument."""
         bound = self.bind(names)
         for name in self.expected:
             if name not in bound:
@@ -415,8 +415,8 @@ def record(
 
     ``names`` are the kernel's parameters; ``config_names`` are the members of the config, which a grid may read.
     ``with_expected`` computes the expected arrays, which takes as long as the reference does. ``constant`` returns the
-    value of an argument that is an object of the kernel's language, such as a layout. ``CaseError`` where an
-    array did not come from ``make``, since a recipe could not make it again.
+    value of an argument that is an object of the kernel's language, such as a layout. ``CaseError`` if an array did not
+    come from ``make``, since a recipe could not make it again.
     """
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []

@@ -16,8 +16,8 @@ class CheckLimits:
 
     ``nan``: also find NaNs that the kernel computes from numbers. ``uninitialized``: names of arguments that hold
     nothing yet. ``memory``: further arrays that pointers in memory may point into. ``steps``: turns of loops and
-    accesses that one program (of a Metal kernel: one threadgroup) may take. ``views``: an access must lie in the array
-    that was passed, not only in the memory that the array is a view of.
+    accesses that one program (of a Metal kernel: one threadgroup) may take. ``views``: an access must be within the
+    array that was passed, not only within the memory that the array is a view of.
     """
 
     nan: bool = False

@@ -27,7 +27,7 @@ _RTOL_FLOAT8 = 0.125
 
 # Elements that one thread compares at a time: their doubles stay in its cache.
 _CHUNK = 1 << 16
-_PART = 1 << 20  # and where it only looks at bits
+_PART = 1 << 20  # and if only bits are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _compare_flat(
 
 @frozen
 class _Errors:
-    """The largest errors of a chunk, how many elements are out of tolerance, and where the one furthest out is."""
+    """The largest errors of a chunk, the number of elements out of tolerance, and the position of the worst."""
 
     absolute: float
     relative: float
@@ -226,7 +226,7 @@ def _scale(expected: NDArray[Any]) -> float:
 
 
 def _unwritten(actual: NDArray[Any]) -> str:
-    """A hint where NaN, with which ``make.empty`` fills, is left in the array."""
+    """A hint if the array still contains the NaN of ``make.empty``."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if dtype_named(actual.dtype).kind is not DTypeKind.FLOAT:

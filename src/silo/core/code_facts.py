@@ -46,9 +46,8 @@ class Traits:
 class Numerics:
     """The facts besides its arguments on which a kernel's results depend.
 
-    ``ordered`` are operations whose result depends on how elements are grouped, in words and counted; none: every
-    element is computed by itself. ``stored`` holds a digest of each store's address and value, without source
-    positions.
+    ``ordered`` are operations whose result depends on how elements are grouped, in words and counted; empty: every
+    element is computed alone. ``stored`` holds a digest of each store's address and value, without source positions.
     """
 
     ordered: tuple[str, ...]
@@ -60,7 +59,7 @@ class CodeFacts:
 
     In this class every fact is unknown; a compiler that reads its code returns a subclass.
 
-    Each fact is computed at its first use. ``SourceError`` where the code cannot be read.
+    Each fact is computed at its first use. ``SourceError`` if the code cannot be read.
 
     >>> CodeFacts().effects, CodeFacts().numerics
     ({}, None)
@@ -76,7 +75,7 @@ class CodeFacts:
 
     @property
     def shows_its_memory(self) -> Decision:
-        """Whether all memory that the kernel reaches lies behind its arguments, as far as its code tells."""
+        """Whether all memory that the kernel reaches belongs to its arguments, as far as its code shows."""
         return Accepted()
 
     @property

@@ -1,4 +1,4 @@
-"""Configs: points of a tuning space, and sets of configs told apart by their canonical form."""
+"""Configs: points of a tuning space, and sets of configs that differ in their canonical form."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Config(Persisted):
 
 
 class ConfigSet:
-    """Distinct configs in order, told apart by their canonical form (``1`` and ``True`` are two values).
+    """Distinct configs in order, compared by their canonical form (``1`` and ``True`` are two values).
 
     >>> small, large = Config.of(BLOCK=64), Config.of(BLOCK=128)
     >>> known = ConfigSet([small, large, small])
@@ -98,7 +98,7 @@ class ConfigSet:
 
     @property
     def effort(self) -> int:
-        """How many of them a search that leaves nothing out measures: all."""
+        """The number of configs that an exhaustive search measures: all."""
         return len(self._configs)
 
     @property
@@ -126,7 +126,7 @@ class ConfigSet:
         return ConfigSet(fitting or [Config.of({**self.default.as_dict(), **given})])
 
     def product(self) -> tuple[Config, ...]:
-        """All of them: the same as :attr:`listed`."""
+        """All configs: the same as :attr:`listed`."""
         return self.listed
 
     def __len__(self) -> int:

@@ -121,7 +121,7 @@ class HostText:
 
 @frozen
 class HostPlan:
-    """A plan of a bundle, which launches native code of the CPU with the sizes and grids that it says.
+    """A plan of a bundle, which launches native code of the CPU with the plan's sizes and grids.
 
     ``blob`` is the sha256 of the plan's canonical JSON; ``codes`` are the digests of all the CPU's code of the kernels
     that it launches.
@@ -133,12 +133,12 @@ class HostPlan:
 
     @property
     def digest(self) -> str:
-        """What is vouched for, in hex (``host-plan/1``)."""
+        """The digest that consent is given to, in hex (``host-plan/1``)."""
         return digest("host-plan/1", {"plan": self.blob, "codes": sorted(set(self.codes))})
 
 
 class Consent:
-    """Leave to load ``code``, and ``reason``: who gave it.
+    """Permission to load ``code``; ``reason`` is its source.
 
     Only the trust ledger makes these objects; they are immutable.
 
@@ -182,7 +182,7 @@ def issue_consent(code: HostCode | PackedHostCode, reason: str) -> Consent:
 
 
 def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, kind: str, name: str) -> None:
-    """The question that is asked before native code is mapped; other kinds need no consent.
+    """Requires consent before native code is mapped; other kinds need no consent.
 
     Raises:
         TrustError: no consent was given, or it is for other bytes or another launch.

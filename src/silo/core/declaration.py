@@ -30,8 +30,8 @@ class Option:
     ``kind`` is the type of its values; ``allowed`` are all valid values, None if the compiler checks them itself.
     ``default`` is its value if a config does not set it. A ``launch`` option is a natural number that goes to launch
     info (:attr:`silo.core.launch_info.LaunchInfo.options`), from where the device takes it. An ``arithmetic`` option
-    may change the bits of results. ``threads`` is the number of a block's threads per unit of this option: of equally
-    fast configs the one with fewest threads wins.
+    may change the bits of results. ``threads`` is the number of a block's threads per unit of this option: among
+    equally fast configs the config with the fewest threads wins.
 
     >>> Option("stack_depth", int, 64, "the most values on the stack", allowed=range(1, 257)).read(300)
     Traceback (most recent call last):
@@ -55,7 +55,7 @@ class Option:
             raise ValueError(f"{self.name}: an option for launches is a natural number, by default 0")
 
     def read(self, value: Value) -> Value:
-        """The value, where the option may have it. Raises CompileError."""
+        """Returns the value if it is valid for the option. Raises CompileError."""
         fits = self.allowed is None or value in self.allowed
         if not fits or (value is not self.default and type(value) is not self.kind):
             form = {int: "an integer", bool: "a bool", str: "a string"}.get(self.kind, self.kind.__name__)
@@ -76,7 +76,7 @@ class BlobKind:
     checked_text: bool = False
 
     def __post_init__(self) -> None:
-        """``ValueError`` for a name that is none."""
+        """``ValueError`` for an unknown name."""
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"not the name of a kind of blobs: {self.name!r}; it is {_NAME.pattern}")
 
@@ -167,6 +167,6 @@ class LoaderDeclaration:
     unmeasured: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        """``ValueError`` for a name that is none."""
+        """``ValueError`` for an unknown name."""
         if not _NAME.fullmatch(self.kind):
             raise ValueError(f"not the name of a kind of blobs: {self.kind!r}; it is {_NAME.pattern}")

@@ -11,7 +11,7 @@ __all__ = ["TensorDescriptor"]
 
 @dataclass(eq=False)
 class TensorDescriptor:
-    """A tensor descriptor where Triton is not installed; launches take Triton's own as well.
+    """A tensor descriptor that does not need Triton; launches accept Triton's own class too.
 
     ``base`` is an array at a multiple of 16 bytes; ``strides`` count elements, are multiples of 16 bytes and end in 1;
     ``padding`` is the value of loads outside: ``zero`` or ``nan``; ``round_f32_to_tf32`` rounds float32 as it is

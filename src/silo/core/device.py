@@ -28,7 +28,7 @@ __all__ = [
 
 
 HOST_MEMORY = 1  # DLPack's device type
-EXTENSION_MEMORY = 12  # DLPack's type of devices that it does not know, such as TPUs
+EXTENSION_MEMORY = 12  # DLPack's type for devices outside of its list, such as TPUs
 
 # DLPack's device types (DLPack 1.x, ``DLDeviceType``), in the words of messages.
 _MEMORY_NAMES = MappingProxyType(
@@ -147,8 +147,8 @@ class DriverDeclaration:
 class Place:
     """The memory of a device, in which arrays are made.
 
-    ``name`` is what :class:`silo.Buffer` calls it, ``device_type`` DLPack's number of such memory; ``names`` is what
-    array libraries call the device where DLPack's number does not tell it.
+    ``name`` is what :class:`silo.Buffer` calls it, ``device_type`` DLPack's number of such memory; ``names`` are array
+    libraries' names of the device, if DLPack's number does not determine it.
     """
 
     name: str
@@ -171,7 +171,7 @@ class _OfKind(Protocol):
 
 
 class _Owner(Protocol):
-    """The part of a device that says where its memory is."""
+    """A device as an owner of memory: the part that array libraries need."""
 
     @property
     def memory(self) -> Memory: ...

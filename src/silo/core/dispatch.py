@@ -54,7 +54,7 @@ __all__ = [
 # ---- Decision lists ----
 
 
-_LIMIT: Final = integer(0, INT64_MAX)  # of more than 64 bits it would be about values that no key has
+_LIMIT: Final = integer(0, INT64_MAX)  # with more than 64 bits the bound would be about values that no key has
 
 
 @frozen
@@ -142,7 +142,7 @@ class DecisionList:
         return frozenset(bound.name for step in self.steps for bound in step.bounds)
 
     def find(self, values: Mapping[str, Value]) -> Step | None:
-        """The step for the values of the whole key; None where one is not a natural number: it was fitted on such."""
+        """The step for the values of the whole key; None if one is not a natural number, as in the data of the list."""
         numbers = {name: value for name, value in values.items() if type(value) is int and value >= 0}
         if len(numbers) != len(values):
             return None
@@ -189,10 +189,10 @@ def _bucket(value: int) -> int:
 
 
 def distance(left: Bucket, right: Bucket) -> int | None:
-    """How far apart two buckets are, in sixteenths of an octave, summed over the integers; None: not comparable.
+    """The distance of two buckets, in sixteenths of an octave, summed over the integers; None: not comparable.
 
-    An octave is a factor of two (log2 made piecewise linear between powers of two, so that it is an exact integer).
-    0 lies one octave below 1. Values other than integers, and signs, must be equal.
+    An octave is a factor of two (log2 made piecewise linear between powers of two, so that it is an exact integer). 0
+    is one octave below 1. Values other than integers, and signs, must be equal.
     """
     if len(left) != len(right):
         return None
@@ -227,7 +227,7 @@ BUCKET: Final[Form[Bucket]] = Form(lambda data, what: bucket_from_json(data), bu
 
 @frozen
 class Match:
-    """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where no rule of the table was."""
+    """The config chosen for a bucket. ``rule`` is the bucket of the table's rule that was used, or None."""
 
     config: Config
     rule: Bucket | None = field(identity=identity_of)
@@ -255,9 +255,9 @@ class DispatchRules(Persisted):
     """From the values of the arguments in ``key`` to a config: a table of buckets, and a rule for the others.
 
     A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
-    better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near ones the
-    one whose canonical text comes first. ``fallback`` serves values that no bucket compares with. Rules are kept in
-    canonical order, so equal tables compare equal.
+    better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near buckets
+    the first by canonical text. ``fallback`` serves values that no bucket compares with. Rules are kept in canonical
+    order, so equal tables compare equal.
     """
 
     title = "dispatch rules"
@@ -299,12 +299,12 @@ class DispatchRules(Persisted):
         """
         bucket = bucket_of(values)
         near: tuple[int, Bucket, Config] | None = None
-        for rule, config in self.rules:  # in lexical order: the first of equally near ones stays
+        for rule, config in self.rules:  # in lexical order: the first of equally near buckets stays
             apart = distance(bucket, rule)
             if apart is not None and (near is None or apart < near[0]):
                 near = (apart, rule, config)
         if self.unseen is not None and (near is None or near[0] > 0):
-            # By the bucket, not the value: a launcher asks once a bucket. The bounds are bounds of buckets.
+            # By the bucket, not the value: a launcher decides once for each bucket. The bounds are bounds of buckets.
             step = self.unseen.find(dict(zip(self.key, bucket, strict=True)))
             if step is not None:
                 return Match(step.config, None, f"decision list: {step}")

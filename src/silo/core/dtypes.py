@@ -84,7 +84,7 @@ def dtype(name: str) -> DType:
 
 
 def dtype_named(value: object) -> DType:
-    """The dtype meant by a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
+    """The dtype of a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
 
     >>> dtype_named("torch.bfloat16").name
     'bfloat16'

@@ -1,4 +1,4 @@
-"""Dynamic layouts: what code assumes of an array whose shape and strides are passed with each call."""
+"""Dynamic layouts: the assumptions of code about an array whose shape and strides are passed with each call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VECTOR_BITS = 128
 class DynamicAxis(PersistedRow):
     """One axis. ``divisor`` and ``stride_divisor`` divide its extent and its stride: powers of two, in elements.
 
-    ``stride`` is 0 or 1 where that is compiled in, None where the stride is passed.
+    ``stride`` is 0 or 1 if that value is compiled in, None if the stride is passed.
     """
 
     title = "an axis of a dynamic layout"
@@ -49,7 +49,7 @@ class DynamicAxis(PersistedRow):
             raise ValueError("a stride of an axis that is compiled in is 0 or 1, and has no divisor")
 
     def holds(self, call: DynamicAxis) -> bool:
-        """Whether all that this assumes is so in a call of which ``call`` says everything."""
+        """Whether a call with the facts ``call`` meets all of these assumptions."""
         steps = _VECTOR_BITS if call.stride == 0 else call.stride_divisor  # 0 is a multiple of anything
         return (
             call.divisor % self.divisor == 0
@@ -63,7 +63,7 @@ _LAYOUT_AXES: Final = listed(value_of(DynamicAxis), most=MAX_DYNAMIC_AXES)
 
 @frozen
 class DynamicLayout:
-    """What code assumes of one array whose extents and strides it is passed, for up to 5 axes.
+    """The assumptions of code about one array whose extents and strides are passed to it, for up to 5 axes.
 
     ``size_bits`` 32: every extent fits a signed integer of 32 bits. ``offset_bits`` 32: so do the strides, and the
     distance from the first element to the farthest, in elements. 64: they may be anything.
@@ -87,7 +87,7 @@ class DynamicLayout:
 
     @classmethod
     def of(cls, shape: Sequence[int], strides: Sequence[int], bits: int) -> DynamicLayout:
-        """All that is told apart of the layout of an array whose elements have ``bits`` bits.
+        """All facts that distinguish layouts of an array whose elements have ``bits`` bits.
 
         Of each extent and stride whether it is a multiple of 16 bytes; of a stride whether it is 0 or 1; and the
         widths. ``ValueError`` for more than 5 axes.
@@ -108,7 +108,7 @@ class DynamicLayout:
 
     @classmethod
     def of_word(cls, word: int) -> DynamicLayout:
-        """The layout that a guard's word says (``native/core/dynamic_layout.h``)."""
+        """The layout of a guard's word (``native/core/dynamic_layout.h``)."""
         divisor = 1 << (word >> 25 & 7)
 
         def axis(bits: int) -> DynamicAxis:
@@ -120,7 +120,7 @@ class DynamicLayout:
 
     @property
     def word(self) -> int:
-        """A guard's word that says this layout: the inverse of :meth:`of_word`.
+        """A guard's word for this layout: the inverse of :meth:`of_word`.
 
         >>> layout = DynamicLayout.of((30, 64), (64, 1), bits=16)
         >>> DynamicLayout.of_word(layout.word) == layout
@@ -142,7 +142,7 @@ class DynamicLayout:
         )
 
     def problem(self, call: DynamicLayout | None) -> str | None:
-        """Why code that assumes this does not take an array of which ``call`` says everything; None where it does."""
+        """The reason why code with these assumptions refuses an array with the facts ``call``; None if it does not."""
         if call is None:
             return f"no layout of up to {MAX_DYNAMIC_AXES} axes, this variant was built for {self}"
         if (

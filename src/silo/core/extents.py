@@ -26,7 +26,7 @@ __all__ = [
     "shape_text",
 ]
 
-_AXES = 3  # of a grid
+_AXES = 3  # held for a grid
 _WORD = 1 << 63
 
 
@@ -34,7 +34,7 @@ class ExtentKind(Enum):
     """What of an array decides the code."""
 
     SHAPE = "shape"
-    LAYOUT = "layout"  # its shape and its strides
+    LAYOUT = "layout"  # the shape and the strides of an array
     DYNAMIC = "dynamic"  # :class:`silo.core.dynamic_layout.DynamicLayout` describes both, which are passed
 
 
@@ -42,8 +42,8 @@ class ExtentKind(Enum):
 class HeldExtents:
     """Which extents of a call decide the code of a kernel: extents of ``arguments``, by name, and perhaps its grid.
 
-    A kernel that has some is compiled for each of their values; its guard holds every number of them, or of a dynamic
-    layout all that code may assume of it.
+    A kernel that has some is compiled for each of their values; its guard holds each of these numbers, or all facts of
+    a dynamic layout that code may assume.
 
     >>> HeldExtents.of({"x": "shape", "out": "layout"}).names
     ('out', 'x')
@@ -75,7 +75,7 @@ class HeldExtents:
         """These and others; of an argument that is in both, whatever holds more."""
         joined = dict(self.arguments)
         for name, kind in others.items():
-            # A layout says all of a shape and all of a dynamic layout, and these two say nothing of each other.
+            # A layout contains a shape and a dynamic layout; those two do not contain each other.
             joined[name] = kind if joined.get(name, kind) is kind else ExtentKind.LAYOUT
         return HeldExtents(tuple(joined.items()), self.grid)
 
@@ -109,7 +109,7 @@ class Extents(Persisted):
         return shape_text(self.shape) + ("" if self.strides is None else f", strides {shape_text(self.strides)}")
 
     def problem(self, shape: tuple[int, ...] | None, strides: tuple[int, ...] | None) -> str | None:
-        """Why code made for these extents does not take an array of others; None where it does.
+        """The reason why code for these extents does not take an array with other extents; None if it does.
 
         >>> Extents((64, 64)).problem((128, 64), None)
         'shape (128, 64), this variant was built for (64, 64)'
@@ -132,7 +132,7 @@ ArrayExtents: TypeAlias = Extents | DynamicLayout
 
 
 def kind_of(extents: ArrayExtents) -> ExtentKind:
-    """The fact that a guard holds for it."""
+    """The fact that a guard holds for these extents."""
     return ExtentKind.DYNAMIC if isinstance(extents, DynamicLayout) else extents.kind
 
 

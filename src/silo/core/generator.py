@@ -2,7 +2,7 @@
 
 Philox-4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC 2011). The key is the seed,
 the counter is (block number, stream); element ``i`` depends on the seed, the fill and ``i`` alone, so any part of an
-array can be made by itself. Only integer operations and correctly rounded double ``+ - *`` are used: no libm, no fused
+array can be made alone. Only integer operations and correctly rounded double ``+ - *`` are used: no libm, no fused
 multiply-add. Casts round to nearest even.
 
 ==========  ====================  =========================================================================
@@ -75,7 +75,7 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 
-# Streams keep uses of one seed apart: the third word of the counter.
+# Streams separate the uses of one seed: the third word of the counter.
 _STREAM_ELEMENTS = 0
 _STREAM_SAMPLES = 1
 
@@ -245,7 +245,7 @@ def generate(
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
     """At most ``count`` different element numbers below ``total``, in order; the first and the last are always there.
 
-    All of them if ``total`` is small enough.
+    All indices if ``total`` is small enough.
     """
     if total <= count:
         return tuple(range(total))

@@ -141,8 +141,8 @@ def mix_order(x: Size, split: Block = "RSPLIT_SIZE", xblock: Block = "XBLOCK") -
 def cooperative(x: Size, split: Block = "RSPLIT", xblock: Block = "XBLOCK", *, wraps: bool = False) -> Grid:
     """A cooperative reduction: ``split`` programs for each block of rows.
 
-    All of them wait for one another, so the device must run all at once: launch it as a cooperative one.
-    ``wraps``: rows beyond 65535 blocks go on along z, for a kernel that finds its rows as :func:`tall` describes.
+    All programs wait for one another, so the device must run all at once: launch it as a cooperative one. ``wraps``:
+    rows beyond 65535 blocks continue along z, for a kernel that finds its rows as :func:`tall` describes.
     """
     rows = _blocks(x, xblock)
     return _grid(_block(split), *(_wrapped(rows, MAX_Y) if wraps else (rows,)))
@@ -163,8 +163,8 @@ def fixed(x: Size, y: Size = 1, z: Size = 1) -> Grid:
 def precomputed(table: Sequence[tuple[Mapping[str, Value], Sequence[Size] | Grid]]) -> Grid:
     """For a config that agrees with the values of an entry, that entry's grid: a :class:`Grid`, or one to three sizes.
 
-    The entry that says most of a config is taken, the first of several. A config without an entry is not part of the
-    space. ``ExpressionError`` for a table without entries, or with values that are not integers.
+    The entry that agrees with a config in the most values is taken, the first of several. A config without an entry is
+    not part of the space. ``ExpressionError`` for a table without entries, or with values that are not integers.
 
     >>> grid = precomputed([({}, ["n"]), ({"SPLIT": 2}, ["n", 2])])
     >>> grid.dimensions({"n": 7}, {"SPLIT": 2}), grid.dimensions({"n": 7}, {"SPLIT": 1})
@@ -219,7 +219,7 @@ def round_robin_combo(
 
 
 def flattened_combo(parts: Sequence[Part], xblock: str = "XBLOCK", yblock: str = "YBLOCK", *, least: int = 0) -> Grid:
-    """Several kernels one after the other along x, each with all blocks of x and y in one row and blocks of its own.
+    """Several kernels one after the other along x, each with all blocks of x and y in one row, and its own block sizes.
 
     Kernel ``i`` has the blocks ``XBLOCK_i`` and ``YBLOCK_i``.
 
@@ -267,7 +267,7 @@ def _blocks(size: Size, block: Block) -> Node:
 
 
 def _count(part: Part, block: Block) -> Node:
-    """Programs of one part along x, where its size is not negative."""
+    """Programs of one part along x, if its size is not negative."""
     return make(OpKind.CDIV, _size(part.x), _block(block)) if part.blocked else _size(part.x)
 
 
@@ -286,7 +286,7 @@ def _shared(parts: Sequence[Part], yblock: Block, limit: int) -> tuple[Node, ...
 
 
 def _refusing(sizes: Sequence[Node], value: Node) -> Node:
-    """``value``, or the least of ``sizes`` where that is negative: it shows, and hides behind no other one."""
+    """``value``, or the least of ``sizes`` if that is negative, so that a negative size is not hidden by the others."""
     known = [size for size in sizes if not isinstance(size, Const)]
     if not known:
         return value
@@ -303,7 +303,7 @@ def _longest(sizes: Sequence[Node]) -> Node:
 
 
 def _along_x(parts: Sequence[Part], programs: Node, least: int) -> Node:
-    """At least so many programs where there is something to do, a negative size where there is one."""
+    """At least this many programs if there is work, or the negative size if a size is negative."""
     if least > 0:
         programs = make(OpKind.SELECT, programs, make(OpKind.MAX, programs, Const(least)), programs)
     return _refusing([_size(part.x) for part in parts], programs)

@@ -33,9 +33,9 @@ class GroupedSpace:
     ``base`` is the config to start with. ``groups`` hold choices: values of some parameters each, in the order in which
     they are worth trying. With everything else as it is, a search tries the choices of one group, keeps the best, and
     goes on to the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are the further changes that a descent
-    may make. A config is of the space where every parameter has a value that the base, a choice or a step names. Only
-    configs that satisfy every constraint count, those that read arguments by their values in ``arguments`` once these
-    are known.
+    may make. A config belongs to the space if every parameter has a value of the base, a choice or a step. Only configs
+    that satisfy every constraint count, those that read arguments by their values in ``arguments`` once these are
+    known.
 
     >>> space = GroupedSpace(
     ...     Config.of(XBLOCK_0=64, XBLOCK_1=64),
@@ -105,7 +105,7 @@ class GroupedSpace:
 
     @property
     def effort(self) -> int:
-        """How many configs a search measures that goes through the groups once, at most, where the first one works."""
+        """The most configs that a search through the groups measures, if the base works."""
         return 1 + sum(len(choices) - 1 for choices in self.groups)
 
     def __contains__(self, config: object) -> bool:
@@ -113,7 +113,7 @@ class GroupedSpace:
 
     @cached_property
     def listed(self) -> tuple[Config, ...]:
-        """The base, and each config that differs from it in one group alone; those that are allowed."""
+        """The base, and each allowed config that differs from it in one group alone."""
         every = (self.base, *(self.chosen(self.base, choices, one) for choices in self.groups for one in choices))
         return tuple({config.order_key: config for config in every if self._allowed(config)}.values())
 

@@ -76,7 +76,7 @@ def read_object(data: JSON, names: Sequence[str], what: str) -> Mapping[str, JSO
 
 
 def read_list(data: JSON, what: str, most: int | None = None) -> Sequence[JSON]:
-    """A list, of at most so many items."""
+    """A list of at most this many items."""
     if not isinstance(data, list):
         raise malformed(what, data)
     if most is not None and len(data) > most:
@@ -124,7 +124,7 @@ def read_natural(data: JSON, what: str) -> int:
 
 
 def read_integers(data: JSON, what: str) -> tuple[int, ...]:
-    """A list of at most ``MAX_AXES`` integers: of shapes and their like, whose product somebody takes."""
+    """A list of at most ``MAX_AXES`` integers: a shape or similar, whose product is computed."""
     return tuple(read_integer(item, what) for item in read_list(data, what, MAX_AXES))
 
 

@@ -33,7 +33,7 @@ def effort_key(study: str) -> str:
 
 
 def seeds_key(kernel: str) -> str:
-    """The key under which configs that did well elsewhere lie together, by the kernel's name alone: they are hints."""
+    """The key of configs that did well elsewhere, by the kernel's name alone: they are hints."""
     return digest("seeds-key/1", kernel)
 
 

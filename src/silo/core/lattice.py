@@ -1,4 +1,4 @@
-"""Lattices and boxes: configs by their coordinates, so that neighbours are found without looking at all.
+"""Lattices and boxes: configs by their coordinates, so that neighbours are found without a search through all.
 
 A lattice holds the configs of a list; a box all combinations of some values, which are never laid out.
 """
@@ -150,10 +150,10 @@ class Field:
 
 
 class Box:
-    """The combinations of the values of ``fields`` that ``allowed`` says yes to, by number.
+    """The combinations of the values of ``fields`` that ``allowed`` accepts, by number.
 
-    As in a :class:`Lattice`, a coordinate is the place of a value on its axis, and the number of an axis's values means
-    a config without it. Numbers are as large as the box is, nothing is kept for each config.
+    As in a :class:`Lattice`, a coordinate is the index of a value on its axis; the number of an axis's values as
+    coordinate means a config without that parameter. Nothing is stored for each config.
     """
 
     def __init__(self, fields: Sequence[Field], allowed: Callable[[Config], bool]) -> None:
@@ -166,7 +166,7 @@ class Box:
 
     @property
     def size(self) -> int:
-        """How many combinations there are, those that are not allowed among them."""
+        """The number of combinations, including those that are not allowed."""
         return math.prod(len(field.axis) + field.optional for field in self._fields)
 
     def field_of(self, name: str) -> int:
@@ -219,7 +219,7 @@ class Box:
 
 
 def strides_of(lengths: Sequence[int]) -> list[int]:
-    """The increment of a point's number for a step along each axis, for axes with so many places."""
+    """The increment of a point's number for a step along each axis, for axes with these lengths."""
     strides: list[int] = []
     product = 1
     for length in lengths:

@@ -45,7 +45,7 @@ _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
 
 
 class AbiType(Enum):
-    """How one kernel parameter lies in memory: its size is fixed by the ABI.
+    """The form of one kernel parameter in memory: its size is fixed by the ABI.
 
     ``i1`` 1 byte for CPU code and 4 on GPUs as Triton passes it; pointers 8 bytes; ``tensormap`` 128 bytes aligned to
     64; ``struct`` as C lays out its leaves.
@@ -223,8 +223,8 @@ class TensorMap(Persisted):
     along the innermost axis.
 
     With ``axes`` it is the map of an array that a call passes as such (a pointer): the meaning of each of the map's
-    dimensions, outermost first like ``box``. An integer is that axis of the array, whose extent and stride a call says;
-    a pair is an extent and a stride (in elements) that the code was made for, whatever the array has.
+    dimensions, outermost first like ``box``. An integer is that axis of the array, with the call's extent and stride; a
+    pair is an extent and a stride (in elements) that the code was made for, for any array.
     """
 
     title = "a tensor map"
@@ -261,10 +261,10 @@ _SIZES: Form[tuple[int, int, int]] = Form(_read_sizes, list)
 class LaunchInfo(Persisted):
     """How to launch one artifact. Sizes are in bytes; ``threads`` is per block (num_warps x warp size; 1 on a CPU).
 
-    ``block`` is how they lie, threads along x, y and z, whose product is ``threads``; (threads, 1, 1) by default.
+    ``block`` is their arrangement, threads along x, y and z, whose product is ``threads``; (threads, 1, 1) by default.
     ``layout`` lists the parameters that remain after constants were folded away, in the binary's order.
-    ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on
-    a GPU. ``registers`` and ``spills`` are read from the binary; None if the target lacks them. ``options`` are the
+    ``scratch_bytes`` is per program on a CPU thread's own stack of scratch, per program instance in global memory on a
+    GPU. ``registers`` and ``spills`` are read from the binary; None if the target lacks them. ``options`` are the
     compiler's launch options (:class:`silo.core.declaration.Option`) that are not 0: natural numbers sorted by name,
     which its device or loader has to know besides. A grid counts programs, of a cluster each; with ``counts_blocks`` it
     counts blocks, and is refused where ``cluster`` does not divide it. It is False if a cluster is one block, which

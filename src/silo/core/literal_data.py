@@ -31,7 +31,7 @@ OWN_LIMIT = 1 << 18
 # (program, shape, out): the value of a program over the indices for each element, in C order, into 64-bit integers.
 Tabulate: TypeAlias = Callable[[bytes, tuple[int, ...], "array[int]"], None]
 
-_MOST_AXES = 8  # of a function's array, as of what native code reads of a shape
+_MOST_AXES = 8  # axes of a function's array: the native code reads this many of a shape
 
 _CODES = {
     "int8": "b",
@@ -131,7 +131,7 @@ def own_from_json(data: JSON) -> OwnData:
 
 
 def formula_of(function: Callable[..., object], shape: tuple[int, ...]) -> Formula:
-    """Values that a function computes from an element's indices. ``TraceError`` where that is not an expression."""
+    """Values that a function computes from an element's indices. ``TraceError`` if that is not an expression."""
     return Formula(trace_indices(function, _index_names(len(shape))))
 
 
@@ -223,7 +223,7 @@ def _packed(numbers: Sequence[Any] | array[int], element: DType, where: str) -> 
     """Numbers as elements, in the machine's byte order. ``CaseError`` names a value that does not fit."""
     if element.kind is not DTypeKind.FLOAT:
         least, most = _range(element)
-        # A formula's numbers are integers, of which the extremes tell.
+        # A formula's numbers are integers, so its extremes decide.
         extremes = (min(numbers), max(numbers)) if isinstance(numbers, array) and numbers else numbers
         for number in extremes:
             if not math.isfinite(number) or int(number) != number or not least <= number <= most:
@@ -247,7 +247,7 @@ def _floats(numbers: Iterable[Any], element: DType) -> bytes:
 def _single(number: float) -> bytes:
     try:
         return struct.pack("=f", number)
-    except OverflowError:  # as every other conversion: too large is infinity
+    except OverflowError:  # as in every other conversion, a value that is too large becomes infinity
         return struct.pack("=f", math.copysign(math.inf, number))
 
 

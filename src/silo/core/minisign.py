@@ -1,7 +1,8 @@
 """Keys and signatures as minisign writes them: values, read and printed.
 
 A signature covers the BLAKE2b hash of a message (minisign's prehashed form, ``ED``); a second signature covers the
-first one and a comment. A key bears a number, by which a signature says whose it is; nothing vouches for that number.
+first one and a comment. A key has a number, which a signature repeats to name its key; the number itself is not
+protected.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 MAX_COMMENT_BYTES: Final = 8192  # as many as minisign reads
-MAX_SIGNATURE_BYTES: Final = 16384  # of a whole file: three short lines and two comments
+MAX_SIGNATURE_BYTES: Final = 16384  # of a file: three short lines and two comments
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"

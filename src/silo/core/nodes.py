@@ -290,7 +290,7 @@ def _rounded_up(node: Node, divisor: int) -> Node | None:
 
 
 def evaluate(node: Node, bindings: Bindings) -> int:
-    """The value; ``ExpressionError`` where it does not exist, or where a leaf is not bound to an integer.
+    """The value; ``ExpressionError`` if it does not exist, or if a leaf is not bound to an integer.
 
     >>> evaluate(make(OpKind.CDIV, Argument("n"), Const(128)), Bindings(values={"n": 1000}))
     8

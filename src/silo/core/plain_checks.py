@@ -1,4 +1,4 @@
-"""Checks of results where numpy is not installed: the few values that a recipe expects, one by one."""
+"""Checks of results without numpy: the few values that a recipe expects, one by one."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def place_of(group: str, name: str) -> str | None:
 
 
 def load_place(place: str) -> object:
-    """What ``module:attribute`` names. Raises whatever importing it raises, AttributeError where it is not there."""
+    """The object that ``module:attribute`` names. Raises the errors of importing it, or AttributeError."""
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -150,7 +150,7 @@ def driver_of(kind: str) -> DriverDeclaration:
 
 
 def drivers() -> tuple[DriverDeclaration, ...]:
-    """What all of Silo's own drivers declare, by kind. Opens none of them."""
+    """The declarations of Silo's own drivers, by kind. Opens none of them."""
     return tuple(driver_of(kind) for kind in driver_kinds())
 
 
@@ -242,7 +242,7 @@ def threads_of_option(name: str) -> int:
 def _own_option(name: str) -> Option | None:
     """An option of a plug-in that Silo does not ship. Only one plug-in can have it: its name is how the name begins."""
     plugin, separator, _ = name.partition("_")
-    # Most names are parameters' names, such as BLOCK_SIZE, for which no plug-in is asked.
+    # Most names are parameters' names, such as BLOCK_SIZE, so no plug-in is loaded for them.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):
         return None
     place = installed_places(COMPILERS).get(plugin)
@@ -325,7 +325,7 @@ def is_blob_kind(kind: str) -> bool:
 
 @lru_cache(256)
 def is_host_code(kind: str) -> bool:
-    """Whether blobs of this kind run in the process that loads them; so they do where any plug-in declares it.
+    """Whether blobs of this kind run in the process that loads them: one plug-in that declares it is enough.
 
     Of a file's contents only the kind's name plays a part, and a name without a declaration here is not an answer.
 

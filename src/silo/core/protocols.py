@@ -144,7 +144,7 @@ class ShowsCode(Protocol):
         ...
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """One of them, or ``llir`` where that takes a tool. Raises CompileError, ToolchainError."""
+        """One of them, or ``llir`` if a tool makes it. Raises CompileError, ToolchainError."""
         ...
 
 
@@ -223,7 +223,7 @@ class WatchfulTimer(Timer, Protocol):
     """A clock that detects samples disturbed by other work on the machine, so that they are taken again."""
 
     def disturbed(self) -> bool:
-        """Whether the last :meth:`elapsed_ns` says little of the launches."""
+        """Whether the last :meth:`elapsed_ns` is unreliable."""
         ...
 
     def settle(self) -> None:
@@ -269,11 +269,11 @@ class Device(Protocol):
         ...
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Whether code for this target runs here (``silo.artifacts.runs_on``), where its kind matters: of that kind."""
+        """Whether code for this target, and of this kind if that matters, runs here (``silo.artifacts.runs_on``)."""
         ...
 
     def synchronize(self) -> None:
-        """Wait until all that was enqueued is done; at once where launches return when they are done."""
+        """Wait until all that was enqueued is done; returns at once if launches return when they are done."""
         ...
 
     def free_memory(self) -> int | None:
@@ -315,8 +315,8 @@ class LibraryCall(Protocol):
         Its return value is the launch's: None, or arrays that it made because the call lacks them.
 
         ``arguments`` are the caller's own objects in the order of the kernel's parameters: the given value, else the
-        default, else the config's value. ``stream`` is the caller's own object too, None where none was given: then the
-        library's current one is meant. Whatever is raised reaches the caller, with a note that names the kernel.
+        default, else the config's value. ``stream`` is the caller's own object too, None if none was given: then the
+        library's current stream is used. Whatever is raised reaches the caller, with a note that names the kernel.
         """
         ...
 
@@ -347,7 +347,7 @@ class Searcher(Protocol):
         ...
 
     def observe(self, config: Config, time_ns: float | None) -> None:
-        """The outcome of one config, suggested or not: its median time, or None where it failed."""
+        """The outcome of one config, suggested or not: its median time, or None if it failed."""
         ...
 
     def finish(self) -> None:
@@ -370,7 +370,7 @@ class CatchesUp(Protocol):
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
         """Take in what other machines have kept under these keys; whether anything was new.
 
-        With ``follow`` even if they were asked before, and the first key again from time to time as it is read.
+        With ``follow`` even if they were requested earlier, and the first key again from time to time as it is read.
         """
         ...
 

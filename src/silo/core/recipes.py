@@ -189,12 +189,12 @@ class ArrayRecipe(Persisted):
 
     @property
     def bytes_to_make(self) -> int:
-        """The memory that making it takes at most. Of a formula's elements, Python's numbers lie there for a while."""
+        """The memory that making it takes at most. A formula's elements exist as Python's numbers for a while."""
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property
     def element_strides(self) -> tuple[int, ...]:
-        """The strides in elements, also where the recipe says C order."""
+        """The strides in elements, also if the recipe's order is C."""
         if self.strides is not None:
             return self.strides
         inner = [max(extent, 1) for extent in self.shape]
@@ -340,7 +340,7 @@ class ExpectedRecipe(Persisted):
     """The contents of an array after the launch: all its elements, or samples.
 
     ``values`` are little-endian elements of ``dtype`` (the reference's dtype, which may be wider than the argument's).
-    ``sampled`` is None where they are whole; otherwise the argument of :func:`~silo.core.generator.sample_indices`,
+    ``sampled`` is None if they are complete; otherwise the argument of :func:`~silo.core.generator.sample_indices`,
     with ``seed``. Tolerances None mean the defaults of :func:`~silo.core.checks.compare`.
     """
 
@@ -392,7 +392,7 @@ class ExpectedRecipe(Persisted):
         return None if self.sampled is None else sample_indices(self.seed, self.sampled, math.prod(self.shape))
 
     def array(self) -> NDArray[Any]:
-        """The values in numpy: of ``shape`` where whole, one axis where sampled."""
+        """The values in numpy: with ``shape`` if they are complete, with one axis if they are sampled."""
         import numpy as np  # noqa: PLC0415  # numpy is optional
 
         flat = np.frombuffer(self.values, dtype=np.dtype(f"<u{self.dtype.itemsize}"))
@@ -438,8 +438,8 @@ _NODE: Form[Node] = Form(lambda data, what: from_json(data), to_json)  # noqa: A
 class CaseRecipe(Persisted):
     """One case of a kernel: its arguments by parameter name, and the expected contents of its written arrays.
 
-    ``grid`` is there where the case, and not the kernel, declares it. ``config`` holds the case's own options, ``work``
-    its bytes and flops.
+    ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the case's own options, ``work`` its
+    bytes and flops.
     """
 
     title = "a case"

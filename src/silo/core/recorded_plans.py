@@ -52,7 +52,7 @@ _NODE: Final[Form[Node]] = Form(lambda data, what: nodes.from_json(data), nodes.
 
 
 class ArgumentKind(Enum):
-    """What a call gives for an argument of a plan."""
+    """The kinds of values that a call gives for an argument of a plan."""
 
     ARRAY = "array"
     INTEGER = "integer"
@@ -62,10 +62,10 @@ class ArgumentKind(Enum):
 
 @frozen
 class RecordedArgument(Persisted):
-    """What an argument has to be for a form to serve it.
+    """The requirement of a form on an argument.
 
-    An array has this ``dtype`` and ``rank`` (its number of axes); ``value`` is what an argument of
-    :attr:`ArgumentKind.VALUE` equals.
+    An array has this ``dtype`` and ``rank`` (its number of axes); an argument of :attr:`ArgumentKind.VALUE` equals
+    ``value``.
     """
 
     title = "an argument of a plan"
@@ -85,7 +85,7 @@ class Source(Enum):
 
 @frozen
 class RecordedSource(PersistedRow):
-    """What a launch is given for one parameter of its kernel: the argument's name, an expression or a value."""
+    """The value of one parameter of a launch: the name of a plan's argument, an expression or a constant."""
 
     title = "an argument of a recorded launch"
     parameter: str = field(form=NAME)
@@ -128,7 +128,7 @@ class RecordedLaunch(Persisted):
 
 @frozen
 class RecordedForm(Persisted):
-    """The launches for some calls: those whose arguments are ``arguments``, and for which every one of ``holds`` is so.
+    """The launches for calls whose arguments are ``arguments``, and for which every expression of ``holds`` is true.
 
     ``arguments`` has one item for each parameter of the plan. ``holds`` are expressions that are not 0.
     """

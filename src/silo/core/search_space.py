@@ -22,7 +22,7 @@ class SearchSpace(Protocol):
     """The configs that a kernel may be compiled with, or the part of them that one call leaves.
 
     :class:`silo.core.space.Space` lists them or spans them by axes, :class:`silo.core.config.ConfigSet` is a plain
-    list, and :class:`silo.core.grouped_space.GroupedSpace` has far more of them than anyone lists.
+    list, and :class:`silo.core.grouped_space.GroupedSpace` has too many to list.
     """
 
     @property
@@ -47,7 +47,7 @@ class SearchSpace(Protocol):
 
     @property
     def grouped(self) -> GroupedSpace | None:
-        """The space itself where a search goes through it group by group; None where it is a list."""
+        """The space itself if a search goes through it group by group; None if it is a list."""
         ...
 
     def __contains__(self, config: object) -> bool: ...
@@ -63,7 +63,7 @@ class SearchSpace(Protocol):
         ...
 
     def product(self) -> tuple[Config, ...]:
-        """Every config. ``SpaceError`` where there are too many to list."""
+        """Every config. ``SpaceError`` if there are too many to list."""
         ...
 
 
@@ -86,7 +86,7 @@ class Rule(Protocol):
 
     @property
     def deterministic(self) -> Rule:
-        """The same rule where sums must be made in one order."""
+        """The same rule if sums must be made in one order."""
         ...
 
     @property
@@ -110,7 +110,7 @@ class Rule(Protocol):
         ...
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> SearchSpace:
-        """The space of one call. ``SpaceError`` where the constraints leave nothing of it."""
+        """The space of one call. ``SpaceError`` if the constraints exclude all configs."""
         ...
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
@@ -128,7 +128,7 @@ class SpaceHeuristic(Protocol):
         ...
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> Rule:
-        """For one kernel. ``SpaceError`` where it lacks a block or an argument that the heuristic names."""
+        """For one kernel. ``SpaceError`` if it lacks a block or an argument that the heuristic names."""
         ...
 
 

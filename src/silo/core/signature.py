@@ -64,7 +64,7 @@ def _read_default(data: JSON, what: str) -> Value:
     return VALUE.read(data[0], what)
 
 
-# In a list, so that None is told from no default.
+# In a list, so that a default of None differs from no default.
 _DEFAULT: Form[Value] = Form(_read_default, lambda value: [VALUE.write(value)])
 
 

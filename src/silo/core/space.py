@@ -160,7 +160,7 @@ class Space:
 
     @property
     def effort(self) -> int:
-        """How many of them a search that leaves nothing out measures: all."""
+        """The number of configs that an exhaustive search measures: all."""
         return len(self._configs)
 
     @property
@@ -173,7 +173,7 @@ class Space:
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
         """The configs in order; with the values of key arguments, only those that their constraints allow.
 
-        ``SpaceError`` where the arguments leave none.
+        ``SpaceError`` if the arguments exclude all configs.
         """
         if not arguments:
             return self._configs

@@ -24,11 +24,11 @@ class Fact(Enum):
     EQUAL_1 = "equal1"  # an integer that is 1, folded into the code
     NONE = "none"  # an argument that is None, folded into the code
     POINTER_RANGE_32 = "range32"  # a pointer into memory of less than 2 GiB: offsets fit 32 bits (ROCm only)
-    CONFIG_BLOCK = "configblock"  # a descriptor whose block shape the config sets, whatever the caller's says
+    CONFIG_BLOCK = "configblock"  # a descriptor whose block shape the config sets, instead of the caller
 
     @property
     def is_assumption(self) -> bool:
-        """Whether code without it serves the same calls; otherwise it is part of which code this is."""
+        """Whether code without this fact serves the same calls; otherwise the fact decides the code."""
         return self not in (Fact.NONE, Fact.CONFIG_BLOCK)
 
 

@@ -59,7 +59,7 @@ class Target:
 
     @property
     def device_arch(self) -> str:
-        """The arch of the devices that it is for, without the letters that name what code may use.
+        """The arch of the devices that it is for, without the letters of features that code may use.
 
         >>> Target.parse("cuda:sm_90a").device_arch, Target.parse("hip:gfx90a").device_arch
         ('sm_90', 'gfx90a')

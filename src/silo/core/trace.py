@@ -1,9 +1,9 @@
 """Tracing: a Python function of one namespace becomes an expression.
 
-The function runs once, with stand-ins for arguments, config values and device facts. ``silo.cdiv``, its like in
-libraries that kernels are written with, ``min``, ``max``, ``math.ceil`` and
-``math.floor`` are replaced while it runs: a copy of the function gets globals and a closure in which those objects are
-ours. Their own bodies never run and their libraries are never imported, so every version leads to the same expression.
+The function runs once, with tracers for arguments, config values and device facts. ``silo.cdiv``, similar functions of
+the libraries that kernels are written with, ``min``, ``max``, ``math.ceil`` and ``math.floor`` are replaced while it
+runs: a copy of the function gets globals and a closure in which those objects are ours. Their own bodies never run and
+their libraries are never imported, so every version leads to the same expression.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class ArrayStandIn(Traced):
-    """A stand-in for an argument: its value, and if it is an array its shape, strides and dtype."""
+    """A tracer for an argument: its value, and if it is an array its shape, strides and dtype."""
 
     __slots__ = ("_name",)
 
@@ -276,7 +276,7 @@ _BY_IDENTITY = {
 
 # By the library that kernels are written with: its functions that mean one of ours, by name.
 _taught: dict[str, Mapping[str, Callable[..., object]]] = {}
-# Their functions take stand-ins as they are, ours above all.
+# Their functions accept tracers unchanged, Silo's own functions in particular.
 _OPAQUE_MODULES = frozenset({"silo", "functools", "itertools", "operator", "math"})
 
 
@@ -381,7 +381,7 @@ def _own_meanings(library: str) -> Mapping[str, Callable[..., object]]:
 
 
 def _is_opaque(function: types.FunctionType) -> bool:
-    module = cast("object", function.__module__)  # None where exec was given globals without a name
+    module = cast("object", function.__module__)  # None if exec got globals without a name
     return isinstance(module, str) and module.partition(".")[0] in _OPAQUE_MODULES
 
 
@@ -397,7 +397,7 @@ def _global_names(code: types.CodeType) -> frozenset[str]:
 
 
 def _refuse_identity_tests(code: types.CodeType) -> None:
-    """``x is None`` would silently be False of any stand-in, so it is refused before the function runs."""
+    """``x is None`` would silently be False for any tracer, so it is refused before the function runs."""
     for one in _codes(code):
         for instruction in dis.get_instructions(one):
             if instruction.opname == "IS_OP" or ("JUMP" in instruction.opname and instruction.opname.endswith("NONE")):
@@ -433,7 +433,7 @@ def trace_value(function: Callable[[Any], object], arguments: Sequence[str], con
 
 
 def trace_indices(function: Callable[..., object], names: Sequence[str]) -> Node:
-    """The expression of one value of as many integers as there are names, given to the function by place.
+    """The expression of a function of integers, one for each name, passed by position.
 
     >>> str(trace_indices(lambda i, j: i * 8 + j % 3, ["i", "j"]))
     '((i * 8) + (j % 3))'

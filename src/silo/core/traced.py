@@ -49,7 +49,7 @@ _BRANCH = (
 
 
 class Operators(Generic[Result]):
-    """The operators of an integer's stand-in, which lead to one method, :meth:`operate`."""
+    """The operators of a traced integer, which all call one method, :meth:`operate`."""
 
     __slots__ = ()
 
@@ -154,7 +154,7 @@ FOLLOWED: Final = {
 
 
 class Traced(Operators["Traced"]):
-    """A stand-in for an integer: arithmetic on it builds an expression, its :attr:`node`."""
+    """A traced integer: arithmetic on it builds an expression, its :attr:`node`."""
 
     __slots__ = ("node",)
     __hash__ = None  # pyright: ignore[reportAssignmentType]  # equality is an expression here

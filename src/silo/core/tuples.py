@@ -1,8 +1,8 @@
 """Tuple arguments as the values that they hold: the shape of a tuple, and the names of its values.
 
-A kernel that takes a tuple is compiled for the shape of it: each value in the tuple is a parameter of its own, named by
-its path (``xs.0``, or ``xs.scale`` for a field of a NamedTuple). Only the front end of the kernel's language sees the
-tuple again.
+A kernel that takes a tuple is compiled for the tuple's structure: each value in the tuple is a parameter of its own,
+named by its path (``xs.0``, or ``xs.scale`` for a field of a NamedTuple). Only the front end of the kernel's language
+sees the tuple again.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ __all__ = [
 ]
 
 # Limits on values read from files, far above any kernel's need and low enough that their products stay small.
-MAX_PARAMETERS = 1024  # of a kernel; a GPU's ABI has room for 4,060 bytes of them. Messages list them for each variant
+# parameters of a kernel; a GPU's ABI has room for 4,060 bytes of them. Messages list them for each variant
+MAX_PARAMETERS = 1024
 MAX_NAMES = 4096  # in a key, a config or a specialization
 MAX_AXES = 32  # of an array: their extents are multiplied
 MAX_NODES = 65_536  # of an expression, which a launch evaluates
@@ -71,7 +72,7 @@ _COSTS = (
     (b'"', 28),  # half a string
 )
 _MOST = 54  # bytes for a character, of the most costly text there is
-_WIDE = 8  # bytes for one of a text that is not ASCII: strings of it may hold four bytes a character, twice
+_WIDE = 8  # bytes for a character of a text that is not ASCII: its strings may hold four bytes a character, twice
 
 JSON: TypeAlias = "bool | int | str | Sequence[JSON] | Mapping[str, JSON] | None"
 
@@ -180,7 +181,7 @@ def identity_of(value: object) -> object:
 def has_look_alike(value: object) -> bool:
     """Whether Python calls a value of another canonical form equal, and both are values that constexprs often have.
 
-    That is so of bools, of floats, of the integers 0 and 1, and of tuples that hold one of them.
+    True for bools, floats, the integers 0 and 1, and tuples that contain one of them.
 
     >>> has_look_alike(1), has_look_alike(64), has_look_alike((64, 1.5)), has_look_alike("relu")
     (True, False, True, False)
@@ -227,7 +228,7 @@ def value_from_json(data: JSON) -> Value:
         if value_to_json(value) == data:
             return value
     except (ValueError, KeyError, OverflowError, RecursionError):
-        pass  # each of them says less than the data does
+        pass  # each of these errors is less useful than the data
     raise malformed("a value", data)
 
 
@@ -292,8 +293,8 @@ _STRINGS = frozenset([str])
 def _refuse_floats(data: object) -> None:
     """Raise ``TypeError`` for floats and for keys that are not strings.
 
-    Most of a document are containers of plain values, and first launches wait for this: each of them is passed over by
-    one loop in C. ``data`` must not hold itself.
+    Most of a document are containers of plain values, and first launches wait for this: one loop in C checks each of
+    them. ``data`` must not hold itself.
     """
     left: list[object] = [data]
     while left:
@@ -378,15 +379,15 @@ _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 def _refuse_deep(text: bytes) -> None:
-    """Raise ``ValueError`` where lists and objects lie more than ``MAX_NESTING`` deep within each other."""
+    """Raise ``ValueError`` if lists and objects are nested more than ``MAX_NESTING`` deep."""
     if text.count(b"[") + text.count(b"{") <= MAX_NESTING:
         return
     if b"\\" in text:
         text = _STRING.sub(b"", text)
     left = text.translate(_BRACKETS, _OTHERS).replace(b'""', b"")
-    if b'"' in left:  # there are brackets in strings
+    if b'"' in left:  # strings may contain brackets
         left = _STRING.sub(b"", text).translate(_BRACKETS, _OTHERS)
-    # Empty containers are removed, again and again: each time every tree is one level lower.
+    # Empty containers are removed repeatedly: each time every tree loses one level.
     for _ in range(MAX_NESTING):
         shorter = left.replace(b"[]", b"")
         if len(shorter) == len(left):
@@ -397,7 +398,7 @@ def _refuse_deep(text: bytes) -> None:
 
 
 def refuse_large(text: bytes, budget: int) -> None:
-    """Raise ``ValueError`` where parsing ``text`` would take more than ``budget`` bytes."""
+    """Raise ``ValueError`` if parsing ``text`` would take more than ``budget`` bytes."""
     # Most texts are so short that nothing need be counted.
     if len(text) * _MOST > budget and (needed := footprint(text)) > budget:
         raise ValueError(

@@ -18,7 +18,7 @@ class Variant(Persisted):
     """Source + signature + specialization + config + target.
 
     ``source`` is the source's fingerprint; ``signature`` is typed. Constexpr parameters get their value from the
-    specialization where the caller gave it, from the config otherwise.
+    specialization if the caller gave it, else from the config.
     """
 
     title = "a variant"

@@ -42,7 +42,7 @@ class DecidedConfig:
 
 @frozen
 class Decisions:
-    """Every decision of a process, in a fixed order, and the 32 bytes that are equal where all of them are."""
+    """Every decision of a process, in a fixed order, and a digest of 32 bytes that is equal if all decisions are."""
 
     digest: bytes
     rows: tuple[DecidedConfig, ...]
@@ -67,8 +67,8 @@ def decisions() -> Decisions:
 def same_decisions(all_gather: Callable[[bytes], Sequence[bytes]]) -> Decisions:
     """Compare the decisions of all ranks and return the common ones.
 
-    Call it on every rank, after the same calls on each. One gathering of 32 bytes decides; only where these differ a
-    second one finds the difference.
+    Call it on every rank, after the same calls on each. One gathering of 32 bytes decides; only if these differ, a
+    second gathering finds the difference.
 
     Args:
         all_gather: gives the bytes of every rank, in the order of ranks, the caller's own among them:

@@ -49,14 +49,15 @@ if TYPE_CHECKING:
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
-# The file that brings code, as it was read, with its signature, which is read if nothing else makes the code trusted.
+# The bundle that the code is from, as it was read, with its signature, which is read if nothing else makes the code
+# trusted.
 Signed: TypeAlias = "Callable[[], SignedFile]"
 
 
 class Kernels:
     """The kernels of a bundle: ``kernels.add(...)`` or ``kernels["add"](...)``. Made by :func:`load`.
 
-    A kernel stays usable as long as somebody holds it; the file may be renamed or removed meanwhile.
+    A kernel stays usable as long as it is referenced; the file may be renamed or removed meanwhile.
     """
 
     def __init__(self, bundle: Bundle, *, trust: bool, origin: str, signed: Signed | None = None) -> None:
@@ -190,7 +191,7 @@ class BundledKernel:
 
     @property
     def contents(self) -> BundleKernel:
-        """The bundle's whole description of it, with every variant.
+        """The bundle's full description of the kernel, with every variant.
 
         A launch reads only the variants that it may use.
         """
@@ -364,7 +365,7 @@ class BundledKernel:
     def require_consent(self, device: Device) -> None:
         """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.
 
-        That is before anything is made ready for it.
+        Called before anything is prepared for the plan.
 
         Raises:
             TrustError: a part of the code is not trusted.
@@ -394,12 +395,12 @@ class BundledKernel:
         )
 
     def code(self, one: BundleVariant) -> VouchedCode:
-        """A variant's verified code, with consent where it needs some. Raises TrustError."""
+        """A variant's verified code, with consent if it needs consent. Raises TrustError."""
         consent = self.consent(one)
         return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
 
     def launcher_on(self, device: Device) -> Launcher:
-        """A native launcher whose calls run on ``device``, whichever their arrays and the bundle would choose."""
+        """A native launcher whose calls run on ``device``, whatever device their arrays and the bundle would choose."""
         return self.launcher_with(partial(self._on_miss, device=device))
 
     def host_device(self) -> Device:

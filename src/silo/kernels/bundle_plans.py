@@ -1,4 +1,4 @@
-"""Plans of a bundle: recorded where it was built, run on whatever device the bundle has code for."""
+"""Plans of a bundle: recorded where it was built, run on every device that the bundle has code for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class BundledPlans(Mapping[str, Plan]):
         kernels: _ByName,
         consent: Callable[[RecordedPlan], None],
     ) -> None:
-        """``consent`` raises ``TrustError`` where a plan may not launch native code of the host."""
+        """``consent`` raises ``TrustError`` if a plan may not launch native code of the host."""
         self._bundle = bundle
         self._recorded = recorded
         self._kernels = kernels
@@ -172,7 +172,7 @@ def _other_argument(wanted: RecordedArgument, given: Any) -> str:  # noqa: ANN40
 
 
 def _computed(node: Node, named: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an int, or one with its expression
-    """The value of an expression over the arguments of a call; of stand-ins with its own expression."""
+    """The value of an expression over the arguments of a call; for tracers, a traced value with the same expression."""
     match node:
         case Const(value):
             return value

@@ -71,7 +71,7 @@ class CheckingLauncher(ABC):
 
     @abstractmethod
     def _launcher(self) -> Any:  # noqa: ANN401  # the native launcher
-        """One whose bindings are of code that checks itself."""
+        """A launcher whose bindings are code that checks itself."""
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The keyword arguments of a call, and what else it passes."""

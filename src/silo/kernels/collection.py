@@ -33,8 +33,9 @@ class Collected:
 def collect_kernels(places: Sequence[Place], names: Sequence[str] | None = None) -> list[Kernel]:
     """The kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
 
-    Kernels in classes are found too; a kernel written there is called ``Class.kernel``. ``names`` keeps only those.
-    ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or given to two kernels.
+    Kernels in classes are found too; a kernel written there is called ``Class.kernel``. With ``names`` only these
+    kernels are returned. ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or given to
+    two kernels.
     """
     return collect(places, names).kernels
 

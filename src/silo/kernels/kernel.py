@@ -558,7 +558,7 @@ def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> t
 # ---- Hooks that a library calls around launches of its own see launches of silo.k ----
 
 
-_shown: dict[int, _Shown] = {}  # by the kind's id: kinds are objects of the process
+_shown: dict[int, _Shown] = {}  # by the kind's id, because kinds live as long as the process
 
 
 def show_launches(kind: HasLaunchHooks) -> None:

@@ -173,7 +173,7 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
                 " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
-        if self._full or native.recording() is not None:  # of another plan, whose launches these are
+        if self._full or native.recording() is not None:  # the plan that made these launches
             return self._function(arguments)
         self._refuse_other_memory(arguments)
         if self._recordings:
@@ -295,7 +295,7 @@ def _follow(
     first: list[Any],
     pool: Pool | None,
 ) -> tuple[list[SeenLaunch], Trail, TorchWork]:
-    """The second recording, with as many stand-ins as the function takes."""
+    """The second recording, with a tracer for each parameter of the function."""
     failure: Exception | None = None
     for follow_arrays, follow_numbers in ((True, True), (False, True), (False, False)):
         trail = Trail()
@@ -316,7 +316,8 @@ def _follow(
         except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
             failure = error
             continue
-        if len(launches) != len(first) and follow_numbers:  # isinstance() and its like tell stand-ins apart
+        # isinstance() and similar functions distinguish tracers from values
+        if len(launches) != len(first) and follow_numbers:
             failure = TypeError("it makes other launches with them")
             continue
         return seen_launches(launches), trail, work
@@ -328,7 +329,7 @@ def _follow(
 def plan(function: Callable[..., object], *examples: object, pool: object = None, **named: object) -> Plan:
     """Run ``function`` on examples, record its launches, and return a plan that replays them with other arguments.
 
-    The function runs with the examples themselves, once more to record it, and then with stand-ins for them, to see how
+    The function runs with the examples themselves, once more to record it, and then with tracers for them, to see how
     each parameter and grid follows from the arguments; only the first of these runs launches anything. Arrays may be
     replaced by others of their dtype and device, integers and floats by others. An argument whose value, or whose
     shape, is used in a way that cannot be followed (as an index, by ``range``, by torch) is held: another value is
@@ -397,7 +398,7 @@ def names_of_arguments(function: Callable[..., object], count: int, named: Mappi
     """Names of the arguments that are given by position."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # code that does not say
+    except (TypeError, ValueError):  # code without a stated effect
         parameters = []
     plain = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     names = tuple(plain[:count]) + tuple(f"argument_{index + 1}" for index in range(len(plain), count))
@@ -408,7 +409,7 @@ def names_of_arguments(function: Callable[..., object], count: int, named: Mappi
 
 @contextmanager
 def planning(*, pool: object = None, **arguments: object) -> Generator[Plan]:
-    """Record the launches of a block, which are made as ever; the plan replays them after the block.
+    """Record the launches of a block, which are made as usual; the plan replays them after the block.
 
     Args:
         pool: the memory of the tensors that the block makes, as for :func:`plan`.

@@ -220,7 +220,7 @@ class _FormRecorder:
         return RecordedArgument(ArgumentKind.ARRAY, from_dlpack(code, bits), len(sizes))
 
     def _shapes(self, declared: Mapping[str, RecordedArgument]) -> Iterable[Node]:
-        """Of arrays whose shape was used in a way that nothing follows: that they have it."""
+        """For arrays whose shape was used in a way that cannot be traced: the condition that the shape is the same."""
         for name, one in declared.items():
             if one.kind is not ArgumentKind.ARRAY or name not in self._trail.used:
                 continue

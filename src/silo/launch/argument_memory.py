@@ -21,7 +21,7 @@ __all__ = ["Allocation", "MemoryRegion", "allocation_of", "holding", "regions_of
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """All the memory behind one argument, from ``low`` up to ``high``; ``address`` is where the argument points.
+    """All the memory of one argument, from ``low`` up to ``high``; ``address`` is where the argument points.
 
     ``words`` name it in messages: a base array, a storage, ... ``inside``: for an array with gaps between its elements,
     one byte for each byte from ``low``, 1 if the byte is part of an element; None if every byte is.
@@ -36,7 +36,7 @@ class Allocation:
     inside: NDArray[np.uint8] | None = field(default=None, compare=False)
 
     def has(self, address: int, size: int) -> bool:
-        """Whether an access of ``size`` bytes lies in it."""
+        """Whether an access of ``size`` bytes is within it."""
         first = address - self.low
         if first < 0 or address + size > self.high:
             return False
@@ -50,7 +50,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True)
 class MemoryRegion:
-    """Memory without a gap that one or several allocations lie in."""
+    """A range of memory without gaps, with one or several allocations in it."""
 
     low: int
     high: int
@@ -133,7 +133,7 @@ def _elements(  # a view has many facts
     size = math.prod(shape) * width
     inside: NDArray[np.uint8] | None = None
     distinct = math.prod(extent for extent, step in zip(shape, steps, strict=True) if step) * width
-    if high - low > distinct:  # else they lie side by side
+    if high - low > distinct:  # otherwise they are adjacent
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 
         inside = np.zeros(high - low, np.uint8)
@@ -169,7 +169,7 @@ def regions_of(allocations: Sequence[Allocation]) -> list[MemoryRegion]:
 
 
 def holding(regions: Sequence[MemoryRegion], allocation: Allocation) -> int:
-    """Which region an allocation lies in; -1 for an empty one."""
+    """The region of an allocation; -1 for an empty allocation."""
     for index, region in enumerate(regions):
         if region.low <= allocation.low and allocation.high <= region.high and allocation.size:
             return index

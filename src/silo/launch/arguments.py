@@ -71,8 +71,8 @@ class CallArgument:
     describe its base; ``block_form`` the form of its layout in shared memory (``SILO_BLOCK_LAYOUT_SHIFT`` of
     ``native/core/argument_word.h``), 0 without one. ``shape`` and ``strides`` (in elements) are set if the guard holds them, because they decide the
     code; ``layout`` is set if the guard holds these facts of an array whose extents are passed. The facts hold for
-    every call with the same guard, but for ``off_element``: the address in this call is not a multiple of the element's
-    bytes.
+    every call with the same guard, except ``off_element``: that the address in this call is not a multiple of the
+    element's bytes.
     """
 
     name: str
@@ -127,8 +127,8 @@ class CallArgument:
                 return ArgumentFacts(
                     dtype=self.dtype,
                     is_pointer=True,
-                    # Only the alignment of the address is known of all calls that share this guard. 8 stands for one
-                    # that elements of any dtype may have, 1 for one that these may not have.
+                    # Calls that share this guard have only the alignment of the address in common. 8 is an address that
+                    # is valid for elements of any dtype, 1 an address that is not.
                     address=0 if self.aligned16 else 1 if self.off_element else 8,
                     block_shape=self.block_shape,
                     block_form=self.block_form,
@@ -195,7 +195,7 @@ class SeenCall:
         return {one.name: one.facts(constant) for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
     def extents(self, held: HeldExtents) -> tuple[tuple[str, ArrayExtents], ...]:
-        """Those that decide the code, by name. Only arrays have a device: None and numbers have none."""
+        """The arguments that decide the code, by name. Only arrays have a device: None and numbers have none."""
         found = ((name, self[name].extents(kind)) for name, kind in held.arguments)
         return tuple((name, one) for name, one in found if one is not None)
 
@@ -213,7 +213,7 @@ def block_shape_of(word: int) -> tuple[int, ...]:
 
 
 def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> SeenCall:
-    """The native module's description of a call, as an object. ``ArgumentError`` for a dtype no kernel knows."""
+    """The native module's description of a call, as an object. ``ArgumentError`` for a dtype that no kernel takes."""
     facts, objects, options, device, grid = raw
     return SeenCall(
         kernel,
@@ -296,9 +296,9 @@ def describe_call(call: SeenCall) -> str:
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
-EXACT: Final = 32  # native/python/plan.h: a flag of parameters whose very value is part of the situation
+EXACT: Final = 32  # native/python/plan.h: a flag of parameters whose exact value is part of the key
 MOST_VARIANTS: Final = 0xFFFFFFFF
-# native/core/extents.h: enum silo_extent, but for arrays that the head says are contiguous.
+# native/core/extents.h: enum silo_extent, except arrays that the head declares contiguous.
 _EXTENT_KINDS = {1: "shape", 2: "layout", 3: "dynamic"}
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
@@ -334,7 +334,7 @@ def decide(kernel: OpenKernel, call: SeenCall, place: RawPlace) -> list[tuple[st
 
 
 def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
-    """A device as the choice sees it, with its decision on each target and kind of blob that there is code for."""
+    """A device for the choice: with its decision on each target and kind of blob of the bundle."""
     decided = ((one, device.runs(one.target, one.blob_kind)) for one in code)
     rules = tuple((str(one.target), one.blob_kind, bool(decision), decision.reason) for one, decision in decided)
     return str(device.target), device.facts(), rules

@@ -40,9 +40,9 @@ def split_device(device: str) -> tuple[str, int]:
 class Buffer:
     """An array in host or device memory: zeroed, row-major, aligned to 64 bytes (256 on a device).
 
-    Kernels take it, and so does everything that reads DLPack or ``__cuda_array_interface__``. In host memory ``raw`` is
-    its bytes and it has the buffer protocol (except bfloat16 and 8-bit floats, which the protocol cannot describe).
-    Memory of a device comes from its driver and is freed, after all work on it, with the last reference.
+    Kernels take it, and so do all readers of DLPack or ``__cuda_array_interface__``. In host memory ``raw`` is its
+    bytes and it has the buffer protocol (except bfloat16 and 8-bit floats, which the protocol cannot describe). Memory
+    of a device comes from its driver and is freed, after all work on it, with the last reference.
 
     >>> buffer = Buffer((2, 3), "float32")
     >>> buffer.shape, buffer.strides, buffer.nbytes, buffer.device
@@ -122,16 +122,16 @@ class Buffer:
         raise NotImplementedError
 
     def copy_from(self, data: BytesLike | Buffer, stream: int = 0, at: int = -1) -> None:
-        """Take over the bytes of ``data``, which has as many; on a device after earlier work in ``stream``.
+        """Copy the bytes of ``data``, which has the same size; on a device after earlier work in ``stream``.
 
-        With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` where they do not fit.
+        With ``at`` they become the part of the buffer that begins at that byte. ``ArgumentError`` if they do not fit.
         """
         raise NotImplementedError
 
     def copy_to(self, out: BytesLike, stream: int = 0, at: int = -1) -> None:
-        """Write the bytes to ``out``, which has as many; from a device after earlier work in ``stream``.
+        """Write the bytes to ``out``, which has the same size; from a device after earlier work in ``stream``.
 
-        With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` where there are fewer.
+        With ``at`` they are a part of the buffer, which begins at that byte. ``ArgumentError`` if there are fewer.
         """
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class Buffer:
         raise NotImplementedError
 
     def numpy(self) -> NDArray[Any]:
-        """A numpy array (of ml_dtypes where numpy lacks the type): the same memory on the host, a device's copied."""
+        """A numpy array (with ml_dtypes if numpy lacks the type): the same memory on the host, a device's copied."""
         from silo.core.host_arrays import numpy_dtype, require_numpy  # noqa: PLC0415  # launches need neither
 
         require_numpy("a numpy array of a silo.Buffer")

@@ -1,4 +1,4 @@
-"""The grid of one call, for kernels whose code is made for one: known before the launch, in Python."""
+"""The grid of one call, for kernels whose code is made for one grid: computed in Python before the launch."""
 
 from __future__ import annotations
 

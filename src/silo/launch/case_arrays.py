@@ -37,7 +37,7 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
 
 
 def refuse_large(needed: int, what: str) -> None:
-    """``CaseError`` where arrays would take more memory than a case's arrays may."""
+    """``CaseError`` if arrays would take more memory than a case's arrays may."""
     allowed = case_allowance()
     if needed > allowed:
         why = "half of the memory that this process may use" if settings().case_bytes is None else "SILO_CASE_BYTES"

@@ -110,7 +110,7 @@ class KernelObject:
     """One kernel of a loaded object."""
 
     def __init__(self, launch: LaunchInfo, library: ctypes.CDLL) -> None:
-        """Find the entry in ``library``. ``LaunchError`` where it is not in it."""
+        """Find the entry in ``library``. ``LaunchError`` if it is absent."""
         self.launch = launch
         self._library = library
         try:
@@ -199,7 +199,8 @@ def open_object(launch: LaunchInfo, data: bytes, consent: Consent) -> ctypes.CDL
         TrustError: the consent is to something else.
     """
     require_consent(consent, launch, data, "so", launch.entry)
-    # A name of its own for each object: the loader takes one it has seen for the same object. The folder is 0700.
+    # Each object gets a new name, because the loader takes a name that it has seen for the same object. The folder is
+    # 0700.
     with tempfile.TemporaryDirectory(prefix="silo-load-") as folder:
         path = Path(folder, "kernel.so")
         path.write_bytes(data)

@@ -82,7 +82,7 @@ def _rank(layout: Sequence[LayoutSlot], name: str) -> int:
 
 
 def map_problem(form: TensorMap) -> str | None:
-    """Why the driver would refuse a tensor map, whatever the descriptor or array; None where it would not.
+    """Why the driver would refuse a tensor map, whatever the descriptor or array; None if it would not.
 
     >>> map_problem(TensorMap("x", swizzle=1, element_bytes=2, element_type=6, box=(64, 32)))
     'its box is 64 bytes wide, and a swizzle of 32 bytes takes at most that'

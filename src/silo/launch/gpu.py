@@ -67,7 +67,7 @@ class GpuDevice:
 
     @property
     def memory(self) -> Memory:
-        """Its own, and the host's where the driver pinned or manages it."""
+        """Its own memory, and host memory that the driver pinned or manages."""
         return self.declared.memory
 
     @property
@@ -76,7 +76,7 @@ class GpuDevice:
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Whether code for ``target`` runs here: machine code, or PTX, which has rules of its own."""
+        """Whether code for ``target`` runs here: machine code, or PTX, for which other rules hold."""
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
@@ -109,7 +109,8 @@ class GpuDevice:
         """Load a kernel under the device's primary context, which is made when the first one is loaded.
 
         Needs no consent: the driver runs it on the device, and takes no native code. But the driver reads each
-        parameter of a launch, as many and as large as the code says, from a list made by the launch info's layout.
+        parameter of a launch, with the number and sizes that the code declares, from a list made by the launch info's
+        layout.
 
         Raises:
             DeviceError: code of another kind, code the driver refuses, a launch the device cannot do, or code that
@@ -187,7 +188,7 @@ class GpuDevice:
 
 
 def gpu_devices(declared: DriverDeclaration) -> Sequence[GpuDevice]:
-    """The GPUs of one driver. Opens it and asks attributes; makes no context.
+    """The GPUs of one driver. Opens it and reads attributes; makes no context.
 
     Raises:
         DeviceError: the driver is missing, with the reason, or finds no device.

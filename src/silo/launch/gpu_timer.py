@@ -31,7 +31,7 @@ def flush_bytes(kind: str, l2_bytes: int) -> int:
 
 
 def current_stream(kind: str, index: int) -> int:
-    """The stream that launches without ``stream=`` go to: torch's current one where torch uses the GPU, else 0."""
+    """The stream that launches without ``stream=`` go to: torch's current stream if torch uses the GPU, else 0."""
     torch = torch_with_gpu(kind)
     if torch is None or not torch.cuda.is_initialized():
         return 0

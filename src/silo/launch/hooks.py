@@ -60,7 +60,7 @@ _EFFECTS = {effect.value: effect for effect in Effect}  # several times as fast 
 
 _lock = Mutex()
 _hooks: tuple[LaunchHook, ...] = ()
-_of_each: tuple[LaunchHook, ...] = ()  # those that see the launches of a plan one by one
+_of_each: tuple[LaunchHook, ...] = ()  # hooks that get the launches of a plan one by one
 _suspended: Counter[int] = Counter()  # how often, by thread; a child made by fork has one thread
 
 
@@ -95,7 +95,7 @@ def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
 
 
 def _switch() -> None:
-    """Tell the native module whether to ask; called with the lock held."""
+    """Set whether the native module calls hooks; called with the lock held."""
     if _hooks and not _suspended:
         native.set_hooks(_enter, _exit, bool(_of_each))
     else:
@@ -176,7 +176,7 @@ def _exit(leave: list[Callable[[], object]]) -> None:
 def nvtx_ranges() -> LaunchHook:
     """A hook that puts each launch into an NVTX range named after the kernel, for Nsight Systems.
 
-    Through the ``nvtx`` package, or torch where that is loaded.
+    Through the ``nvtx`` package, or torch if that is loaded.
 
     Raises:
         SettingsError: neither is there.

@@ -17,7 +17,7 @@ __all__ = ["ffi_version", "installed_version", "judge_ffi", "judge_version", "lo
 _log = logging.getLogger("silo")
 # The oldest has jax.ffi and jax.extend.core in the forms that are used.
 _JAX = Releases("jax", ("0.10",), (0, 6), "in whose programs Silo can put kernels")
-_FFI = (0, 3)  # what native/python/xla_abi.h was declared from
+_FFI = (0, 3)  # the header that native/python/xla_abi.h follows
 _told: set[str] = set()
 
 
@@ -27,7 +27,7 @@ def tested_versions() -> tuple[str, ...]:
 
 
 def judge_version(version: str) -> Decision:
-    """Whether programs of a version of jax can call kernels; a reason that names the range where it was not tested.
+    """Whether programs of a version of jax can call kernels; a reason that names the tested range if it is outside.
 
     >>> bool(judge_version("0.10.2")), bool(judge_version("0.4.30"))
     (True, False)
@@ -41,7 +41,7 @@ def installed_version() -> str | None:
 
 
 def ffi_version(header: str) -> tuple[int, int] | None:
-    r"""The version of XLA's foreign function interface that a header of it declares.
+    r"""The version of XLA's foreign function interface that its header declares.
 
     >>> ffi_version("#define XLA_FFI_API_MAJOR 0\n#define XLA_FFI_API_MINOR 3\n")
     (0, 3)

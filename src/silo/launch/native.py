@@ -227,7 +227,7 @@ def path() -> str:
 
 
 def has_driver(kind: str) -> bool:
-    """Whether the native module has a driver for devices of a kind, which may be missing here: Buffers lie there."""
+    """Whether the native module can drive devices of a kind, and so hold Buffers there, even if there are none here."""
     return driver_of(kind).library != ""
 
 
@@ -241,7 +241,7 @@ def open_driver(kind: str) -> int:
 
 
 def open_drivers() -> None:
-    """Open what there is. The native module calls this once, at the first call that may concern a GPU."""
+    """Open the drivers of this machine. The native module calls this once, at the first call that may concern a GPU."""
     for kind in filter(has_driver, driver_kinds()):
         try:
             open_driver(kind)
@@ -250,7 +250,7 @@ def open_drivers() -> None:
 
 
 def _note(kind: str, error: DeviceError) -> None:
-    if "logging" in sys.modules:  # otherwise the message is off, and the import takes milliseconds
+    if "logging" in sys.modules:  # otherwise the message is disabled, and the import takes milliseconds
         import logging  # noqa: PLC0415  # see above
 
         logging.getLogger("silo").debug("no %s: %s", kind, error)
@@ -265,7 +265,7 @@ set_driver_opener(open_drivers)
 _MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
 _ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32", "layout"}
 
-_connecting: set[type] = set()  # types on the way into the native table, which asks about them again
+_connecting: set[type] = set()  # types that are being added to the native table, which calls this again for them
 
 
 def is_descriptor_type(kind: type) -> bool:
@@ -301,7 +301,7 @@ def notice(kind: type) -> None:
     elif kind.__name__ == "ArrayImpl" and kind.__module__.partition(".")[0] in ("jax", "jaxlib"):
         _connect_jax(kind)
     elif hasattr(kind, "__cuda_array_interface__") and not hasattr(kind, "__dlpack__"):
-        open_drivers()  # the protocol does not say which device: the driver does
+        open_drivers()  # the protocol lacks the device: the driver is asked
 
 
 def _refuse_traced(array: object) -> None:
@@ -356,7 +356,7 @@ def _connect_jax(kind: type) -> None:
 
 
 def torch_with_gpu(kind: str) -> Any:  # noqa: ANN401  # the module, or None
-    """Torch where it is loaded, built for GPUs of this kind, and finds one; else None."""
+    """Torch, if it is loaded, is built for GPUs of this kind, and finds one; else None."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
         return None
@@ -372,8 +372,8 @@ def _build_of(torch: Any) -> DriverDeclaration | None:  # noqa: ANN401  # the mo
 def connect_torch() -> bool:
     """Read torch tensors through torch's C functions (about 12 ns each); False: through DLPack (about 75 ns).
 
-    The place of the tensor inside its Python object is found by comparison with a handle that torch gives out.
-    Nothing happens where torch is not loaded, ``SILO_TORCH_SHIM`` is 0, or this torch has another layout.
+    The place of the tensor inside its Python object is found by comparison with a handle that torch returns. Nothing
+    happens if torch is not loaded, ``SILO_TORCH_SHIM`` is 0, or this torch has another layout.
     """
     torch: Any = sys.modules.get("torch")
     if torch is None or not settings().torch_shim:
@@ -409,7 +409,7 @@ def connect_torch() -> bool:
 
 
 def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
-    """Tensors that differ in dtype, device, rank, extents and strides: where those lie is found by comparing them."""
+    """Tensors that differ in dtype, device, rank, extents and strides; comparing them shows the places of these."""
     names = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool", "float16", "bfloat16")
     here = [torch.empty(2, dtype=getattr(torch, name)) for name in names]
     meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
@@ -446,7 +446,7 @@ set_type_hook(notice)
 
 
 def available_memory() -> int | None:
-    """Bytes that programs may take without anything being swapped out; None where the system does not say."""
+    """Bytes that programs may take without swapping; None if the system does not report it."""
     try:
         with open("/proc/meminfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # pathlib takes long
             text = file.read()
@@ -467,7 +467,7 @@ _reserved: dict[tuple[str, int], int] = {}
 
 
 def apply_setting() -> None:
-    """Take ``SILO_THREADS`` and its like over where they changed: ``cpu_threads(n)`` in between stays."""
+    """Apply ``SILO_THREADS`` and similar settings if they changed, so that a ``cpu_threads(n)`` in between stays."""
     global _applied  # noqa: PLW0603  # the last values seen
     wanted = min(settings().threads, MAX_THREADS), settings().spin, settings().pool
     if wanted != _applied:
@@ -498,7 +498,7 @@ def threads(count: int) -> Generator[None]:
 def reserve_sms(kind: str, index: int, count: int) -> None:
     """Leave multiprocessors alone in persistent kernels, for communication or another kernel beside them.
 
-    From now on ``a.reserved_sms`` and ``a.num_sms`` of grids say so for this device, in this process.
+    From now on ``a.reserved_sms`` and ``a.num_sms`` of grids use this number for this device, in this process.
 
     Launchers resolve their next calls again; launchers made by ``bind`` keep their binding.
 

@@ -59,7 +59,7 @@ class KernelTotal:
 def moved_bytes(arguments: Mapping[str, object], effects: Mapping[str, Effect]) -> int:
     """Bytes of the arrays among ``arguments``; those that are read and written count twice.
 
-    An array whose effect is not known counts as both.
+    An array with an unknown effect counts as both.
     """
     total = 0
     for name, value in arguments.items():
@@ -124,7 +124,7 @@ class LaunchProfile:
             try:
                 end.synchronize()
                 taken = end.elapsed_ns(begin)
-            except (LaunchError, DeviceError):  # the device is lost; the program has been told
+            except (LaunchError, DeviceError):  # the device is lost; the program has got its error
                 self._add(key, 0, 0, untimed=1)
             else:
                 self._add(key, taken, moved)

@@ -308,7 +308,7 @@ def _parameter(
     flags |= _OPTIONAL * (one.name in config_names) | EXACT * (one.name in exact) | _COUNTED * (one.name in counted)
     if one.name in open_key and one.name not in (*key, *exact):
         flags |= _KEY | _OPEN_KEY
-    # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.
+    # In an untyped signature BOTH means an unknown effect; before a compile only a typed signature is used.
     known = compiled or one.dtype is not None
     if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and known and one.effect.writes:
         flags |= _WRITES
@@ -322,7 +322,7 @@ def _parameter(
 
 @frozen
 class VouchedCode:
-    """An artifact's verified bytes, with consent to load them where they are native code."""
+    """An artifact's verified bytes, with consent to load them if they are native code."""
 
     artifact: Artifact
     blob: bytes = field(repr=False)
@@ -362,7 +362,7 @@ def load_library_code(
     *,
     consent: Consent | None,
 ) -> LoadedKernel:
-    """Hand verified code to the loader of its kind (:func:`silo.core.plugins.loader_of`), with consent where it asks.
+    """Hand verified code to its kind's loader (:func:`silo.core.plugins.loader_of`), with consent if it requires that.
 
     Raises:
         DeviceError: the loader refuses it, or cannot be used.

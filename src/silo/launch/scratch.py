@@ -59,7 +59,7 @@ def allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> t
 
 
 def _language_allocator() -> Any:  # noqa: ANN401  # takes bytes, alignment and stream; or None
-    """The allocator that the program gave a library which kernels are written with; None where it gave none."""
+    """The allocator that the program gave to a kernel library (Triton); None without one."""
     for kind in shipped_places(SOURCES):
         if kind in sys.modules and (part := part_of(SOURCES, kind, "allocation")) is not None:
             allocator = part.given_allocator()

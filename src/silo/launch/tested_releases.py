@@ -33,7 +33,7 @@ class Releases:
     serves: str
 
     def judge(self, version: str) -> Decision:
-        """Whether a version can serve; a reason that names the range where it was not tested."""
+        """Whether a version can serve; a reason that names the tested range if it is outside."""
         release = release_of(version)
         newest = max(map(release_of, self.tested))
         if release < self.oldest:

@@ -36,7 +36,7 @@ def tested_versions() -> tuple[str, ...]:
 
 
 def judge_version(version: str) -> Decision:
-    """Whether operators can be made with a version of torch; a reason that names the range where it was not tested.
+    """Whether operators can be made with a version of torch; a reason that names the tested range if it is outside.
 
     >>> bool(judge_version("2.13.0")), bool(judge_version("2.1.0"))
     (True, False)

@@ -30,7 +30,7 @@ _log = logging.getLogger("silo")
 
 _AT_A_TIME = 32  # configs that are handed to the compile workers between two looks at the clock
 _GONE = "the store has its artifact no longer"
-_TIME_SHARE = 0.5  # of a session's budget; the rest is for measuring
+_TIME_SHARE = 0.5  # part of a session's budget; the rest is for measuring
 
 
 def carry_decision(

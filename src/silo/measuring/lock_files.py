@@ -57,7 +57,7 @@ def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
 
 
 def read_lock(path: Path) -> Lock:
-    """The lock in a file, parsed once for each version of it.
+    """The lock in a file, parsed once for each version of the file.
 
     Raises:
         LockError: the file is missing, cannot be read, or is not a lock; names the wrong entry.

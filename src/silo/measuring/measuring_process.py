@@ -155,7 +155,7 @@ class MeasuringProcess:
         """Samples in nanoseconds; see :func:`silo.tuner.measure.measure`. Raises the errors of :meth:`results`.
 
         ``beside`` is the reference and the time in nanoseconds that it counts as. A candidate that fails beside it is
-        measured alone, and so is every candidate if the reference cannot be loaded any more.
+        measured alone, and so is every candidate once the reference cannot be loaded.
         """
         request: dict[str, object] = {"do": "measure", "best_ns": best_ns, "reference": None}
         if beside is not None and self._loads(beside[0]):
@@ -187,7 +187,7 @@ class MeasuringProcess:
         except LaunchTimeoutError:
             raise  # costly, and leftovers of other candidates hardly ever make a launch endless
         except LaunchError as error:
-            if not others or self._process is not None or self._given_up:  # nothing else can be at fault
+            if not others or self._process is not None or self._given_up:  # no other config ran in the process
                 raise
             reply = self._ask_once(candidate, {**request, "reference": None}, limit_s)
             _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)

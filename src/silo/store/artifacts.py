@@ -1,7 +1,7 @@
 """The tables of compiled code: from artifact key to artifact, from job key to the outcome of the job.
 
-Variants whose jobs are equal share blobs through the job key. Failures are not kept here: a compiler that failed for
-want of memory or time must be asked again.
+Variants whose jobs are equal share blobs through the job key. Failures are not kept here: a compiler that failed
+because of memory or time must be called again.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FromAfar(Protocol):
 
     @property
     def asks(self) -> bool:
-        """Whether it can be asked."""
+        """Whether requests can be made."""
         ...
 
     def has_come(self, key: str) -> bool:
@@ -123,7 +123,7 @@ class Outcome(Persisted):
 
     @property
     def runs_on_host(self) -> bool:
-        """Whether it is native code, which is used only where somebody vouches for it."""
+        """Whether it is native code, which is used only with consent."""
         return is_host_code(self.blob.kind)
 
     @property
@@ -135,7 +135,7 @@ class Outcome(Persisted):
 class Artifacts:
     """Artifacts and job outcomes.
 
-    An entry whose blobs are gone or damaged is a miss, and so is native code that is not trusted for its calls.
+    An entry with a missing or damaged blob is a miss, and so is native code that is not trusted for its calls.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Artifacts:
         return artifact
 
     def here(self, key: str) -> Artifact | None:
-        """The artifact of an artifact key, or None; a remote store is asked at most for its code."""
+        """The artifact of an artifact key, or None; the remote store is used at most for its code."""
         artifact = self._here(key)
         self._count_hit(artifact)
         return artifact
@@ -204,11 +204,11 @@ class Artifacts:
 
     @property
     def asks(self) -> bool:
-        """Whether a remote store is asked, which takes a while: then :meth:`aside` is the way to ask it."""
+        """Whether a remote store is used, which takes a while: then call :meth:`aside`."""
         return self._afar is not None and self._afar.asks
 
     def has_come(self, key: str) -> bool:
-        """Whether the remote store has something under an artifact key, as far as its answer is here."""
+        """Whether the remote store has something under an artifact key, as far as it has answered."""
         return self._afar is not None and self._afar.has_come(key)
 
     def aside(self, step: Callable[[], T]) -> Future[T]:
@@ -247,14 +247,14 @@ class Artifacts:
         return outcome
 
     def outcome(self, job_key: str) -> Outcome | None:
-        """The outcome of a compile job, its blobs not read; None when it or a blob of it is not here."""
+        """The outcome of a compile job, its blobs not read; None if it or one of its blobs is absent."""
         outcome = self.outcome_here(job_key)
         if outcome is None and self._afar is not None:
             outcome = self._usable_outcome(self._afar.outcome(job_key))
         return outcome
 
     def outcome_here(self, job_key: str) -> Outcome | None:
-        """The outcome of a compile job, or None; a remote store is asked at most for its code."""
+        """The outcome of a compile job, or None; the remote store is used at most for its code."""
         return self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
 
     def _usable_outcome(self, outcome: Outcome | None) -> Outcome | None:
@@ -263,7 +263,7 @@ class Artifacts:
         return outcome if not outcome.runs_on_host or self._vouched(outcome.host_code) else None
 
     def compiled(self, job_key: str) -> Compiled | None:
-        """The outcome of a compile job with its verified bytes; None when anything of it is missing or damaged."""
+        """The outcome of a compile job with its verified bytes; None if a part is missing or damaged."""
         outcome = self.outcome(job_key)
         if outcome is None:
             return None

@@ -73,9 +73,9 @@ def make_directory(path: Path) -> None:
 
 
 class AtomicFile:
-    """A file that appears under its name whole and durable, or not at all.
+    """A file that appears under its name complete and durable, or not at all.
 
-    Used as a context manager; leaving without :meth:`commit` removes the new file. The temporary file lies in the same
+    Used as a context manager; leaving without :meth:`commit` removes the new file. The temporary file is in the same
     directory, so that the final rename is atomic.
     """
 
@@ -150,7 +150,7 @@ def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, 
 def publish(path: Path, data: bytes) -> None:
     """Write a small file of the store atomically and durably; its directory is made when it is missing.
 
-    ``OSError`` where the disk refuses, and where others may write that directory.
+    ``OSError`` if the disk refuses, or if others may write that directory.
     """
     make_directory(path.parent)
     check_folder(path.parent)

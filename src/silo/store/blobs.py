@@ -77,7 +77,7 @@ class DiskBlobs:
         return self._root / "blobs" / check_sha256(sha256)[:2] / sha256
 
     def put(self, data: bytes) -> str:
-        """Keep ``data`` durably; its sha256 in hex. ``OSError`` when the disk refuses; nothing kept is lost."""
+        """Store ``data`` durably; returns its sha256 in hex. ``OSError`` if the disk refuses; stored blobs stay."""
         sha256 = hashlib.sha256(data).hexdigest()
         path = self._path(sha256)
         try:
@@ -119,7 +119,7 @@ class DiskBlobs:
         try:
             status = os.fstat(descriptor)
             size = status.st_size
-            # A mapping of nothing is an error in POSIX.
+            # POSIX does not map empty files.
             view = memoryview(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)) if size else memoryview(b"")
         finally:
             os.close(descriptor)
@@ -170,7 +170,7 @@ def set_aside(root: Path, path: Path) -> str:
 
 
 class FallbackBlobs:
-    """Blobs on disk, or in memory where the disk refuses. ``wrote`` is called with the bytes of each blob on disk."""
+    """Blobs on disk, or in memory if the disk refuses. ``wrote`` is called with the bytes of each blob on disk."""
 
     def __init__(self, write: DiskWrite, disk: DiskBlobs, wrote: Callable[[int], None] = lambda _: None) -> None:
         self._write = write

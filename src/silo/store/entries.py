@@ -27,7 +27,7 @@ class Entries(Protocol):
         ...
 
     def remove(self, key: str) -> None:
-        """Forget the document, if there is one."""
+        """Remove the document, if it exists."""
         ...
 
 
@@ -47,7 +47,7 @@ class MemoryEntries:
         return None if text is None else parse_json(text)
 
     def remove(self, key: str) -> None:
-        """Forget the document, if there is one."""
+        """Remove the document, if it exists."""
         self._documents.pop(check_sha256(key), None)
 
 
@@ -87,12 +87,12 @@ class DiskEntries:
             return None
 
     def remove(self, key: str) -> None:
-        """Forget the document, if there is one."""
+        """Remove the document, if it exists."""
         self._path(key).unlink(missing_ok=True)
 
 
 class FallbackEntries:
-    """Entries on disk, or in memory where the disk refuses."""
+    """Entries on disk, or in memory if the disk refuses."""
 
     def __init__(self, write: DiskWrite, disk: DiskEntries) -> None:
         self._write = write
@@ -112,6 +112,6 @@ class FallbackEntries:
         return self._disk.get(key) if document is None else document
 
     def remove(self, key: str) -> None:
-        """Forget the document, if there is one."""
+        """Remove the document, if it exists."""
         self._memory.remove(key)
         self._write(lambda: self._disk.remove(key))

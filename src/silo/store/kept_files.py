@@ -24,7 +24,7 @@ __all__ = ["MOST_BYTES", "KeptFiles", "blobs_kept_here"]
 
 MOST_BYTES = 64 << 20  # of the files under one key
 _KIND = "files"
-_LEVEL = 1  # of compression: most of the bytes are the texts of compilers
+_LEVEL = 1  # level of compression: most of the bytes are texts of compilers
 
 
 @frozen
@@ -76,7 +76,7 @@ class KeptFiles:
         return True
 
     def get(self, key: str) -> Mapping[str, bytes] | None:
-        """The files that were kept under a key, in their order; None: nothing was, or it is damaged or gone.
+        """The files that were kept under a key, in their order; None if they are absent, damaged or pruned.
 
         Damaged and missing files are reported once.
         """

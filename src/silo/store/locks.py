@@ -1,4 +1,4 @@
-"""Locks of files between processes: each wait has a limit, and names the process that is waited for.
+"""Locks of files between processes: each wait has a limit, and the message names the process that holds the lock.
 
 Anybody who may read a file may lock it with ``flock``, another user of the machine too. So Silo locks files that only
 their user can open: files of the store, journals and leases directly, everything else (a bundle, a lock file) through a
@@ -51,7 +51,7 @@ class HeldLockError(OSError):
         )
 
 
-_locking: dict[int, int] = {}  # descriptors that have a lock or wait for it, and the thread
+_locking: dict[int, int] = {}  # descriptors that hold a lock or wait for it, with the thread
 
 
 def _let_go() -> None:
@@ -71,8 +71,8 @@ in_child(_let_go)
 def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool) -> Generator[bool]:
     """Hold an advisory lock on an open file; yields False if the file system lacks locks. ``path`` is for messages.
 
-    The lock goes with the open file, so a killed process never leaves it behind. A child made by fork meanwhile shares
-    the open file: it lets go of it, or a lock whose holder was killed would last as long as the child.
+    The lock belongs to the open file, so a killed process never leaves it behind. A child made by fork meanwhile shares
+    the open file, so it closes it: otherwise the lock of a killed holder would last as long as the child.
 
     Raises:
         HeldLockError: another process holds it for longer than ``SILO_LOCK_WAIT``.

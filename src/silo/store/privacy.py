@@ -3,10 +3,11 @@
 Compiled code of the store runs in its user's processes, so anybody who may write there could run code as that user. Two
 checks make sure that only this user may. Before a store is used, :func:`examine` walks from ``/`` to its root and over
 its folders. Whenever a file of it is opened, :func:`open_private` checks the folder and the opened file itself. An
-exchange between two moments cannot matter: a file that is read was written by this user, whatever path led to it.
+exchange between these checks does no harm: a file that is read was written by this user, whatever path led to it.
 
 Files that Silo keeps beside others, perhaps in a folder that somebody else made (journals, leases), are opened by
-:func:`open_own`, which looks at the file alone; :func:`output_place` says where a file of the user's is written.
+:func:`open_own`, which checks the file alone; :func:`output_place` returns the place where a file of the user is
+written.
 """
 
 from __future__ import annotations
@@ -80,12 +81,12 @@ def is_private(mode: int, owner: int, user: int) -> Decision:
 def is_safe_on_the_way(node: Node, user: int, *, own_group: int | None = None, unmapped: int | None = None) -> Decision:
     """Whether only the user and root could replace the entries of a folder.
 
-    A link is its owner's word on where the way goes on. A folder that others may write passes with the sticky bit, as
+    The owner of a link decides where the path continues. A folder that others may write passes with the sticky bit, as
     ``/tmp`` has it: only the owner of an entry may replace it, and that owner is checked next.
 
-    ``own_group``, a group that the user alone is in, may write too: systems where everybody has one make folders so.
-    ``unmapped`` is the owner that this user namespace shows for every user it does not know, root too; None where it
-    knows root.
+    ``own_group``, a group whose only member is the user, may write too: systems with such groups make folders writable
+    for them. ``unmapped`` is the owner that this user namespace shows for every unmapped user, including root; None if
+    root is mapped.
 
     >>> is_safe_on_the_way(Node("/tmp", 0o41777, 0, 0), 1000)
     Accepted(reason='')
@@ -109,14 +110,14 @@ def examine(root: Path, names: tuple[str, ...]) -> Decision:
 
     A rejection names the path, the reason and the cure.
 
-    Looked at are the folders and links from ``/`` on, ``root`` itself and the ``names`` in it, as far as they are
-    there. What cannot be looked at cannot be read either, and passes.
+    Checks the folders and links from ``/`` on, ``root`` itself and the ``names`` in it, as far as they exist. A name
+    that cannot be examined cannot be read either, and passes.
     """
     user = os.geteuid()
     way, found = _way_to(str(root))
     for node in way:
         safe = is_safe_on_the_way(node, user)
-        if not safe:  # as a rule it is, and neither of these is read
+        if not safe:  # usually it is, and neither of these is read
             safe = is_safe_on_the_way(node, user, own_group=_own_group(user), unmapped=_unmapped_owner())
         if isinstance(safe, Rejected):
             return Rejected(f"{node.path} ({node.rights}): {safe.reason}; {_mended_on_the_way(node, user)}")
@@ -143,11 +144,11 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
 
 
 def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
-    """Open a file that Silo keeps beside another one, in whichever folder that lies; its contents are this user's own.
+    """Open a file that Silo keeps beside another one, in any folder; its contents are this user's own.
 
-    No link leads to it. It is a plain file of this user, which others may not write, under this one name: a second
-    name (a hard link) could make a file that the user has elsewhere pass for it. A new one has the mode 0600, and an
-    older one gets it when it is opened to be written, because anybody who can read a file can lock it.
+    No link leads to it. It is a plain file of this user, which others may not write, under this one name: a second name
+    (a hard link) could present another file of the user as this one. A new one has the mode 0600, and an older one gets
+    it when it is opened to be written, because anybody who can read a file can lock it.
 
     Raises:
         NotPrivateError: it is something else.
@@ -187,11 +188,11 @@ def output_place(path: str | os.PathLike[str]) -> Path:
     """
     wanted = absolute_path(Path(path))
     for _ in range(_MOST_LINKS):
-        # All that is found out about a name is found out once: somebody may put a link in its place meanwhile.
+        # All facts about a name are read in one call: a link may be put in its place meanwhile.
         if (found := _way_of_own_links(wanted)) is not None:
             return found
         if (folder := _way_of_own_links(wanted.parent)) is None:
-            return wanted  # its folder is missing, and the write itself will say so
+            return wanted  # its folder is missing: the write itself raises the error
         wanted = folder / wanted.name
         node = _look(str(wanted))
         if node is None or not stat.S_ISLNK(node.mode):
@@ -223,7 +224,7 @@ def read_private(path: Path) -> bytes:
 
 
 def private_size(path: Path) -> int | None:
-    """The size of a file that :func:`open_private` would open; None where it would not."""
+    """The size of a file that :func:`open_private` would open; None if it would not."""
     try:
         check_folder(path.parent)
         found = path.lstat()
@@ -250,7 +251,7 @@ def _check(path: Path, found: os.stat_result) -> None:
 
 
 def _way_to(root: str) -> tuple[list[Node], str | None]:
-    """The folders and links that lead to ``root``, and where that lies without links; None while it is not there."""
+    """The folders and links that lead to ``root``, and its path without links; None while it does not exist."""
     way: list[Node] = []
     rest, links = _parts(root), 0
     node = _look("/")
@@ -310,7 +311,7 @@ def _own_group(user: int) -> int | None:
 
 
 def _unmapped_owner() -> int | None:
-    """Whom root's files belong to in a user namespace that does not know root (a sandbox); None in any other."""
+    """The owner of root's files in a user namespace without root (a sandbox); None in any other."""
     try:
         text = Path("/proc/self/uid_map").read_text(encoding="utf-8")
         overflow = int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="utf-8"))

@@ -1,8 +1,8 @@
 """Records: append-only lists of JSON by key, and the logs that keep them.
 
 A log is one file to which many processes of a user add frames, each whole and durable. An append is one ``O_APPEND``
-write and fsync under a lock. A write that a full disk cuts short is taken back; a write that a kill cuts short leaves a
-torn frame, over which readers go on. The layout of frames in the file is a value (:class:`LogFraming`). The contents of
+write and fsync under a lock. A write that a full disk cuts short is undone; a write that a kill cuts short leaves a
+torn frame, which readers skip. The layout of frames in the file is a value (:class:`LogFraming`). The contents of
 frames are the user's, and so is the function that opens the file: :func:`silo.store.privacy.open_private` in a store,
 :func:`silo.store.privacy.open_own` in any folder.
 
@@ -147,7 +147,7 @@ class LogFile:
 
 
 class AppendLog:
-    """The log at one path. Usable from many threads: nothing is held open between calls.
+    """The log at one path. Usable from many threads: no file is held open between calls.
 
     Args:
         opened: opens the file at a path with flags of ``os.open``, and refuses a file that is not this user's alone.
@@ -197,10 +197,10 @@ class AppendLog:
 
 # ---- Records on lines: frames of JSON that a torn, altered or foreign line is never taken for ----
 
-# ``LENGTH CHECKSUM PAYLOAD\n``: eight hex digits, sixteen hex digits, then canonical JSON. The checksum covers a scope
-# (what the record belongs to) as well, so a line copied under another name does not count either.
+# ``LENGTH CHECKSUM PAYLOAD\n``: eight hex digits, sixteen hex digits, then canonical JSON. The checksum also covers a
+# scope (the subject of the record), so a line copied under another name does not count.
 MAX_RECORD_BYTES = 64 << 20
-LINES = LogFraming(end=b"\n")  # of a log of these lines
+LINES = LogFraming(end=b"\n")  # header of a log of these lines
 
 _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{16}) ")
 
@@ -340,7 +340,7 @@ class DiskRecords:
                 file.append(lines)
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record of the key, in the order they were appended; damaged lines are skipped, told once."""
+        """Every whole record of the key, in the order they were appended; damaged lines are skipped and logged once."""
         log = self._log(key)
         path = log.path
         try:

@@ -13,8 +13,8 @@
     upkeep                      the lock of pruning processes, and the time of the last removal of losing configs' code
     counts.log                  look-ups that found code, and that did not, a line for each process
 
-Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes
-use it at once and any of them may be killed. It is its user's alone: a directory that others own or may write is not
+Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes use
+it at once and any of them may be killed. It belongs to its user alone: a directory that others own or may write is not
 used (:mod:`silo.store.privacy`).
 """
 
@@ -326,7 +326,7 @@ class Store(StoreBase):
     def _prepare(self) -> None:
         with self._lock:
             if not self._prepared:
-                # It may have been made meanwhile, by this process or another.
+                # Another thread or process may have made it meanwhile.
                 make_directory(self._directory)
                 private = privacy_of(self._directory)
                 if isinstance(private, Rejected):

@@ -1,8 +1,8 @@
 """The trust ledger: native code runs only if this user built it, trusts it or who signed it, or allows it this once.
 
 The subject of trust is a :class:`silo.core.consent.HostCode`: the bytes and everything that decides the effect of
-calling them, by its digest. Whoever maps native code asks for a :class:`silo.core.consent.Consent`, and they are given
-here alone: by the ledger of a store, to code compiled in this process, and to code that the parent process trusts.
+calling them, by its digest. Mapping native code requires a :class:`silo.core.consent.Consent`, and only this module
+gives them: by the ledger of a store, to code compiled in this process, and to code that the parent process trusts.
 
 A key that is trusted vouches for all that it signs (:mod:`silo.store.trusted_keys`).
 
@@ -132,15 +132,15 @@ class _Listing:
 class TrustLedger:
     """What native code was built here or trusted here, and consent to load it.
 
-    ``directory`` is where ``records`` live, None when they are in memory; lists that others could have written are
-    never read (:mod:`silo.store.privacy`).
+    ``directory`` is where ``records`` live, None if they are in memory; lists that others could have written are never
+    read (:mod:`silo.store.privacy`).
     """
 
     def __init__(self, records: RecordStore, directory: Path | None = None) -> None:
         self._records = records
         self._directory = directory
         self._lists: dict[str, _Listing] = {BUILT: _Listing(), TRUSTED: _Listing()}
-        # By this process, whatever the disk says.
+        # By this process, even if the disk lacks it.
         self._vouched: dict[str, dict[str, TrustEntry | None]] = {BUILT: {}, TRUSTED: {}}
 
     @cached_property
@@ -174,7 +174,7 @@ class TrustLedger:
             word = self._word(HostCode(code.blob, code.kind, code.launch, text=code.text))
             if word is None:
                 built.append(code)
-            else:  # it came from afar: taking that word back takes this one back
+            else:  # it came from a remote store: withdrawing that consent withdraws this one too
                 self.note_trusted([(code, word.kernel)], word.origin)
         if built:
             self.note_built(*built)
@@ -223,9 +223,9 @@ class TrustLedger:
         return name in self.remotes()
 
     def note_trusted(self, codes: Iterable[tuple[Vouchable, str]], origin: str) -> int:
-        """Vouch for native code and cases for it; whose it is, and where all of it is from, are notes for people.
+        """Vouch for native code and cases for it; its owner and its origin are notes for people.
 
-        How much of it was new.
+        The number of new entries.
         """
         now = _seconds()
         entries = {
@@ -276,7 +276,7 @@ class TrustLedger:
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
     def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
-        """Whether this native code may be loaded, or run on these cases; ``signed`` is asked if nothing else helps."""
+        """Whether this native code may be loaded, or run on these cases. ``signed`` is called if nothing else consents."""
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()
         trusted = (digest,) if not built and self._has(TRUSTED, digest) else ()
@@ -293,9 +293,9 @@ class TrustLedger:
         trust: bool = False,
         signed: Callable[[], SignedFile] | None = None,
     ) -> Consent:
-        """Consent to load ``code``, which ``origin`` brings. Raises ``TrustError`` if it is not trusted.
+        """Consent to load ``code``, which came from ``origin``. Raises ``TrustError`` if it is not trusted.
 
-        ``signed`` gives the file that brings it, as it was read: a key that is trusted here may have signed that.
+        ``signed`` returns the file that the code is from, as it was read: a trusted key may have signed it.
         """
         decision = self.decide(code, trust=trust, signed=self._signature_check(signed))
         if isinstance(decision, Rejected):
@@ -311,7 +311,7 @@ class TrustLedger:
         signed: Callable[[], SignedFile] | None = None,
         exported: bool = False,
     ) -> None:
-        """``TrustError`` unless all of this may be loaded and run: asked before anything is made ready for a launch.
+        """``TrustError`` unless all of this may be loaded and run: called before anything is prepared for a launch.
 
         With ``exported``, before anything is written that other programs will load and run.
         """
@@ -362,7 +362,7 @@ class TrustLedger:
 
 
 def consent_of_caller(code: HostCode | PackedHostCode) -> Consent:
-    """For code that the caller vouches for by ``trust=True``: for this one load, whatever the store holds of it."""
+    """For code that the caller vouches for by ``trust=True``: for this load alone, independent of the store."""
     return issue_consent(code, _CALLERS_WORD)
 
 

@@ -60,7 +60,7 @@ class KeyEntry:
 
 
 class _Listing:
-    """The list as it was last read: keys by their text, and of each the headers that it is known to have signed."""
+    """The list as it was last read: keys by their text, and for each the headers that it has signed."""
 
     def __init__(self) -> None:
         self.keys: dict[str, KeyEntry] = {}
@@ -106,7 +106,7 @@ class TrustedKeys:
         return True
 
     def untrust(self, text: str, at: int) -> bool:
-        """Take back the word for a key, and with it all that it vouched for; whether there was one."""
+        """Withdraw trust in a key and in all files that it signed; whether it was trusted."""
         if text not in self._refreshed().keys:
             return False
         self._add({"untrusted key": text, "at": at})

@@ -44,9 +44,9 @@ COUNTS_FILE = "counts.log"
 
 _DAY_S = 86400
 _LOSERS_OLDER_S = _DAY_S
-_SHARE = 64  # of the limit: a process that has written so much looks at the size of the store
+_SHARE = 64  # part of the limit: a process that has written this much checks the size of the store
 _RETRY_S = 60  # after a pruning that could not remove enough, because all of it is young
-_MOST_COUNTS_BYTES = 1 << 20  # of the file of counts; then it begins anew
+_MOST_COUNTS_BYTES = 1 << 20  # bytes of the file of counts; then it begins anew
 
 
 class Upkeep:
@@ -59,7 +59,7 @@ class Upkeep:
         self._lock = Mutex()
         self._written = 0
         self._is_pruning = False
-        self._not_before_s = 0.0  # of time.monotonic: when a look for the size may be taken again
+        self._not_before_s = 0.0  # time.monotonic of the next check of the size
 
     def wrote(self, size: int) -> None:
         """Notes that this process has stored a blob; looks at the size of the store from time to time."""
@@ -105,7 +105,7 @@ class Upkeep:
             _log_info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
 
     def _in_turn(self, work: Callable[[], None], at_most_every_s: float) -> None:
-        """Runs ``work`` unless another process or thread is at it, or did it a short while ago."""
+        """Runs ``work`` unless another process or thread is doing it, or did it a short while ago."""
         with self._lock:
             if self._is_pruning:
                 return
@@ -130,7 +130,7 @@ class Upkeep:
 
 @frozen
 class Counted:
-    """Look-ups of compiled code since ``since_s`` (Unix time) that found it, and that did not, in so many processes."""
+    """Look-ups of compiled code since ``since_s`` (Unix time): hits, misses, and the number of processes."""
 
     hits: int = 0
     misses: int = 0
@@ -193,7 +193,8 @@ def counted(root: Path) -> Counted:
 # ---- Losing configs ----
 
 
-# A new compiler's code is compared with that of the winner and so many others (`silo.measuring.earlier_studies`).
+# A new compiler's code is compared with the code of the winner and of this many others
+# (`silo.measuring.earlier_studies`).
 KEPT_RIVALS = 3
 
 

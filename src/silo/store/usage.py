@@ -105,7 +105,7 @@ def usage(root: Path) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class KernelUsage:
-    """The code of one kernel: its artifacts, those whose code is here, and bytes; of these, of losing configs.
+    """The code of one kernel: its artifacts, those whose code is stored, bytes, and the same for losing configs.
 
     ``used_s`` is the Unix time of the last use, to a day. A blob that kernels share counts for the first of them. Code
     that belongs to no artifact has the kernel "".
@@ -155,9 +155,9 @@ def prune(root: Path, rule: PruneRule, *, grace_s: float = GRACE_S) -> Pruned:
     """Remove code from the store at ``root`` until it is small enough; records (trials) are never pruned.
 
     Blobs that nothing refers to go first, then the code of losing configs, then the oldest artifacts, jobs and files
-    with the blobs that only they held. A losing config keeps its artifact's description, with which a later compiler's
-    code is compared. Files younger than ``grace_s`` seconds stay, because another process may be about to refer to
-    it; code of losing configs stays for a minute. A process that finds a blob gone makes it again.
+    with the blobs that only they refer to. A losing config keeps its artifact's description, with which a later
+    compiler's code is compared. Files younger than ``grace_s`` seconds stay, because another process may be about to
+    refer to it; code of losing configs stays for a minute. A process that finds a blob missing makes it again.
     """
     now_s = time.time()
     temporary = freed = 0

@@ -19,7 +19,7 @@ __all__ = ["ArrayLibrary", "KnowsDevices", "LibraryDevice", "imported"]
 
 
 def imported(package: str) -> Any:  # noqa: ANN401  # the module
-    """A library by its package's name. ``CaseError`` where it is not installed."""
+    """A library by its package's name. ``CaseError`` if it is not installed."""
     try:
         return import_module(package)
     except ImportError as error:
@@ -43,11 +43,11 @@ class KnowsDevices(Protocol):
     """A module that lists an imported library's devices of one kind."""
 
     def count(self, library: Any, kind: str) -> int:  # noqa: ANN401  # the imported module
-        """How many there are."""
+        """The number of devices."""
         ...
 
     def describe(self, library: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-        """The description of one of them. DeviceError where the library says too little."""
+        """The description of one of them. DeviceError if the library reports too little."""
         ...
 
 
@@ -74,7 +74,7 @@ class ArrayLibrary(Protocol):
         ...
 
     def write(self, array: Any, bits: NDArray[Any]) -> None:  # noqa: ANN401
-        """Make an array hold what :meth:`bits` gave of one of its shape. ArgumentError where it cannot be written."""
+        """Write the :meth:`bits` of an array of equal shape into an array. ArgumentError if it is read-only."""
         ...
 
     def duplicate(self, array: Any) -> Any:  # noqa: ANN401

@@ -26,7 +26,7 @@ _MODULES: Final[Mapping[str, str]] = {
 }
 NAMES = tuple(_MODULES)
 
-# By the package that the class of an array is of, or the module where a package has more than arrays.
+# By the package of an array's class, or the module if a package has more than arrays.
 _OF_PACKAGE: Final[Mapping[str, str]] = {
     "numpy": "numpy",
     "torch": "torch",
@@ -68,7 +68,7 @@ def library_of(array: object) -> ArrayLibrary:
 def default_library(place: Place) -> str:
     """The library that makes the arrays of cases at a place unless the user names one.
 
-    CaseError where no library does.
+    CaseError if no library does.
     """
     for name in NAMES:
         if library_named(name).offers(place):

@@ -1,4 +1,4 @@
-"""Devices that Silo knows through MLX: Apple's GPUs, where torch is not imported."""
+"""Devices that Silo knows through MLX: Apple's GPUs, if torch is not imported."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def count(mx: Any, kind: str) -> int:  # noqa: ANN401  # the module mlx.core
 
 
 def describe(mx: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """MLX's description of it. How many cores it has is not said."""
-    del kind, index  # there is one
+    """MLX's description of it. MLX does not report the number of cores."""
+    del kind, index  # a Mac has one GPU
     found: dict[str, Any] = mx.device_info(mx.gpu) if hasattr(mx, "device_info") else mx.metal.device_info()
     return LibraryDevice(
         model=str(found.get("device_name", "Apple's GPU")),

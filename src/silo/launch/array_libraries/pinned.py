@@ -1,4 +1,4 @@
-"""Page-locked host memory for copies of a device's arrays, where the device has too little memory for them."""
+"""Page-locked host memory for copies of a device's arrays, if the device has too little memory for them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def count(torch: Any, kind: str) -> int:  # noqa: ANN401  # the module
 
 
 def describe(torch: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """The description of one of them by torch. DeviceError where that is too little."""
+    """The description of one of them by torch. DeviceError if torch reports too little."""
     return {"xpu": _xpu, "mtia": _mtia, "mps": _mps}[kind](torch, index)
 
 
@@ -53,7 +53,7 @@ def _mtia(torch: Any, index: int) -> LibraryDevice:  # noqa: ANN401
 
 
 def _mps(torch: Any, index: int) -> LibraryDevice:  # noqa: ANN401
-    del index  # there is one
+    del index  # a Mac has one GPU
     backend = torch.backends.mps
     return LibraryDevice(
         model=str(backend.get_name()),

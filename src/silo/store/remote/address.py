@@ -72,11 +72,11 @@ class RemoteAddress:
 
     @property
     def forks(self) -> bool:
-        """Whether a child made by fork may go on with a connection of its own where the parent had one."""
+        """Whether a child made by fork may continue with a connection of its own if the parent had one."""
         return self.scheme not in ("s3", "gs", "az")  # the threads of that library stay with the parent
 
     def open(self) -> Objects:
-        """The client for it; nothing is sent yet. ``RemoteError`` where a package is missing."""
+        """The client for it; nothing is sent yet. ``RemoteError`` if a package is missing."""
         scheme = self.scheme
         if scheme == "file":
             from silo.store.remote.folder_objects import FolderObjects  # noqa: PLC0415  # each kind imports other things

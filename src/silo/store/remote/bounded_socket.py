@@ -1,9 +1,9 @@
-"""Sockets on which one request and its answer end by a deadline, and bring at most the bytes that the request allows.
+"""Sockets on which one request and its answer end by a deadline, within the bytes that the request allows.
 
-A limit for each read does not limit an answer: a byte a second resets it for ever, and so do headers, interim answers,
-trailers and nested arrays that never end. So every byte that arrives is counted here, below the protocols, and every
+A limit for each read does not limit an answer: one byte a second resets it for ever, and headers, interim answers,
+trailers and nested arrays may never end. So every byte that arrives is counted here, below the protocols, and every
 step waits for the time left until the deadline. A thread of the process shuts sockets down whose deadline has passed,
-for steps that do not come back: a TLS library that is kept busy, for example.
+for steps that do not return, for example in a TLS library that is kept busy.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class BoundedSocket:
     def shut_down(self) -> None:
         """End every step that waits, on whichever thread. The socket is good for nothing afterwards."""
         with suppress(OSError):
-            # Of the connection below TLS, whose own shutdown would change what another thread uses.
+            # The connection below TLS, because a shutdown of TLS would change state that another thread uses.
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _step_s(self) -> float:
@@ -182,11 +182,11 @@ class BoundedSocket:
         if self._arrived > self._bounds.most_bytes:
             raise TooLongError(f"it sends more than {self._bounds.most_bytes} bytes, heads and frames included")
         if not count:
-            self._refuse_late()  # where the watchdog has shut it down, the server has not ended it
+            self._refuse_late()  # if the watchdog has shut it down, the server has not ended it
         return count
 
     def _refuse_late(self) -> None:
-        """Raise where the deadline has passed: TooSlowError if the server had begun to answer, else TimeoutError."""
+        """Raise if the deadline has passed: TooSlowError if the server had begun to answer, else TimeoutError."""
         if self.seconds_left() <= 0:
             raise self._too_slow() if self._arrived else TimeoutError("timed out")
 
@@ -249,7 +249,7 @@ class _Watchdog:
         at = time.monotonic() + one.seconds_left() + _LATE_S
         with self._changed:
             if one.looked_at_s <= at:
-                return  # it is looked at before, and then as often as it takes
+                return  # it is checked first, and then repeatedly
             self._push(at, one)
             if not self._runs:
                 self._runs = True
@@ -270,7 +270,7 @@ class _Watchdog:
                 at, _, found = heapq.heappop(self._waiting)
                 one = found()
                 if one is None or at != one.looked_at_s:
-                    del one  # nothing is kept while this thread waits
+                    del one  # no reference is kept while this thread waits
                     continue  # it was released, or it has another place
                 one.looked_at_s = math.inf
                 left = one.seconds_left() if one.is_limited else None

@@ -1,7 +1,7 @@
 """The client of one remote store: all requests of this process to it.
 
-Nobody waits for the store longer than the limits of :mod:`silo.store.remote.object_protocol`. After a fault the link
-is off for the rest of the process, which is said once; later questions are answered at once, with nothing.
+No caller waits for the store longer than the limits of :mod:`silo.store.remote.object_protocol`. After a fault the
+client is off for the rest of the process, which is logged once; later requests return at once, without a result.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = [
 
 # ---- Threads that talk to a remote store, so that no other thread waits longer than a limit ----
 # They are daemons, and are never joined: a name server, a network file system or a library may keep one for minutes,
-# and the program shall neither wait for it nor for its own end.
+# and the program must not wait for that, also not when it ends.
 
 
 class _Jobs:
-    """The jobs of a pool. Threads hold these and not the pool, whose end is theirs."""
+    """The jobs of a pool. Threads refer to the jobs and not to the pool, so that they end with the pool."""
 
     def __init__(self) -> None:
         self.lock = Mutex()
@@ -113,7 +113,7 @@ class _Slot:
 
 
 class Listing:
-    """The names in a folder; ``whole`` is False where there were more than could be taken."""
+    """The names in a folder; ``whole`` is False if there were more names than could be listed."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -141,7 +141,7 @@ class RemoteClient:
         self._objects: Objects | None = None
         self._answered = False
         self._crew = ThreadPool(_THREADS)
-        self._askers = ThreadPool(_THREADS)  # who wait for the crew, so that they are others
+        self._askers = ThreadPool(_THREADS)  # threads that wait for the pool, which are other threads
         self._expected: dict[str, _Slot] = {}
         self._outbox = UploadQueue(self._deliver, self._not_sent)
 
@@ -153,7 +153,7 @@ class RemoteClient:
 
     @property
     def off(self) -> str:
-        """Why nothing is asked any more; "" while all is well."""
+        """The reason why the client is off; "" while it works."""
         return self._off
 
     @property
@@ -171,7 +171,7 @@ class RemoteClient:
         return self.get_each([name], most).get(name)
 
     def get_each(self, names: Sequence[str], most: int) -> Mapping[str, bytes]:
-        """The objects that are there, fetched side by side; fewer where they take too long, which is said once."""
+        """The existing objects, fetched in parallel; fewer if that takes too long, which is logged once."""
         with self._lock:
             begun = {name: slot for name in names if (slot := self._expected.pop(name, None)) is not None}
         end = time.monotonic() + max(_WHOLE_S, limit_s(most))
@@ -233,7 +233,7 @@ class RemoteClient:
         return slots
 
     def _awaited(self, slots: Mapping[str, _Slot], most: int) -> dict[str, bytes | None]:
-        """What became of them. One at least is under way at any moment, so none takes longer than one limit."""
+        """Their results. At any moment at least one is running, so none takes longer than one limit."""
         found: dict[str, bytes | None] = {}
         for name, slot in slots.items():
             if self._off:
@@ -292,7 +292,7 @@ class RemoteClient:
         pages.put((folder, self._tried(action) is True))
 
     def send(self, name: str, data: bytes) -> None:
-        """Put an object in the background, unless it is known to be there or nothing is sent."""
+        """Put an object in the background, unless it is known to exist or nothing may be sent."""
         if self.sends:
             self._used = True
             self._outbox.put(name, data)
@@ -347,7 +347,7 @@ class RemoteClient:
         return sum(data is not None for data in self._awaited(slots, most).values())
 
     def latency_s(self) -> float:
-        """Seconds that one question takes. ``RemoteError`` where it is not answered."""
+        """Seconds that one request takes. ``RemoteError`` if it is not answered."""
         begin = time.monotonic()
         self.get(f"blobs/00/{'0' * 64}", 1)
         if self._off:
@@ -357,7 +357,7 @@ class RemoteClient:
     def probe_write(self) -> None:
         """Put a small new blob, read it again and remove it. ``RemoteError`` where the store does not take it.
 
-        A service that removes nothing when asked (bazel-remote) keeps it until it removes old blobs by itself.
+        A service that removes nothing on request (bazel-remote) keeps it until it removes old blobs by itself.
         """
         data = b"silo doctor writes this blob and removes it: " + secrets.token_hex(16).encode()
         name = blob_name(hashlib.sha256(data).hexdigest())
@@ -382,7 +382,7 @@ class RemoteClient:
             self._turn_off(f"{_MOST_LIES} objects were not what their names say, the last {name}: {what}")
 
     def _tried(self, action: Callable[[Objects], T], *, writing: bool = False) -> T | None:
-        """What ``action`` gives; None where it failed, which is dealt with. On threads of the link."""
+        """The result of ``action``; None if it failed, which is logged here. On threads of the client."""
         try:
             done = action(self._opened())
         except RemoteError as error:

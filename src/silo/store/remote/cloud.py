@@ -23,7 +23,7 @@ class CloudObjects:
 
     def __init__(self, address: str) -> None:
         try:
-            # An extra, whose types need not be here either.
+            # An extra, whose types may be missing too.
             obstore: Any = import_module("obstore")
             exceptions: Any = import_module("obstore.exceptions")
             store: Any = import_module("obstore.store")
@@ -40,7 +40,7 @@ class CloudObjects:
         self._there: type[BaseException] = exceptions.AlreadyExistsError
         self._unable: tuple[type[BaseException], ...] = (exceptions.NotSupportedError, NotImplementedError)
         self._faults: type[BaseException] = exceptions.BaseError
-        self._if_absent = {"mode": "create"}  # nothing where the service does not know that
+        self._if_absent = {"mode": "create"}  # empty if the service does not support it
 
         def opened(whole_s: float) -> object:
             return store.from_url(

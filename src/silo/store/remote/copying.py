@@ -1,4 +1,4 @@
-"""Copying between a store and its remote store as a whole, and a look at everything that lies there."""
+"""Copying between a store and its remote store as a whole, and a check of every object there."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Checked:
 
 
 def push(root: Path, link: RemoteClient) -> list[CopiedObjects]:
-    """Send the entries of the store at ``root`` that the remote store lacks. ``RemoteError`` where it takes nothing."""
+    """Send the entries of the store at ``root`` that the remote store lacks. ``RemoteError`` if it accepts nothing."""
     return [
         _push_records(root, link) if part == "records" else _push_part(root, link, part) for part in _parts_of(link)
     ]
@@ -112,7 +112,7 @@ def _records_there(link: RemoteClient) -> dict[str, list[str]]:
 
 
 def _lines_there(link: RemoteClient, key: str, names: Sequence[str]) -> set[str]:
-    """Which lines of a list lie there, alone or in a fold; folds are read for that, and lines alone are not."""
+    """The lines of a list that the remote store has, alone or in a fold; only folds are read for that."""
     found = {name for name in names if len(name) == 64}
     for batch in _batches((f"{records_of(key)}/{name}" for name in names if is_fold(name)), _SMALL):
         for name, data in link.get_each(batch, MOST_FOLDED).items():
@@ -125,7 +125,7 @@ def _lines_there(link: RemoteClient, key: str, names: Sequence[str]) -> set[str]
 
 
 def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
-    """Lines of one list as objects: as many in each as it may hold."""
+    """Lines of one list as objects, each as full as allowed."""
     rest = list(reversed(lines))
     while rest:
         one = [rest.pop()]
@@ -183,7 +183,7 @@ def _pull_entries(root: Path, artifacts: Artifacts, link: RemoteClient, part: st
 
 
 def check_remote(link: RemoteClient) -> list[Checked]:
-    """Look at every object of the remote store; nothing is kept or changed."""
+    """Check every object of the remote store; nothing is stored or changed."""
     return [_check_part(link, part) for part in _parts_of(link)]
 
 
@@ -228,7 +228,7 @@ def _problem(part: str, name: str, data: bytes) -> str:
 
 
 def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
-    """The objects of a part of the store at ``root``; no bytes where they stay here."""
+    """The objects of a part of the store at ``root``; no bytes if they must stay here."""
     notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)

@@ -1,9 +1,9 @@
 """Arrivals: artifacts and outcomes of compile jobs that come from the remote store, and those that go there.
 
-Each arriving object is verified and kept before it is used. Native code is another matter: all who may write to the
-remote store could run it here. So an artifact of native code is never taken from afar. The outcome of its compile job
-is, if this user trusts the remote store or the key that signed it: the job's key is made of the text that was lowered
-here, so this process decides the code and its calls.
+Each arriving object is verified and kept before it is used. Native code is treated differently, because everybody who
+may write to the remote store could run it here. So an artifact of native code is never fetched. The outcome of its
+compile job is, if this user trusts the remote store or the key that signed it: the job's key is made of the text that
+was lowered here, so this process decides the code and its calls.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ArrivalsLedger(Protocol):
         ...
 
     def note_trusted(self, codes: Iterable[tuple[HostCode, str]], origin: str) -> int:
-        """Vouch for native code, as what ``origin`` brought."""
+        """Record consent to native code that came from ``origin``."""
         ...
 
 
@@ -69,7 +69,7 @@ class FetchedArtifacts:
 
     @property
     def asks(self) -> bool:
-        """Whether the remote store is asked."""
+        """Whether the remote store is used."""
         return not self._link.off
 
     def has_come(self, key: str) -> bool:

@@ -24,8 +24,8 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLIN
 class FolderObjects:
     """Files below ``root``, which must be there: a share that is not mounted is an error, not an empty store.
 
-    Others write there too, so nothing of it is believed before it was verified; access follows the umask and the
-    share's own rules.
+    Others write there too, so nothing is used before it was verified; access follows the umask and the share's own
+    rules.
     """
 
     parts = PARTS
@@ -70,7 +70,7 @@ class FolderObjects:
             self._check_root()
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
-            # 0666 less the umask: others who share the folder shall read it.
+            # 0666 less the umask: others who share the folder must be able to read it.
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             try:
                 try:

@@ -27,7 +27,7 @@ __all__ = ["Body", "HttpClient", "HttpFault", "HttpLimits", "Reply", "basic_logi
 
 _PIECE_BYTES = 1 << 18
 _MOST_DRAINED = 1 << 16
-_MOST_HEAD_BYTES = 256 << 10  # of status lines, headers, trailers
+_MOST_HEAD_BYTES = 256 << 10  # bytes of status lines, headers, trailers
 _REDIRECTIONS = frozenset({301, 302, 303, 307, 308})
 
 Body = bytes | Path
@@ -69,7 +69,7 @@ class HttpFault:
     """
 
     kind: _Kind
-    words: str  # of "it", the server
+    words: str  # in messages: "it" is the server
     request: str  # method and path
     received: int = 0  # bytes of the body
     most: int = 0
@@ -107,7 +107,7 @@ class _Connection(http.client.HTTPConnection):
             raise
 
     def connect(self) -> None:
-        """Connect within the bounds, as :meth:`request` does where it must."""
+        """Connect within the bounds, as :meth:`request` does if it has to."""
         assert self._bounds is not None, "a request without limits"
         self.sock = BoundedSocket(self.host, self.port, self._bounds, self._tls)
 
@@ -118,7 +118,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 class Reply:
-    """The head of an answer, and its body, which is read as far as the caller needs."""
+    """The head of an answer, and its body, which is read on demand."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Reply:
             if received > most:
                 raise self._too_long()
             yield piece
-        if self._answer.length:  # http.client does not tell of it
+        if self._answer.length:  # http.client does not report it
             raise self._failed("broken", f"it ended {self._answer.length} bytes early", received)
 
     def body(self) -> bytes:
@@ -330,7 +330,7 @@ class HttpClient:
     ) -> tuple[_Connection, http.client.HTTPResponse]:
         kept: _Connection | None = getattr(self._own, "connection", None)
         if kept is not None and kept.server == server:
-            self._own.connection = None  # so that a request within this one has its own
+            self._own.connection = None  # so that a nested request has its own
             with suppress(http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
                 return kept, kept.ask(bounds, method, target, body, headers)
             # The server ended it meanwhile.

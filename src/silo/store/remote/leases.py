@@ -1,7 +1,7 @@
 """Leases: objects of a remote store that name its users and their end times, so that nobody prunes it under a reader.
 
-A session that reads much (``silo tune``, ``silo cache pull``) holds a lease, and so does a pruning. A lease is an empty
-promise to a killed process: it ends by itself, at the time in its name.
+A session that reads much (``silo tune``, ``silo cache pull``) holds a lease, and so does a pruning. The lease of a
+killed process ends at the time in its name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NAME = re.compile(r"([0-9]{10,12})-([a-z]+)-([A-Za-z0-9.]{1,60})-([0-9a-f]{12})
 
 @frozen
 class Lease:
-    """A lease as its name tells: its end in seconds of Unix time, the kind of use, the host, and the object's name."""
+    """A lease, read from its name: its end in seconds of Unix time, the use, the host, and the object's name."""
 
     until_s: int
     use: str
@@ -79,7 +79,7 @@ class LeaseHolder:
 
 @contextmanager
 def holding_lease(link: RemoteClient | None, use: str, seconds: float = LEASE_S) -> Generator[LeaseHolder | None]:
-    """Hold a lease for a block; None without a remote store, or with one that is only read or lists nothing."""
+    """Hold a lease for a block; None without a remote store, or with one that is only read or cannot list."""
     if link is None or not link.sends or "records" not in link.parts:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Objects: the one protocol of every remote store, its limits, and the names under which a store's parts lie there.
+"""Objects: the one protocol of every remote store, its limits, and the names of a store's parts there.
 
 An object never changes: blobs and trials are named by their sha256, and equal keys have equal meaning. So
 getting, putting absent objects and listing are enough, and a service that can do these is a correct store.
@@ -32,9 +32,9 @@ __all__ = [
 
 # The longest a connection may take, or wait for the next bytes.
 LIMIT_S = 2.0
-# The same for a page of a listing, where the service has answered before: a long one takes it a while.
+# The same for a page of a listing, if the service has answered before: a long page takes a while.
 LISTING_S = 5.0
-_BYTES_A_SECOND = 1 << 20  # a service that brings less is taken for broken
+_BYTES_A_SECOND = 1 << 20  # a service that transfers less counts as broken
 MOST_LINE_BYTES = 256 << 10
 MOST_BLOB_BYTES = 64 << 20
 # A listing is taken so far and no further.
@@ -46,22 +46,22 @@ _LAST_PART = re.compile(r"[0-9a-f]{64}")
 
 
 class Objects(Protocol):
-    """A remote store, as any of several threads uses it. Every method raises ``RemoteError`` where it fails.
+    """A remote store, as any of several threads uses it. Every method raises ``RemoteError`` if it fails.
 
     ``deadline`` is a moment of ``time.monotonic``; a method gives up soon after it.
     """
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that the service can keep: :data:`PARTS`, or fewer of them. Asking the service is allowed."""
+        """The parts that the service can keep: :data:`PARTS`, or fewer of them. It may send a request to find out."""
         ...
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
-        """The bytes of an object, None where it is absent. No more than ``most`` bytes are ever held."""
+        """The bytes of an object, None where it is absent. At most ``most`` bytes are held in memory."""
         ...
 
     def put(self, name: str, data: bytes, deadline: float) -> None:
-        """Make an object of this name; where there is one it stays, or is replaced by bytes of equal meaning."""
+        """Make an object of this name; an existing object stays, or is replaced by bytes of equal meaning."""
         ...
 
     def remove(self, name: str, deadline: float) -> None:

@@ -50,7 +50,7 @@ def is_fold(name: str) -> bool:
 
 
 def verified_line(key: str, digest: str, line: bytes) -> JSON:
-    """The record on a line that somebody sent; ``ValueError`` where it is torn, of another key or of another name."""
+    """The record on a line that somebody sent; ``ValueError`` if it is torn, of another key or of another name."""
     if digest_of(line) != digest:
         raise ValueError("its sha256 differs")
     if not line.endswith(b"\n"):

@@ -21,7 +21,7 @@ __all__ = ["RedisObjects"]
 _PREFIX = "silo:"
 _CHUNK = 1 << 20
 _MOST_LISTING_BYTES = 32 << 20  # of the keys or fields that one answer names
-_MOST_FRAME_BYTES = 4096  # of an answer with one string: its line, and the end of the string
+_MOST_FRAME_BYTES = 4096  # bytes around the string in an answer: its line, and its end
 _MOST_DEPTH = 2  # an answer to SCAN is an array with an array in it
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "ERR invalid password", "OOM")
 
@@ -95,7 +95,7 @@ class RedisObjects:
         )
 
     def _ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
-        """Send a command and read its answer, of so many bytes at most, by the deadline."""
+        """Send a command and read its answer, of at most this many bytes, by the deadline."""
         kept: _Connection | None = getattr(self._own, "connection", None)
         self._own.connection = None  # so that a connection that fails half way is not used again
         answer: _Answer = None

@@ -1,8 +1,8 @@
 """Pruning of a remote store: code of losing configs first, then code that was measured longest ago.
 
-Nothing of it happens while another process holds a lease (:mod:`silo.store.remote.leases`): leases are looked at before
-and between batches. A process without a lease that meets an object that is gone compiles it again. Trials stay. Blobs
-that no entry names stay too, because a process may be about to send the entry.
+Nothing of it happens while another process holds a lease (:mod:`silo.store.remote.leases`): leases are checked before
+and between batches. A process without a lease that finds an object missing compiles it again. Trials stay. Blobs that
+no entry names stay too, because a process may be about to send the entry.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ __all__ = ["SharedBlobs"]
 
 
 class SharedBlobs:
-    """The blobs of this machine, and where one is missing, the remote store's."""
+    """The blobs of this machine, and the remote store's for those that are missing."""
 
     def __init__(self, local: Blobs, link: RemoteClient) -> None:
         self._local = local
         self._link = link
-        self._absent: set[str] = set()  # there too, as this process was told
+        self._absent: set[str] = set()  # also in the remote store, as far as this process knows
 
     def put(self, data: bytes) -> str:
         """Keep ``data`` here, and send it; its sha256 in hex."""

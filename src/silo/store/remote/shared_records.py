@@ -51,7 +51,7 @@ class LocalRecords(Protocol):
 
 
 class SharedRecords:
-    """The records of this machine, joined by the remote store's when somebody asks."""
+    """The records of this machine, joined by the remote store's when they are requested."""
 
     def __init__(self, local: LocalRecords, link: RemoteClient) -> None:
         self._local = local
@@ -62,7 +62,7 @@ class SharedRecords:
         self._due_s = 0.0  # infinite while somebody looks
         in_child(self._in_child)
         self._joining = Mutex()  # guards the members below
-        self._lines: dict[str, dict[str, None]] = {}  # digests of the lines that lie here, in order, by key
+        self._lines: dict[str, dict[str, None]] = {}  # digests of this machine's lines, in order, by key
         self._folds: dict[str, dict[str, frozenset[str]]] = {}  # the lines of each fold that was read, by key and name
 
     def _in_child(self) -> None:
@@ -74,7 +74,7 @@ class SharedRecords:
         self._send(key, line_of(key, record))
 
     def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
-        """Add the record that ``judge`` returns of those that lie here, and send it; None adds nothing."""
+        """Add the record that ``judge`` returns for the records of this machine, and send it; None adds nothing."""
         record = self._local.append_judged(key, judge)
         if record is not None:
             self._send(key, line_of(key, record))
@@ -85,7 +85,7 @@ class SharedRecords:
         self._local.extend(key, records)
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record that lies here; other machines' of a key that is followed come in from time to time.
+        """Every complete record of this machine; other machines' records of a followed key are added from time to time.
 
         They are fetched beside the reader's work, and a later read finds them.
         """
@@ -141,7 +141,7 @@ class SharedRecords:
 
         Returns the number of new records, and the remote lines.
 
-        These are not known (None) where one of the folds could not be read in time.
+        They are unknown (None) if one of the folds could not be read in time.
         """
         with self._joining:
             return self._taken_in(key, names)
@@ -176,7 +176,7 @@ class SharedRecords:
         return len(new), there if all(name in folds for name in folded) else None
 
     def _fetched(self, key: str, names: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
-        """Objects of a list by the last parts of their names, as far as they come in time."""
+        """Objects of a list by the last parts of their names, as far as they arrive in time."""
         found = self._link.get_each([f"{records_of(key)}/{name}" for name in names], most)
         return ((name.rpartition("/")[2], data) for name, data in found.items())
 
@@ -189,7 +189,7 @@ class SharedRecords:
             self._folds.pop(key, None)
         fresh = {digest_of(line_of(key, record)): None for record in records[len(known) :]}
         known.update(fresh)
-        if len(known) != len(records):  # somebody else's copies: begin anew
+        if len(known) != len(records):  # another process's copies: begin anew
             known = self._lines[key] = {digest_of(line_of(key, record)): None for record in records}
         return known
 

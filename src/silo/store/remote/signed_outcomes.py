@@ -1,7 +1,7 @@
 """Signed outcomes of compile jobs: a user who trusts the key may use their native code.
 
-A seal is an object of its own: the line of the outcome, and a signature in minisign's format of the job's key and that
-line. So a line that a stranger without a key has put there first does no harm.
+A signed outcome is an object of its own: the line of the outcome, and a signature in minisign's format of the job's key
+and that line. So a line that a stranger without a key has put there first does no harm.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sealer:
         self._key: SecretKey | None = None
 
     def sealed(self, key: str, line: bytes) -> tuple[str, bytes]:
-        """The seal's name and bytes. ``SiloError`` where the key cannot be read, or needs a password."""
+        """The name and bytes of the signed outcome. ``SiloError`` if the key cannot be read, or needs a password."""
         from silo.errors import SignatureError  # noqa: PLC0415  # few sign
         from silo.store.key_files import read_secret_key  # noqa: PLC0415
 

@@ -34,8 +34,8 @@ class UploadQueue:
     """A bounded queue, and the threads that empty it. Objects that do not fit are not sent, which is reported.
 
     Blobs go first, several at a time: an outcome or an artifact is sent when all blobs that were queued before it are
-    there, so that no reader finds one without its code. Records go on their own, one object at a time until somebody
-    waits for all: records of one list that have come meanwhile travel in one object
+    there, so that no reader finds one without its code. Records are sent separately, one object at a time until a
+    caller waits for all: records of one list that have come meanwhile travel in one object
     (:mod:`silo.store.remote.record_log`), so a remote store that is slow, or that many processes send to at once, gets
     few large objects and not many small ones.
 
@@ -56,7 +56,7 @@ class UploadQueue:
         self._records: deque[_Item] = deque()
         self._blobs_under_way: set[int] = set()
         self._lists_under_way = 0  # objects of records
-        self._awaited = 0  # who wait until all is sent
+        self._awaited = 0  # threads that wait until all is sent
         self._under_way = 0
         self._bytes = 0
         self._known: set[str] = set()

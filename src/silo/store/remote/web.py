@@ -73,7 +73,7 @@ class WebObjects:
             status = reply.status
             if status not in (201, 204, 412):
                 raise _refusal("MOVE", reply)
-        if status == 412:  # it is there
+        if status == 412:  # it exists
             with self._http.request("DELETE", temporary, limits):
                 pass
 
