@@ -23,6 +23,7 @@ __all__ = [
     "estimate",
     "indistinguishable",
     "median",
+    "quiet_rounds",
     "successor",
 ]
 
@@ -132,7 +133,7 @@ class Rounds:
             for trial in finals:
                 if trial.comparison:
                     together.setdefault(trial.comparison, {})[key] = trial.samples_ns
-        self._quiet = {name: _quiet(taken) for name, taken in sorted(together.items())}
+        self._quiet = {name: quiet_rounds(taken) for name, taken in sorted(together.items())}
         self._estimates: dict[bytes, Estimate] = {}
 
     def __bool__(self) -> bool:
@@ -208,7 +209,7 @@ class Rounds:
         return min(keys, key=lambda key: (worst[key], self.time(key).median_ns, key))
 
 
-def _quiet(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
+def quiet_rounds(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
     """The samples of the quiet rounds of one comparison; empty if its trials do not have the same rounds."""
     if len({len(samples) for samples in taken.values()}) != 1:
         return {}

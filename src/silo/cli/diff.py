@@ -1,0 +1,111 @@
+"""``silo diff``: compare two bundles by code, results and times, and refuse the new one if it is worse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from silo.cli.console import ExitCode, print_json, print_table, say
+from silo.cli.options import Device, Json, Kernels, Quiet
+from silo.cli.parser import Argument, Option
+
+__all__ = ["command"]
+
+_SLOWER = 2.0  # percent: the default limit, half of which is the margin of equal times
+
+
+def _percent(value: str | None) -> str | None:
+    if value is not None:
+        try:
+            found = float(value.removesuffix("%"))
+        except ValueError:
+            found = 0.0
+        if not 0.1 <= found <= 100:
+            raise click.BadParameter(f"{value!r} is no percentage from 0.1% to 100%, such as 2%")
+    return value
+
+
+def command(
+    old: Annotated[Path, Argument(metavar="OLD", help="A bundle, or a Python file that is compiled first.")],
+    new: Annotated[Path, Argument(metavar="NEW", help="The bundle or file that is compared with it.")],
+    device: Device = None,
+    kernel: Kernels = None,
+    arrays: Annotated[
+        str | None,
+        Option(
+            "--arrays",
+            metavar="LIBRARY",
+            choices=("numpy", "torch", "buffer", "cupy", "jax"),
+            help="As for silo run.",
+        ),
+    ] = None,
+    fail_slower: Annotated[
+        str | None,
+        Option(
+            "--fail-slower",
+            metavar="PERCENT",
+            check=_percent,
+            help="Exit with 1 if a case is slower: beyond doubt, by more than half of this (2% finds 2%).",
+        ),
+    ] = None,
+    fail_numbers: Annotated[
+        str | None,
+        Option(
+            "--fail-numbers",
+            metavar="HOW",
+            choices=("tolerance", "bits"),
+            help="Exit with 1 if a result is outside its case's tolerance, or (bits) differs at all.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, Option("--seconds", metavar="S", help="The longest to time one case for. Default: 60.")
+    ] = 60.0,
+    markdown: Annotated[Path | None, Option("--markdown", metavar="FILE", help="Write it for a pull request.")] = None,
+    html: Annotated[Path | None, Option("--html", metavar="FILE", help="Write it as one HTML page.")] = None,
+    *,
+    trust: Annotated[bool, Option("--trust", help="Load the bundles' host code even if it is not trusted.")] = False,
+    no_run: Annotated[bool, Option("--no-run", help="Compare the files alone; run nothing.")] = False,
+    time_same: Annotated[bool, Option("--time-same", help="Time cases of equal code too.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Compare two bundles: kernels, code and its resources, and for each case the results and the times.
+
+    A case runs once with each bundle's code on the same arrays; then both launch in turns, until the ratio of their
+    times is decided. The cases run in this process.
+    """
+    if seconds <= 0:
+        raise click.BadParameter("--seconds is a number of seconds above 0")
+    from silo.commands.compare_bundles import compare_bundles, failures  # noqa: PLC0415  # heavy: only if it runs
+
+    percent = None if fail_slower is None else float(fail_slower.removesuffix("%"))
+    found = compare_bundles(
+        old,
+        new,
+        device=device,
+        kernels=kernel or None,
+        arrays=arrays,
+        trust=trust,
+        run=not no_run,
+        time_same=time_same,
+        margin=(percent or _SLOWER) / 200,
+        limit_s=seconds,
+        progress=lambda label: None if quiet or json else say(f"comparing {label}", stderr=True),
+    )
+    refused = failures(found, percent, fail_numbers)
+    for path, text in ((markdown, found.markdown), (html, found.html)):
+        if path is not None:
+            path.write_text(text(), encoding="utf-8")
+    if json:
+        print_json({**found.to_json(), "refused": refused})
+    elif not quiet:
+        for line in found.lines():
+            say(line)
+        for table in found.tables():
+            print_table(table)
+    for reason in refused:
+        say(f"refused: {reason}", stderr=True)
+    if refused:
+        raise click.exceptions.Exit(ExitCode.FAILED)

@@ -1,0 +1,521 @@
+"""The comparison of two bundles: added and removed kernels, resources of code, results and times of cases."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from silo.building.ready_cases import PreparedCase, prepare_recipe
+from silo.bundle.contents import BundleVariant
+from silo.commands.bundle_description import describe_bundle
+from silo.core.cases import CaseRecipe
+from silo.core.decisions import Rejected
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import Device
+from silo.core.values import JSON
+from silo.errors import CaseError, SiloError, SourceError
+from silo.kernels.bundle_kernels import BundledKernel, Kernels, load
+from silo.launch.hooks import without_hooks
+from silo.machine.array_copies import array_behind, host_bits, restorers, to_host
+from silo.machine.device_plugins import device_named
+from silo.machine.user_files import PlaceKind, kind_of
+from silo.text_tables import Table, format_bytes, format_time
+from silo.tuner.measure import Contender, MeasurePolicy
+from silo.tuner.paired_ratio import Ratio, Speed, compare_times
+from silo.tuning.case_tuning import materializer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["BundleComparison", "CaseComparison", "CodeChange", "Numbers", "compare_bundles", "failures"]
+
+_PPM = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class CodeChange:
+    """One variant of which the two bundles have other code, or that one of them lacks.
+
+    ``status`` is ``added``, ``removed`` or ``changed``; ``changes`` has the resources that differ, as ``registers 32 ->
+    40``, or is empty.
+    """
+
+    kernel: str
+    target: str
+    types: str
+    facts: str
+    config: str
+    status: str
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The results of a case in both bundles.
+
+    ``equal`` means that every bit of every array is the same. ``between`` is the largest difference between the two, of
+    the array ``array``; None if its elements are not numbers. ``old_error`` and ``new_error`` are the largest
+    differences from the expected values, ``old_ok`` and ``new_ok`` whether these are within the case's tolerance; None
+    if the case expects nothing.
+    """
+
+    equal: bool
+    array: str = ""
+    between: float | None = None
+    old_error: float | None = None
+    new_error: float | None = None
+    old_ok: bool | None = None
+    new_ok: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseComparison:
+    """One case of one kernel on one device.
+
+    ``status`` is ``compared``, ``added``, ``removed`` or ``failed``; ``reason`` says why a case was not compared, or
+    not timed. ``same_code`` means that both bundles launch the same bytes in the same way.
+    """
+
+    kernel: str
+    case: str
+    status: str
+    device: str = ""
+    same_code: bool = False
+    old_config: str = ""
+    new_config: str = ""
+    numbers: Numbers | None = None
+    ratio: Ratio | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleComparison:
+    """Two bundles beside each other."""
+
+    old: str
+    new: str
+    old_tools: Mapping[str, str]
+    new_tools: Mapping[str, str]
+    old_bytes: int
+    new_bytes: int
+    kernels_added: tuple[str, ...]
+    kernels_removed: tuple[str, ...]
+    code: tuple[CodeChange, ...]
+    same_code: int  # variants with the same code in both
+    cases: tuple[CaseComparison, ...]
+
+    def to_json(self) -> dict[str, JSON]:
+        """The JSON form of ``silo diff --json``."""
+        found: dict[str, Any] = asdict(self)
+        for case in found["cases"]:
+            if case["ratio"] is not None:
+                case["ratio"]["speed"] = case["ratio"]["speed"].value
+            numbers: dict[str, Any] = case["numbers"] or {}
+            for name, value in numbers.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    numbers[name] = str(value)  # JSON has no number for it
+        return found
+
+    def tables(self) -> list[Table]:
+        """Tables of the cases and of the code; none of them without rows."""
+        made = [_cases_table(self.cases), _code_table(self.code)]
+        return [table for table in made if table.rows]
+
+    def lines(self) -> list[str]:
+        """Sentences about the whole bundles."""
+        found = [
+            f"{self.old}: {format_bytes(self.old_bytes)}; {self.new}: {format_bytes(self.new_bytes)}",
+            f"{self.same_code} variants have the same code in both",
+        ]
+        tools = sorted({*self.old_tools, *self.new_tools})
+        found += [
+            f"{name} {self.old_tools.get(name, 'absent')} -> {self.new_tools.get(name, 'absent')}"
+            for name in tools
+            if self.old_tools.get(name) != self.new_tools.get(name)
+        ]
+        found += [f"kernel added: {name}" for name in self.kernels_added]
+        found += [f"kernel removed: {name}" for name in self.kernels_removed]
+        return found
+
+    def markdown(self) -> str:
+        """The comparison for a pull request."""
+        parts = [f"### silo diff {self.old} {self.new}", "\n".join(f"- {line}" for line in self.lines())]
+        for table in self.tables():
+            rows = [list(table.columns), ["---"] * len(table.columns), *table.cells()]
+            body = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
+            parts += [f"#### {table.title}", body]
+        return "\n\n".join(parts) + "\n"
+
+    def html(self) -> str:
+        """The comparison as one HTML page without outside files."""
+        from html import escape  # noqa: PLC0415  # only if a page is written
+
+        title = escape(f"{self.old} and {self.new}")
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self.lines())
+        tables = "".join(table.html() for table in self.tables())
+        return (
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>silo diff: {title}</title><style>'
+            "body{font:15px system-ui;margin:2em}table{border-collapse:collapse;margin:1em 0}caption{text-align:left;"
+            "font-weight:600;padding:.4em 0}td,th{padding:.25em .7em;border-bottom:1px solid #ddd}</style>"
+            f"<h1>{title}</h1><ul>{lines}</ul>{tables}</html>\n"
+        )
+
+
+def compare_bundles(
+    old: Path,
+    new: Path,
+    *,
+    device: str | None = None,
+    kernels: Sequence[str] | None = None,
+    arrays: str | None = None,
+    trust: bool = False,
+    run: bool = True,
+    time_same: bool = False,
+    margin: float = 0.01,
+    limit_s: float = 60.0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> BundleComparison:
+    """Compares two bundles, or Python files with kernels, which are compiled for the device first.
+
+    Each case that both have runs once with each bundle's code, on the same arrays, and all arrays are compared, not
+    only expected ones. Then both launch in turns until the ratio of their times is decided. Cases run in this process.
+
+    Args:
+        old: the bundle, or file, that the other is compared with.
+        new: the other bundle or file.
+        device: where cases run; by default the device for arrays in host memory.
+        kernels: the only kernels to compare.
+        arrays: the library that makes arrays, as for ``silo run``.
+        trust: load the bundles' native code even if it is not trusted.
+        run: False compares the files alone, and runs nothing.
+        time_same: also time cases of which both bundles have the same code.
+        margin: the part by which times may differ and count as the same.
+        limit_s: seconds in which the times of one case have to be decided.
+        progress: called with a line at the start of each case.
+
+    Raises:
+        SiloError: a file cannot be read, its native code is not trusted, or the device is not here.
+    """
+    with ExitStack() as kept:
+        paths = [_bundle_of(path, device, kept) for path in (old, new)]
+        rows = [describe_bundle(path, None) for path in paths]
+        loaded = [load(path, trust=trust) for path in paths]
+        names = [_chosen(one, kernels) for one in loaded]
+        if kernels and (missing := [name for name in kernels if name not in names[0] and name not in names[1]]):
+            raise SourceError(f"neither {old} nor {new} has a kernel {missing[0]}")
+        common = [name for name in names[0] if name in names[1]]
+        changes, same = _code_changes(loaded, common)
+        cases: list[CaseComparison] = []
+        if run:
+            on = None if device is None else device_named(device)
+            for name in common:
+                pair = [one[name] for one in loaded]
+                cases += _compare_cases(
+                    pair, on, arrays, time_same=time_same, margin=margin, limit_s=limit_s, progress=progress
+                )
+        return BundleComparison(
+            old=str(old),
+            new=str(new),
+            old_tools=dict(rows[0].producer),
+            new_tools=dict(rows[1].producer),
+            old_bytes=rows[0].size_bytes,
+            new_bytes=rows[1].size_bytes,
+            kernels_added=tuple(name for name in names[1] if name not in names[0]),
+            kernels_removed=tuple(name for name in names[0] if name not in names[1]),
+            code=tuple(changes),
+            same_code=same,
+            cases=tuple(cases),
+        )
+
+
+def failures(found: BundleComparison, slower: float | None, numbers: str | None) -> list[str]:
+    """The reasons for which a gate refuses the new bundle, in sentences; empty if it passes.
+
+    ``slower`` is the part by which a case may be slower: a case fails if it is slower by more than half of that, beyond
+    doubt. ``numbers`` is ``tolerance`` (results outside a case's tolerance fail, and results that differ where nothing
+    is expected) or ``bits`` (each difference fails). A case that failed to run, or that was removed, fails both.
+    """
+    refused: list[str] = []
+    for case in found.cases:
+        label = f"{case.kernel} {case.case}".strip()
+        if case.status == "failed" or (case.status == "removed" and (slower is not None or numbers is not None)):
+            refused.append(f"{label}: {case.status}{': ' * bool(case.reason)}{case.reason}")
+        if slower is not None and case.ratio is not None and case.ratio.speed is Speed.SLOWER:
+            refused.append(f"{label}: slower, {case.ratio.text}")
+        if numbers is not None and case.numbers is not None and (reason := _wrong(case.numbers, numbers)):
+            refused.append(f"{label}: {reason}")
+    return refused
+
+
+def _wrong(found: Numbers, gate: str) -> str:
+    if gate == "bits":
+        return "" if found.equal else f"{found.array} differs by {_number(found.between)}"
+    if found.new_ok is None:
+        return "" if found.equal else f"{found.array} differs by {_number(found.between)}, and nothing is expected"
+    return "" if found.new_ok else f"the new result is wrong by {_number(found.new_error)}"
+
+
+def _bundle_of(path: Path, device: str | None, kept: ExitStack) -> Path:
+    """The bundle itself, or a file's kernels built for the device, in a folder that ``kept`` removes."""
+    if kind_of(path) is PlaceKind.BUNDLE:
+        return path
+    from silo.commands.python_commands import build  # noqa: PLC0415  # the compilers, for files alone
+
+    folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="silo-diff-")))
+    made = folder / f"{path.stem}.silo"
+    build(path, output=made, targets=[device or "cpu"], tune="cached")
+    return made
+
+
+def _chosen(loaded: Kernels, kernels: Sequence[str] | None) -> list[str]:
+    return [name for name in loaded if not kernels or name in kernels]
+
+
+# ---- code ----
+
+
+def _code_changes(loaded: Sequence[Kernels], names: Sequence[str]) -> tuple[list[CodeChange], int]:
+    """The variants of kernels of both bundles that differ, and the number of those that do not."""
+    changes: list[CodeChange] = []
+    same = 0
+    for name in names:
+        old, new = (dict(_variants(one[name])) for one in loaded)
+        for key in sorted({*old, *new}):
+            if key not in new or key not in old:
+                changes.append(CodeChange(name, *key, "removed" if key in old else "added"))
+            elif _identity(old[key]) == _identity(new[key]):
+                same += 1
+            else:
+                changes.append(CodeChange(name, *key, "changed", tuple(_resource_changes(old[key], new[key]))))
+    return changes, same
+
+
+def _variants(kernel: BundledKernel) -> Iterator[tuple[tuple[str, str, str, str], BundleVariant]]:
+    """The variants of a kernel by the facts that name them in both bundles."""
+    for one in kernel.contents.variants:
+        variant = one.artifact.variant
+        types = ", ".join(
+            f"{one.name}: {one.kind.value} {one.dtype or ''}".strip() for one in variant.signature.parameters
+        )
+        constants = [f"{name}={value}" for name, value in variant.specialization.constants]
+        facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
+        yield (str(variant.target), types, ", ".join([*constants, *facts]), str(variant.config)), one
+
+
+def _identity(one: BundleVariant) -> tuple[str, LaunchInfo]:
+    """Equal for code that is launched alike."""
+    return one.artifact.blob.sha256, one.artifact.launch
+
+
+def _resource_changes(old: BundleVariant, new: BundleVariant) -> Iterator[str]:
+    before, after = old.artifact.launch, new.artifact.launch
+    pairs = (
+        ("threads", before.threads, after.threads),
+        ("registers", before.registers, after.registers),
+        ("spills", before.spills, after.spills),
+        ("shared bytes", before.shared_bytes, after.shared_bytes),
+        ("scratch bytes", before.scratch_bytes, after.scratch_bytes),
+        ("code bytes", old.artifact.blob.size, new.artifact.blob.size),
+    )
+    for name, one, other in pairs:
+        if one != other:
+            yield f"{name} {one} -> {other}"
+
+
+# ---- cases ----
+
+
+def _compare_cases(
+    pair: Sequence[BundledKernel],
+    on: Device | None,
+    arrays: str | None,
+    *,
+    time_same: bool,
+    margin: float,
+    limit_s: float,
+    progress: Callable[[str], None],
+) -> Iterator[CaseComparison]:
+    name = pair[0].name
+    recipes = [{recipe.label: recipe for recipe in kernel.recipes()} for kernel in pair]
+    device = on or pair[0].host_device()
+    for label in sorted({*recipes[0], *recipes[1]}):
+        if label not in recipes[0] or label not in recipes[1]:
+            yield CaseComparison(name, label, "removed" if label in recipes[0] else "added")
+            continue
+        progress(f"{name} {label}".strip())
+        old, new = (found[label] for found in recipes)
+        if _inputs(old) != _inputs(new):
+            reason = "the case has other arguments in the new bundle"
+            yield CaseComparison(name, label, "failed", str(device.target), reason=reason)
+            continue
+        lacking = next((one for one in pair if not one.serves(device)), None)
+        if lacking is not None:
+            reason = f"{lacking.bundle.name} has no code for {device.target}"
+            yield CaseComparison(name, label, "failed", str(device.target), reason=reason)
+            continue
+        try:
+            yield _compare_case(
+                pair, new, device, arrays, time_same=time_same, margin=margin, limit_s=limit_s, label=label
+            )
+        except CaseError as error:
+            yield CaseComparison(name, label, "failed", str(device.target), reason=str(error))
+
+
+def _inputs(recipe: CaseRecipe) -> object:
+    return recipe.arguments, recipe.grid
+
+
+def _compare_case(
+    pair: Sequence[BundledKernel],
+    recipe: CaseRecipe,
+    device: Device,
+    arrays: str | None,
+    *,
+    time_same: bool,
+    margin: float,
+    limit_s: float,
+    label: str,
+) -> CaseComparison:
+    for kernel in pair:
+        kernel.require_consent(device)
+    # One set of arguments for both, so that neither has better addresses.
+    case = prepare_recipe(recipe, materializer(arrays, device))
+    restore = restorers(case.arguments)
+    sides: list[_Side] = []
+    for kernel, word in zip(pair, ("old", "new"), strict=True):
+        for put_back in set(restore.values()):
+            put_back()
+        try:
+            with without_hooks():
+                sides.append(_Side(kernel, case, device))
+        except SiloError as error:
+            reason = f"the {word} bundle: {type(error).__name__}: {error}"
+            return CaseComparison(kernel.name, label, "failed", str(device.target), reason=reason)
+    old, new = sides
+    numbers = _numbers(old, new, case)
+    same = old.identity == new.identity
+    ratio, reason = None, ""
+    if same and not time_same:
+        reason = "the same code"
+    elif isinstance(device.measuring, Rejected):
+        reason = f"not timed: {device.measuring.reason}"
+    else:
+        with without_hooks():
+            ratio = compare_times(
+                new.contender(restore), old.contender(restore), device.timer(), MeasurePolicy.of(device.timing),
+                round(margin * _PPM), limit_s,
+            )  # fmt: skip
+    return CaseComparison(
+        old.name, label, "compared", str(device.target), same, old.config, new.config, numbers, ratio, reason
+    )
+
+
+class _Side:
+    """A case with one bundle's code: launched once, its results copied to host memory."""
+
+    def __init__(self, kernel: BundledKernel, case: PreparedCase, device: Device) -> None:
+        self.name = kernel.name
+        launcher = kernel.launcher_on(device)
+        named = {**case.arguments, **case.options}
+        binding = launcher.resolve(**named, **case.grid_argument(held=kernel.holds_grid))
+        grid = case.grid_of(binding.config, device.facts())
+        artifact = binding.tag.artifact
+        self.identity = artifact.blob.sha256, artifact.launch, binding.config
+        self.config = ", ".join(f"{key}={value}" for key, value in sorted(binding.config.items()))
+        self._effects = {one.name: one.effect for one in artifact.variant.signature.parameters}
+        self.launch: Callable[[], object] = (
+            (lambda: launcher(**named)) if grid is None else (lambda: launcher[grid](**named))
+        )
+        self.launch()
+        device.synchronize()
+        behind = {name: array_behind(value) for name, value in case.arguments.items()}
+        arrays = {name: array for name, array in behind.items() if array is not None}
+        self.values: dict[str, NDArray[Any]] = {name: to_host(array).copy() for name, array in arrays.items()}
+        self.bits = {name: host_bits(array).copy() for name, array in arrays.items()}
+
+    def contender(self, restore: Mapping[str, Callable[[], None]]) -> Contender:
+        """A contender for timing: arrays that the kernel reads and writes are restored before each sample."""
+        touched = [name for name, effect in self._effects.items() if effect.reads and effect.writes]
+        resets = {restore[name] for name in touched if name in restore}
+
+        def reset() -> None:
+            for put_back in resets:
+                put_back()
+
+        return Contender(self.launch, reset if resets else None)
+
+
+def _numbers(old: _Side, new: _Side, case: PreparedCase) -> Numbers:
+    """The two results, compared bit by bit, with each other and with the expected values."""
+    differing = [name for name in old.bits if old.bits[name].tobytes() != new.bits[name].tobytes()]
+    worst, between = "", None
+    for name in differing:
+        distance = _distance(old.values[name], new.values[name])
+        if not worst or (distance is not None and (between is None or distance > between)):
+            worst, between = name, distance
+    checks = [case.check(side.values)[0] for side in (old, new)]
+    errors = [None if check is None else float(check.max_abs_error) for check in checks]
+    correct = [None if check is None else check.ok for check in checks]
+    return Numbers(not differing, worst, between, errors[0], errors[1], correct[0], correct[1])
+
+
+def _distance(old: NDArray[Any], new: NDArray[Any]) -> float | None:
+    """The largest difference between two arrays of numbers; infinite if only one is NaN or infinite at some place."""
+    import numpy as np  # noqa: PLC0415  # only if results differ
+
+    try:
+        one, other = old.astype(np.float64), new.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(one - other)
+    alike = (one == other) | (np.isnan(one) & np.isnan(other))
+    return float(np.max(np.where(alike, 0.0, np.where(np.isnan(distance), np.inf, distance)), initial=0.0))
+
+
+# ---- tables ----
+
+
+def _cases_table(cases: Sequence[CaseComparison]) -> Table:
+    columns = ("kernel", "case", "numbers", "old", "new", "new / old", "verdict")
+    rows = [
+        [
+            one.kernel,
+            one.case,
+            _numbers_text(one.numbers),
+            "" if one.ratio is None else format_time(one.ratio.old_ns),
+            "" if one.ratio is None else format_time(one.ratio.new_ns),
+            "" if one.ratio is None else one.ratio.text,
+            one.reason or one.status if one.ratio is None else one.ratio.speed.value,
+        ]
+        for one in cases
+    ]
+    return Table("cases", columns, rows, right=("old", "new"))
+
+
+def _numbers_text(found: Numbers | None) -> str:
+    if found is None:
+        return ""
+    if found.equal:
+        return "equal" if found.new_ok is not False else f"equal, wrong by {_number(found.new_error)}"
+    text = f"{found.array} by {_number(found.between)}"
+    if found.new_ok is None:
+        return text
+    return f"{text}; errors {_number(found.old_error)}, {_number(found.new_error)}" + (
+        "" if found.new_ok else ": wrong"
+    )
+
+
+def _number(value: float | None) -> str:
+    return "bits" if value is None else f"{value:.3g}"
+
+
+def _code_table(code: Sequence[CodeChange]) -> Table:
+    columns = ("kernel", "target", "config", "facts", "code", "changes")
+    rows = [[one.kernel, one.target, one.config, one.facts, one.status, ", ".join(one.changes) or "-"] for one in code]
+    return Table("variants with other code", columns, rows)
