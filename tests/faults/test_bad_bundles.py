@@ -75,6 +75,7 @@ def test_a_strangers_bundle_runs_only_when_trusted(world, tmp_path):
     assert silo(home, "run", bundle).returncode == 0
 
 
+@pytest.mark.spread
 @pytest.mark.parametrize("command", ["run", "inspect", "tune", "trust"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "newer", "foreign", "empty"])
 def test_damage_is_an_error_in_every_command(world, tmp_path, command, damage):

@@ -21,6 +21,8 @@ import warm_python
 __all__ = ["DRIVER", "array", "driver_class", "environment", "install", "run", "stub"]
 
 DRIVER: list[object] = []
+AT_IMPORT = {"SILO_ACCELERATE", "SILO_BUNDLE", "SILO_RECORD", "SILO_TRITON"}
+"""Variables that Silo obeys when a program imports Triton."""
 
 
 @functools.cache
@@ -57,7 +59,7 @@ def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **mo
             check=False,
             env=environment(devices=devices, **more),
             timeout=timeout,
-            more=warm_python.TRITON,
+            more=warm_python.TORCH if AT_IMPORT & more.keys() else warm_python.TRITON,
         )
     assert done.returncode == 0, f"{done.returncode}: {done.stdout[-3000:]}{done.stderr[-5000:]}"
     return done.stdout + done.stderr

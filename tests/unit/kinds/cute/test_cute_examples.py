@@ -33,7 +33,7 @@ from silo.kinds.cute.front.cute_installation import FRONT_END
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
 THREADS = 8
-CALLS = repetitions("SILO_TEST_CUTE_CALLS", 24, 48)
+CALLS = repetitions("SILO_TEST_CUTE_CALLS", 8, 48)
 
 
 def loaded(path):

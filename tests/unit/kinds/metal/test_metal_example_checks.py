@@ -28,7 +28,7 @@ def _no_clang() -> bool:
 
 pytestmark = pytest.mark.skipif(_no_clang(), reason="needs clang 16 or later")
 # A sample of the 200 schedules that SILO_TEST_SCHEDULES=200 runs.
-SEEDS = range(repetitions("SILO_TEST_SCHEDULES", 3, 6))
+SEEDS = range(repetitions("SILO_TEST_SCHEDULES", 2, 6))
 
 
 def _add(rng: np.random.Generator) -> tuple[tuple[Any, ...], int, Any]:
