@@ -8,7 +8,6 @@ Used in processes of their own, whose environment :func:`environment` makes::
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import sys
 import tempfile
@@ -25,18 +24,9 @@ AT_IMPORT = {"SILO_ACCELERATE", "SILO_BUNDLE", "SILO_RECORD", "SILO_TRITON"}
 """Variables that Silo obeys when a program imports Triton."""
 
 
-@functools.cache
-def _links() -> Path:
-    """A folder where the linker and the loader find the stub as libcuda."""
-    folder = Path(tempfile.mkdtemp(prefix="silo-libcuda-"))
-    for name in ("libcuda.so", "libcuda.so.1"):
-        (folder / name).symlink_to(gpu_stub.library())
-    return folder
-
-
 def environment(*, devices: int = 2, **more: str) -> dict[str, str]:
     """The variables under which Triton and Silo use the stub."""
-    links = str(_links())
+    links = str(gpu_stub.library().parent)  # where the linker and the loader find it as libcuda
     given = gpu_stub.environment(devices=devices, LD_LIBRARY_PATH=links, TRITON_LIBCUDA_PATH=links)
     return {**given, "TRITON_DEFAULT_FP_FUSION": "1", "SILO_TRITON": "off", **more}
 
