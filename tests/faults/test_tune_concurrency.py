@@ -78,7 +78,7 @@ def test_sixteen_processes_at_once(tmp_path, caplog):
 
 
 # SILO_TEST_KILLS=200 takes eight times as long.
-KILLS = repetitions("SILO_TEST_KILLS", 8, 50)
+KILLS = repetitions("SILO_TEST_KILLS", 25, 50)
 
 
 def test_kills_at_random_moments_lose_only_the_trial_in_flight(tmp_path, caplog):
