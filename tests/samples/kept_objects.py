@@ -1,9 +1,9 @@
-"""Objects of C texts, kept for later compiles of the same text: kernels that many tests compile are compiled once.
+"""Objects of C texts, kept for later compiles of the same text: a kernel that many tests compile is compiled once.
 
-A test's subject is rarely the C compiler, which takes most of the time of tests of kernels for the CPU. What it made of
-a text lies in ``build/tests/objects`` under the digest of everything that it was made of: the text, the flags, the
-compiler's command and version. Only compiles without a message are kept, of texts that include no file. Objects that no
-run used for two days are removed.
+A test's subject is rarely the C compiler, which takes most of the time of tests of kernels for the CPU. An object lies
+in ``build/tests/objects`` under the digest of everything that it was made of: the text, the flags, the compiler's
+command and version. Only compiles without a message are kept, of texts that include no file. Objects that no run used
+for two days are removed.
 
 Nothing is taken from there in ``scripts/test --all``, in processes that tests start anew, and in tests with the fixture
 ``compiles_anew``: those about the compiler, and about bytes that two compiles have in common.
