@@ -9,8 +9,10 @@ lines name the versions that were tested, and every test that was skipped for a 
 from __future__ import annotations
 
 import atexit
+import itertools
 import json
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -29,6 +31,10 @@ if "SILO_HOME" not in os.environ:
     os.environ["SILO_HOME"] = tempfile.mkdtemp(prefix="silo-tests-")
     atexit.register(shutil.rmtree, os.environ["SILO_HOME"], ignore_errors=True)
 
+import kept_objects  # it imports silo
+
+kept_objects.install()
+
 
 def pytest_addoption(parser):
     parser.addoption("--within", type=float, metavar="SECONDS", help="start no test after so long, and say so")
@@ -38,6 +44,7 @@ def pytest_configure(config):
     if not hasattr(config, "workerinput"):  # the process that hears of every test, if others run them
         config.pluginmanager.register(Durations(config.rootpath / "build" / "tests" / "seconds.json"))
         config.pluginmanager.register(Versions())
+        kept_objects.remove_unused()
     if config.getoption("--within") is not None:
         config.pluginmanager.register(Deadline(config.getoption("--within")))
 
@@ -94,10 +101,37 @@ class Deadline:
             session.exitstatus = 0
 
 
+# Each combination of parameters is a kernel that a C compiler compiles.
+SPREAD = Path(__file__).parent / "unit" / "kinds" / "triton" / "cpu"
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m deselects
 def pytest_collection_modifyitems(items):
-    """Files with slow tests come first: at the end of a run all workers have something short to do."""
+    spread = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec") and (item.get_closest_marker("spread") or SPREAD in item.path.parents):
+            spread[item.path, item.originalname].append(item)
+    for products in spread.values():
+        _spread(products)
+    # Files with slow tests come first: at the end of a run all workers have something short to do.
     slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("all")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def _spread(items):
+    """Mark combinations of parameters ``all``, but for as many as the longest axis has values.
+
+    An axis is one ``parametrize``. The first combination has the first value of each axis, the second the second and so
+    on, a shorter axis beginning again, and one value further on each time: so the values of two axes meet in many ways.
+    """
+    lengths = [len(mark.args[1]) for mark in items[0].iter_markers("parametrize")]
+    if len(lengths) < 2 or len(items) != math.prod(lengths):  # some of them alone were asked for
+        return
+    usual = {tuple((turn + turn // length) % length for length in lengths) for turn in range(max(lengths))}
+    # The values of the first axis change most seldom.
+    for item, place in zip(items, itertools.product(*map(range, lengths)), strict=True):
+        if place not in usual:
+            item.add_marker(pytest.mark.all)
 
 
 @pytest.fixture(autouse=True)
@@ -106,6 +140,12 @@ def _same_numbers(request):
     generator = getattr(request.module, "RNG", None)
     if generator is not None:
         generator.bit_generator.state = np.random.default_rng(1).bit_generator.state
+
+
+@pytest.fixture
+def compiles_anew(monkeypatch):
+    """Tests about compiling take no object that an earlier compile left, nor do the processes that they start."""
+    monkeypatch.setenv(kept_objects.ANEW, "1")
 
 
 @pytest.fixture(scope="module")

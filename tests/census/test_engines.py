@@ -89,6 +89,7 @@ def made_up(tmp_path):
     return tmp_path / "checkouts"
 
 
+@pytest.mark.all
 def test_a_made_up_engine_is_served_without_a_compile(tmp_path, made_up):
     cover = ("--cover", "_count.BLOCK=4..1024:pow2")
     (found,) = engines(tmp_path, made_up, "vllm", "get_num_nans", "count_expert", "--requests", "12", *cover)

@@ -2,11 +2,12 @@
 
 import json
 import shlex
-import subprocess
 import sys
 
 import pytest
 from test_pages import ROOT, blocks, environment
+
+import warm_python
 
 pytest.importorskip("cutlass", reason="the CuTe DSL is not installed")
 
@@ -14,7 +15,7 @@ PAGE = ROOT / "docs" / "cute.md"
 
 
 def silo(folder, *words):
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-m", "silo", *words],
         cwd=folder,
         env=environment(folder / "home", folder / "store"),

@@ -84,9 +84,7 @@ def test_silo_commands_run(page, tmp_path, tmp_path_factory):
     if not lines:
         pytest.skip("no silo commands on this page")
     for line in lines:
-        if not EVERYTHING:
-            line = EVERY_EXAMPLE.sub(r"\g<0> --kernel add", line)
-        words = shlex.split(line, comments=True)
+        words = shlex.split(line if EVERYTHING else EVERY_EXAMPLE.sub(r"\g<0> --kernel add", line), comments=True)
         result = run([sys.executable, "-m", "silo", *words[1:]], tmp_path, store)
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
 

@@ -19,7 +19,7 @@ from silo.errors import DeviceError
 from silo.tuning.agents.agent_serving import START
 from silo.tuning.agents.connection import AgentLostError, PipeConnection, exchange
 
-LIES = repetitions("SILO_TEST_LIES", 50, 100)
+LIES = repetitions("SILO_TEST_LIES", 20, 100)
 
 
 def altered(chance, data):

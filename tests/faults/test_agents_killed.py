@@ -12,7 +12,7 @@ import kills
 from repetitions import repetitions
 from silo.tuning.agents import fleet as fleet_module
 
-KILLS = repetitions("SILO_TEST_KILLS", 3, 6)
+KILLS = repetitions("SILO_TEST_KILLS", 2, 6)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there are no signals")

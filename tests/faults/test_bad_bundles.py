@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from silo.settings import child_environment
 from twice_kernel import twice
 
@@ -16,18 +17,20 @@ KERNEL = twice('space={"BLOCK": [64], "num_warps": [4]}')
 
 
 def silo(home: Path, *words: object, file_bytes: int | None = None) -> subprocess.CompletedProcess[str]:
-    def limit() -> None:
-        if file_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-
+    command = [sys.executable, "-c", "from silo.cli.main import main; main()", *map(str, words)]
+    variables = child_environment(SILO_HOME=str(home), SILO_JOBS="1", COLUMNS="100")
+    if file_bytes is None:
+        return warm_python.run(command, env=variables, capture_output=True, text=True, timeout=120)
+    limits = (file_bytes, file_bytes)
     return subprocess.run(
-        [sys.executable, "-c", "from silo.cli.main import main; main()", *map(str, words)],
-        env=child_environment(SILO_HOME=str(home), SILO_JOBS="1", COLUMNS="100"),
+        command,
+        env=variables,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
-        preexec_fn=limit,  # the test process starts no threads of its own here
+        # the test process starts no threads of its own here
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits),
     )
 
 
@@ -75,6 +78,7 @@ def test_a_strangers_bundle_runs_only_when_trusted(world, tmp_path):
     assert silo(home, "run", bundle).returncode == 0
 
 
+@pytest.mark.spread
 @pytest.mark.parametrize("command", ["run", "inspect", "tune", "trust"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "newer", "foreign", "empty"])
 def test_damage_is_an_error_in_every_command(world, tmp_path, command, damage):

@@ -26,7 +26,7 @@ from silo.settings import override
 from silo.tuner.trial import Status
 from silo.tuning.foreign_results import import_results
 
-COUNT = repetitions("SILO_TEST_IMPORTS", 150, 300)
+COUNT = repetitions("SILO_TEST_IMPORTS", 50, 300)
 
 HOSTILE = [
     None,

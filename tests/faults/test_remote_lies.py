@@ -6,13 +6,13 @@
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportUnhashable=false, reportArgumentType=false
 
 import contextlib
-import os
 import random
 import time
 
 import pytest
 
 from bundle_samples import variant
+from repetitions import repetitions
 from silo.artifacts.artifact import Artifact
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
@@ -24,7 +24,7 @@ from silo.store.remote.record_log import fold_of, line_of
 from silo.store.store import Store
 from web_double import web_double
 
-LIES = int(os.environ.get("SILO_TEST_LIES", "25"))
+LIES = repetitions("SILO_TEST_LIES", 8, 25)
 KEY = "5" * 64
 STATUSES = (200, 200, 204, 206, 207, 301, 400, 401, 403, 404, 409, 412, 416, 429, 500, 503, 507)
 NAMES = ("../../../etc/passwd", "/etc/passwd", "a" * 300, "%2e%2e/x", "\x01", "", ".", "..", f"{'0' * 64}.7", "é" * 64)

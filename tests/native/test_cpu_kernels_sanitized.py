@@ -17,6 +17,7 @@ from fuzz.judge import difference
 from fuzz.lowered import arguments_of, lower
 from fuzz.profiles import PROFILES, generate
 from fuzz.sanitized import program, read_results
+from repetitions import repetitions
 from sanitized_program import build_sanitized
 from silo.drivers.cpu.levels import host_target, level_of
 
@@ -61,7 +62,7 @@ def compare(kernels, expected, found):
 
 @pytest.fixture(scope="module")
 def kernels():
-    return prepared(range(2))
+    return prepared(range(repetitions("SILO_TEST_SEEDS", 1, 2)))
 
 
 def test_no_kernel_has_undefined_behaviour_or_leaves_its_memory(tmp_path, kernels):

@@ -164,6 +164,7 @@ def test_an_installed_library_is_found_by_cmake_and_pkg_config(bundle, identity,
     assert "softmax of 300 x 781: right" in told
 
 
+@pytest.mark.all
 @pytest.mark.slow
 def test_the_cpp_program_has_its_kernels_inside(bundle, tmp_path):
     cmake = c_programs.compiler("cmake")

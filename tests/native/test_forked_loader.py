@@ -132,7 +132,7 @@ def test_forks_while_another_thread_loads_and_unloads():
         for other in others:
             other.start()
         try:
-            for _ in range(repetitions("SILO_TEST_FORKS", 30, 60)):
+            for _ in range(repetitions("SILO_TEST_FORKS", 10, 60)):
                 forked.run(work)
         finally:
             stop.set()

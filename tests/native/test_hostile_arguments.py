@@ -275,6 +275,7 @@ def test_a_grid_function_calls_the_kernel():
     assert out[32:35].tolist() == [0, 1, 0]
 
 
+@pytest.mark.spread
 @pytest.mark.parametrize("what", ["grid", "hook", "argument", "descriptor"])
 @pytest.mark.parametrize("where", ["main", "thread"])
 def test_calls_within_calls_end(what, where):

@@ -21,6 +21,7 @@ def run(*arguments):
     assert (status, said, complained) == (0, "", "")
 
 
+@pytest.mark.spread
 @pytest.mark.parametrize("release", ["released", "held"])
 @pytest.mark.parametrize("count", ["1", "2"])
 @pytest.mark.parametrize("what", ["main_thread", "other_thread"])

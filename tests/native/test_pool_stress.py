@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import launch_kernels
-from repetitions import combinations
 from timed_program import run_timed
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "pool_program.py"
@@ -36,7 +35,9 @@ def test_without_another_runtime(what):
 
 
 @needs_runtime
-@pytest.mark.parametrize(("what", "pool"), combinations(["fork", "crowd", "sizes", "errors", "handler"], POOLS))
+@pytest.mark.spread
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("what", ["fork", "crowd", "sizes", "errors", "handler"])
 def test_beside_openmp(what, pool):
     run(what, pool, RUNTIME)
 

@@ -48,8 +48,9 @@ def library(*defines: str) -> Path:
     def make(folder: Path) -> None:
         c_files = [path for path in sources if path.suffix == ".c"]
         compile_with(*flags, *defines, *c_files, "-o", folder / "libcuda.so.1", "-ldl")
+        (folder / "libcuda.so").symlink_to("libcuda.so.1")  # as linkers look for it
 
-    return shared_build("stub", (*flags, *defines), sources, make) / "libcuda.so.1"
+    return shared_build("stub", (*flags, *defines, "libcuda.so"), sources, make) / "libcuda.so.1"
 
 
 def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:

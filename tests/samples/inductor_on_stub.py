@@ -264,4 +264,6 @@ def _serve() -> None:
 if __name__ == "__main__":
     sys.modules["inductor_on_stub"] = sys.modules["__main__"]
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    import triton_ready  # noqa: F401  # once, in the place of each child
+
     _serve()

@@ -8,7 +8,6 @@ Used in processes of their own, whose environment :func:`environment` makes::
 from __future__ import annotations
 
 import ctypes
-import functools
 import os
 import sys
 import tempfile
@@ -21,20 +20,13 @@ import warm_python
 __all__ = ["DRIVER", "array", "driver_class", "environment", "install", "run", "stub"]
 
 DRIVER: list[object] = []
-
-
-@functools.cache
-def _links() -> Path:
-    """A folder where the linker and the loader find the stub as libcuda."""
-    folder = Path(tempfile.mkdtemp(prefix="silo-libcuda-"))
-    for name in ("libcuda.so", "libcuda.so.1"):
-        (folder / name).symlink_to(gpu_stub.library())
-    return folder
+AT_IMPORT = {"SILO_ACCELERATE", "SILO_BUNDLE", "SILO_RECORD", "SILO_TRITON"}
+"""Variables that Silo obeys when a program imports Triton."""
 
 
 def environment(*, devices: int = 2, **more: str) -> dict[str, str]:
     """The variables under which Triton and Silo use the stub."""
-    links = str(_links())
+    links = str(gpu_stub.library().parent)  # where the linker and the loader find it as libcuda
     given = gpu_stub.environment(devices=devices, LD_LIBRARY_PATH=links, TRITON_LIBCUDA_PATH=links)
     return {**given, "TRITON_DEFAULT_FP_FUSION": "1", "SILO_TRITON": "off", **more}
 
@@ -57,7 +49,7 @@ def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **mo
             check=False,
             env=environment(devices=devices, **more),
             timeout=timeout,
-            more=warm_python.TRITON,
+            more=warm_python.TORCH if AT_IMPORT & more.keys() else warm_python.TRITON,
         )
     assert done.returncode == 0, f"{done.returncode}: {done.stdout[-3000:]}{done.stderr[-5000:]}"
     return done.stdout + done.stderr

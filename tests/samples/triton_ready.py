@@ -1,7 +1,8 @@
 """Triton as a program finds it after its first imports: for the warm process whose children launch Triton kernels.
 
-Imported are what such programs import, and what ``silo.accelerate`` imports for them. Nothing is compiled, no driver is
-chosen and no setting is read; Triton's digest of its own installation, the same for every process, is worked out once.
+It imports the modules that these programs import, and those that ``silo.accelerate`` imports for them. It compiles
+nothing, chooses no driver and reads no setting; Triton's digest of its own installation, the same for every process, is
+worked out once.
 """
 
 import importlib

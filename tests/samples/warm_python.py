@@ -295,6 +295,7 @@ def _main() -> None:
     own = os.environ["PYTHONPATH"].split(os.pathsep)
     base_path = [folder for folder in sys.path if folder not in (*own, str(Path(__file__).parent))]
     more = sys.argv[2:]
+    importlib.import_module("kept_objects").install()
     for name in (*PRELOADED, *more):
         importlib.import_module(name)
     asked = {*more, "triton"} if "triton_ready" in more else {*more}

@@ -17,6 +17,7 @@ import time
 import pytest
 
 import fleets
+import warm_python
 from scale_file import write_scale
 from silo.core.config import Config
 from silo.errors import DeviceError, TuneError
@@ -241,7 +242,7 @@ def kernels(tmp_path):
 def silo(home, *arguments):
     environment = {**os.environ, "SILO_HOME": str(home)}
     command = [sys.executable, "-m", "silo", *map(str, arguments)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = warm_python.run(command, env=environment, capture_output=True, text=True, timeout=240)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -104,6 +104,7 @@ def test_the_build_says_what_it_made(world):
     assert summary.compiled > 0
 
 
+@pytest.mark.usefixtures("compiles_anew")
 def test_two_folders_give_the_same_bytes(world, tmp_path):
     folder, _ = world
     other = tmp_path / "some" / "where"

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+import warm_python
 from bundle_samples import put
 from core_native import compiler
 from export_samples import SHAPED_GRID, Maker, add_kernel, add_parameters, parameter
@@ -196,7 +197,7 @@ def test_what_was_changed_by_hand_is_said_and_kept(maker, tmp_path):
 
 def silo(folder, *words):
     command = [sys.executable, "-m", "silo", "export", "--trust", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return warm_python.run(command, cwd=folder, capture_output=True, text=True)
 
 
 def test_the_command(maker, tmp_path):

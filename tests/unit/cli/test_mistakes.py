@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="the kernels are Triton's")
 np = pytest.importorskip("numpy", reason="the arrays are numpy's")
 
 import silo  # noqa: E402
+import warm_python  # noqa: E402
 from silo.cli.main import main  # noqa: E402
 from silo.errors import SiloError  # noqa: E402
 from silo.machine.user_files import load_module  # noqa: E402
@@ -399,7 +400,7 @@ def test_in_a_folder_that_was_deleted(folder, tmp_path):
 def test_by_the_environment(setting, here):
     name, _, value = setting.partition("=")
     words = ["run", "k.py"] if name == "SILO_LOCK" else ["build", "k.py", "-o", "y.silo"]
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-m", "silo", *words],
         env={**os.environ, "SILO_HOME": str(here / "store"), name: value},
         capture_output=True,

@@ -322,8 +322,8 @@ assert torch.load(path)["x"].sum() == 16 and torch.load(path, map_location="cpu"
 """)
 
 
-def test_loaders_and_threads(program):
-    program("""
+def test_loaders_and_threads(in_child):
+    in_child("""
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.checkpoint import checkpoint
 

@@ -27,18 +27,9 @@ def run(warm, tmp_path):
 # ---- decisions ----
 
 
-def mixed(*usual, others):
-    """Some of all combinations in each run, the others in ``scripts/test --all``."""
-    return pytest.mark.parametrize(
-        ("text", "descent", "static"), [*usual, *(pytest.param(*one, marks=pytest.mark.all) for one in others)]
-    )
-
-
-@mixed(
-    ("SCALE", False, False),
-    ("SUMS", True, True),
-    others=[("SCALE", True, False), ("SUMS", True, False), ("SCALE", False, True), ("SCALE", True, True)],
-)
+@pytest.mark.spread
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(("text", "descent"), [("SCALE", False), ("SCALE", True), ("SUMS", True)])
 def test_a_second_process_measures_and_compiles_nothing(run, text, descent, static):
     options = {"text": text, "descent": descent, "static": static}
     first, log = run(**options)
@@ -561,7 +552,9 @@ def _recorded(run, tmp_path, mode, home="home", code=RECORDED, **options):
     return run(code, settings={**settings, "TRITON_CACHE_DIR": str(tmp_path / home / "triton")}, **options)
 
 
-@mixed(("SCALE", False, True), ("SUMS", True, False), others=[("SCALE", False, False), ("SUMS", True, True)])
+@pytest.mark.spread
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize(("text", "descent"), [("SCALE", False), ("SUMS", True)])
 def test_a_fresh_machine_is_served_from_one_file(run, tmp_path, text, descent, static):
     options = {"text": text, "descent": descent, "static": static}
     first, _ = _recorded(run, tmp_path, "record", **options)

@@ -70,7 +70,7 @@ def on_cpu(monkeypatch):
 # The kind: the grid in a package depends on the chosen config, for any number of axes, for fixed and dynamic sizes.
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the ABI is torch 2.13's")
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.all), True])
 def test_an_autotuned_kernel_in_a_package_has_the_grid_of_the_chosen_config(tmp_path, on_cpu, dynamic):
     x, cube = torch.randn(10000), torch.randn(5, 13, 33)
     shapes = None

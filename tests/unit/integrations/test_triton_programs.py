@@ -155,7 +155,7 @@ assert own == ours, next((at, a, b) for at, (a, b) in enumerate(zip(own, ours)) 
 print(COUNT, "launches,", served, "by Silo,", len(set(map(str, own))), "different,", own.count("nothing"), "of nothing")
 assert min(served) > COUNT * 0.05, served
 """
-LAUNCHES = str(repetitions("SILO_TEST_LAUNCHES", 300, 600))
+LAUNCHES = str(repetitions("SILO_TEST_LAUNCHES", 150, 600))
 """How many random launches are compared; with 10000 it takes some minutes, for what Triton compiles."""
 
 

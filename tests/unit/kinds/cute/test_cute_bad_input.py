@@ -19,6 +19,7 @@ from cutlass import cute
 
 import cute_bad_input as samples
 import silo
+import warm_python
 from silo.building.compilation import Compilation
 from silo.core.target import Target
 from silo.errors import ArgumentError, CaseError, CompileError, SourceError, SpaceError, TargetError, ToolchainError
@@ -253,7 +254,7 @@ def command(*words, home):
         "SILO_HOME": str(home / "store"),
         "PYTHONPATH": os.pathsep.join([str(Path(samples.__file__).parent), os.environ.get("PYTHONPATH", "")]),
     }
-    return subprocess.run(
+    return warm_python.run(
         [sys.executable, "-m", "silo", *words],
         capture_output=True,
         text=True,

@@ -5,7 +5,6 @@ import importlib.util
 import os
 import re
 import signal
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ pytest.importorskip("cutlass", reason="the CuTe DSL is not installed")
 
 from cutlass import cute
 
+import warm_python
 from repetitions import repetitions
 from silo.artifacts.binary_inspection import inspect_binary
 from silo.bundle.reader import Bundle
@@ -33,7 +33,7 @@ from silo.kinds.cute.front.cute_installation import FRONT_END
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
 THREADS = 8
-CALLS = repetitions("SILO_TEST_CUTE_CALLS", 24, 48)
+CALLS = repetitions("SILO_TEST_CUTE_CALLS", 8, 48)
 
 
 def loaded(path):
@@ -158,7 +158,7 @@ def test_gemms_are_the_same_in_two_folders(file, arch, space, tmp_path):
         command = [sys.executable, "-m", "silo", "build", file, "-o", "gemm.silo", "--target", f"cuda:{arch}"]
         paths = os.pathsep.join(sys.path)
         environment = {**os.environ, "SILO_HOME": str(folder / "home"), "PYTHONPATH": paths}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = warm_python.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         made.append(bundle_blobs(folder / "gemm.silo"))
     assert made[0]

@@ -15,6 +15,7 @@ pytest.importorskip("tvm_ffi", reason="tvm-ffi is not installed")
 
 import cute_host_kernels
 import gpu_stub
+import warm_python
 
 CALL = """
 import sys
@@ -45,7 +46,7 @@ assert "cutlass" not in sys.modules
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
     made = folder / "k.silo"
-    subprocess.run(
+    warm_python.run(
         [sys.executable, "-m", "silo", "build", cute_host_kernels.__file__, "-o", str(made), "-t", "cuda:sm_90a"],
         check=True,
         capture_output=True,

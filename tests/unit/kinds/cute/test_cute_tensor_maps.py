@@ -2,7 +2,6 @@
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from cutlass.cute.nvgpu.warpgroup import SmemLayoutAtomKind as Kind
 from cutlass.cute.runtime import make_fake_compact_tensor, make_ptr
 
 import cute_tma
+import warm_python
 from silo.bundle.reader import Bundle
 from silo.core.launch_info import AbiType
 from silo.core.values import parse_json
@@ -175,7 +175,7 @@ def test_a_kernel_with_maps_is_built_into_a_bundle(tmp_path):
     made = tmp_path / "maps.silo"
     samples = Path(cute_tma.__file__).parent
     path = os.pathsep.join((str(samples), os.environ.get("PYTHONPATH", "")))
-    subprocess.run(
+    warm_python.run(
         [
             *(sys.executable, "-m", "silo", "build", str(samples / "cute_tma_kernels.py")),
             *("-o", str(made), "-t", "cuda:sm_90a"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 import silo
+import warm_python
 from repetitions import repetitions
 from silo.emulation.clang import find_clang
 from silo.errors import CheckError, CompilerMissingError
@@ -28,7 +28,7 @@ def _no_clang() -> bool:
 
 pytestmark = pytest.mark.skipif(_no_clang(), reason="needs clang 16 or later")
 # A sample of the 200 schedules that SILO_TEST_SCHEDULES=200 runs.
-SEEDS = range(repetitions("SILO_TEST_SCHEDULES", 3, 6))
+SEEDS = range(repetitions("SILO_TEST_SCHEDULES", 2, 6))
 
 
 def _add(rng: np.random.Generator) -> tuple[tuple[Any, ...], int, Any]:
@@ -95,7 +95,7 @@ def test_a_fault_of_a_kernel_of_a_bundle_names_the_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "silo", "build", "kernels.py", "-o", "kernels.silo", "--target", "cpu"]
     declared = "@shifted.cases(n=[65])\ndef _(n, make):\n    return silo.Case(args=(make.normal(n), make.empty(64)))\n"
     (tmp_path / "kernels.py").write_text(KERNELS + declared)
-    subprocess.run(command, check=True, env=environment, cwd=tmp_path, capture_output=True)
+    warm_python.run(command, check=True, env=environment, cwd=tmp_path, capture_output=True)
     kernels = silo.load(tmp_path / "kernels.silo", trust=True)
     x, out = np.ones(65, np.float32), np.zeros(64, np.float32)
     silo.check(kernels.shifted)(x, out)

@@ -20,7 +20,7 @@ from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
 from silo.kinds.triton.cpu.emit.shared_text import BLOCK, REST, part  # noqa: E402
 from silo.kinds.triton.cpu.object_build import build_kernel, compile_flags, forget_shared  # noqa: E402
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.usefixtures("compiles_anew")]
 
 
 @triton.jit

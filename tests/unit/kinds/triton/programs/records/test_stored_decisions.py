@@ -5,11 +5,13 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 import triton_on_stub
+import warm_python
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.kinds.triton.programs.records.stored_decisions import KeptDecision
@@ -266,29 +268,36 @@ print("decided", found, len(measured))
 )
 
 
-def processes(home, meeting, code, count, **more):
-    """Start some; each is ended by the caller."""
+def commands(home, meeting, code, count, **more):
+    """The words and the variables of each rank's process."""
     meeting.mkdir(exist_ok=True)
     file = meeting / "program.py"
     file.write_text(PROGRAM + code)
-    return [
-        subprocess.Popen(
-            [sys.executable, str(file), str(meeting), str(rank), str(count)],
-            env=triton_on_stub.environment(
-                SILO_HOME=str(home),
-                SILO_COMPILE_AHEAD="0",
-                RANK=str(rank),
-                WORLD_SIZE=str(count),
-                TRITON_CACHE_DIR=str(meeting / "cache"),
-                SILO_LOG="info",
-                **more,
-            ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+    for rank in range(count):
+        given = triton_on_stub.environment(
+            SILO_HOME=str(home),
+            SILO_COMPILE_AHEAD="0",
+            RANK=str(rank),
+            WORLD_SIZE=str(count),
+            TRITON_CACHE_DIR=str(meeting / "cache"),
+            SILO_LOG="info",
+            **more,
         )
-        for rank in range(count)
-    ]
+        yield [sys.executable, str(file), str(meeting), str(rank), str(count)], given
+
+
+def ran(*where):
+    """Run some at once, to their ends: the exit status of each, and what it said."""
+
+    def run(one):
+        words, given = one
+        options = {"capture_output": True, "text": True, "timeout": 240, "more": warm_python.TRITON}
+        done = warm_python.run(words, env=given, **options)
+        return done.returncode, done.stdout + done.stderr
+
+    started = list(commands(*where))
+    with ThreadPoolExecutor(len(started)) as threads:
+        return tuple(zip(*threads.map(run, started), strict=True))
 
 
 def decided(said):
@@ -297,14 +306,13 @@ def decided(said):
 
 @pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.all)])
 def test_processes_with_other_noise_that_decide_at_once_agree(tmp_path, count):
-    running = processes(tmp_path / "home", tmp_path / "first", RANKED, count)
-    said = [one.communicate(timeout=240)[0] for one in running]
-    assert [one.returncode for one in running] == [0] * count, said
+    codes, said = ran(tmp_path / "home", tmp_path / "first", RANKED, count)
+    assert codes == (0,) * count, said
     assert len({decided(one) for one in said}) == 1, said
     assert decided(said[0]).endswith(" 6")
     assert sum(one.count("which another process decided on") for one in said) == 3 * (count - 1)
     # And so does every later process, which measures nothing.
-    later = processes(tmp_path / "home", tmp_path / "later", RANKED, 1)[0].communicate(timeout=240)[0]
+    _, (later,) = ran(tmp_path / "home", tmp_path / "later", RANKED, 1)
     assert decided(later) == decided(said[0])[:-1] + "0"
 
 
@@ -314,11 +322,10 @@ def test_a_process_that_is_killed_while_it_measures_holds_nobody_up(tmp_path):
         "    if len(measured) == 1:\n        meet('measures')  # none can have decided\n"
         "        if rank == 1:\n            os.kill(os.getpid(), 9)\n    if 0:\n",
     )
-    running = processes(tmp_path / "home", tmp_path / "first", dying, 3)
-    said = [one.communicate(timeout=240)[0] for one in running]
-    assert [one.returncode for one in running] == [0, -9, 0], said
+    codes, said = ran(tmp_path / "home", tmp_path / "first", dying, 3)
+    assert codes == (0, -9, 0), said
     assert decided(said[0])[:-1] == decided(said[2])[:-1]
-    later = processes(tmp_path / "home", tmp_path / "later", RANKED, 1)[0].communicate(timeout=240)[0]
+    _, (later,) = ran(tmp_path / "home", tmp_path / "later", RANKED, 1)
     assert decided(later) == decided(said[0])[:-1] + "0"
 
 
@@ -351,7 +358,10 @@ with silo.accelerate():
 def test_a_rank_that_would_measure_in_frozen_mode_says_so_at_once(tmp_path, count):
     home = tmp_path / "home"
     program(TUNED + "with silo.accelerate():\n    t[(1,)](x, z, 100)\n", SILO_HOME=str(home))
-    running = processes(home, tmp_path / "ranks", FROZEN, count, SILO_TUNE="frozen")
+    running = [
+        subprocess.Popen(words, env=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for words, given in commands(home, tmp_path / "ranks", FROZEN, count, SILO_TUNE="frozen")
+    ]
     late = threading.Timer(100, running[1].kill)
     late.start()
     try:
