@@ -9,15 +9,18 @@ called, and that stream for the work.
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from silo.errors import ArgumentError
 from silo.forks import Mutex
+from silo.launch import native
 
-__all__ = ["NodeOrder", "Stream", "StreamMark", "order_of_nodes", "stream_key", "watched_events"]
+__all__ = ["NodeOrder", "Stream", "StreamMark", "order_of_nodes", "refuse_capture", "stream_key", "watched_events"]
 
 Stream = tuple[int, int]
 """Index of the device, handle of the driver."""
@@ -140,6 +143,32 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
         )
     chain = all(found == ((number - 1,) if number else ()) for number, found in enumerate(after))
     return NodeOrder(None if chain else tuple(after), count)
+
+
+_DRIVERS: Final = {2: "cuda", 10: "hip"}  # by DLPack's type of the memory
+
+
+def refuse_capture(name: str, arguments: Iterable[object]) -> None:
+    """Raise ``ArgumentError`` if the stream that launches with these arguments go to is being captured."""
+    torch: Any = sys.modules.get("torch")
+    captured = False
+    for value in arguments:
+        try:
+            kind, index = native.read(value)[4]
+        except (TypeError, ValueError, RuntimeError):  # no array
+            continue
+        if kind in _DRIVERS:
+            stream = native.stream_handle(name, None, value, kind, index)
+            captured = native.gpu_capturing(_DRIVERS[kind], index, stream)
+        break
+    else:
+        if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
+            captured = bool(torch.cuda.is_current_stream_capturing())
+    if captured:
+        raise ArgumentError(
+            f"{name}: a plan cannot be recorded on a stream that is being captured: the launches would become nodes of"
+            " that graph. Make the plan before the capture begins, and call the kernels themselves within it"
+        )
 
 
 # ---- torch's events ----
