@@ -9,12 +9,14 @@ import random
 
 import pytest
 
-import silo
-from silo.settings import override
-
 torch = pytest.importorskip("torch")
-triton = pytest.importorskip("triton")
-tl = pytest.importorskip("triton.language")
+pytest.importorskip("triton")
+
+import triton  # noqa: E402  # after the skips
+import triton.language as tl  # noqa: E402
+
+import silo  # noqa: E402
+from silo.settings import override  # noqa: E402
 
 REPLAYS = int(os.environ.get("SILO_TEST_REPLAYS", "10000"))
 ROOM, QUEUED = 1 << 13, 100

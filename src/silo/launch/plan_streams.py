@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from silo.errors import ArgumentError
 from silo.forks import Mutex
@@ -145,25 +145,15 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
     return NodeOrder(None if chain else tuple(after), count)
 
 
-_DRIVERS: Final = {2: "cuda", 10: "hip"}  # by DLPack's type of the memory
-
-
 def refuse_capture(name: str, arguments: Iterable[object]) -> None:
-    """Raise ``ArgumentError`` if the stream that launches with these arguments go to is being captured."""
-    torch: Any = sys.modules.get("torch")
-    captured = False
+    """Raise ``ArgumentError`` if torch's current stream is being captured, or the stream of a Buffer's launches."""
+    cuda: Any = sys.modules.get("torch.cuda")
+    captured = cuda is not None and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
     for value in arguments:
-        try:
-            kind, index = native.read(value)[4]
-        except (TypeError, ValueError, RuntimeError):  # no array
-            continue
-        if kind in _DRIVERS:
-            stream = native.stream_handle(name, None, value, kind, index)
-            captured = native.gpu_capturing(_DRIVERS[kind], index, stream)
-        break
-    else:
-        if torch is not None and hasattr(torch, "cuda") and torch.cuda.is_initialized():
-            captured = bool(torch.cuda.is_current_stream_capturing())
+        if isinstance(value, native.GpuBuffer):
+            kind, _, index = str(cast("Any", value).device).partition(":")
+            captured = captured or native.gpu_capturing(kind, int(index), 0)
+            break
     if captured:
         raise ArgumentError(
             f"{name}: a plan cannot be recorded on a stream that is being captured: the launches would become nodes of"
