@@ -17,7 +17,7 @@
 #define EARLIEST_PART 16
 
 const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS] = {
-    [SILO_TRIAL_ONE_THREAD] = "there is one thread",
+    [SILO_TRIAL_ONE_THREAD] = "launches have one thread",
     [SILO_TRIAL_LARGE] = "a launch is worth several threads by itself",
     [SILO_TRIAL_MEASURES] = "launches that use other memory may run at one time: both ways are "
                             "being compared",

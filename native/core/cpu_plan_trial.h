@@ -11,7 +11,7 @@ enum silo_plan_order { SILO_PLAN_IN_ORDER, SILO_PLAN_TOGETHER };
 
 /* Why the last replay went its way. */
 enum silo_plan_trial_reason {
-    SILO_TRIAL_ONE_THREAD, /* there is one thread */
+    SILO_TRIAL_ONE_THREAD, /* launches have one thread */
     SILO_TRIAL_LARGE,      /* a launch is worth several threads itself */
     SILO_TRIAL_MEASURES,   /* the ways are being compared */
     SILO_TRIAL_AGAIN,      /* likewise: replays took longer than the other way had */
