@@ -8,6 +8,7 @@
 #include "cpu_clock.h"
 #include "cpu_driver.h"
 #include "cpu_pace.h"
+#include "cpu_plan_trial.h"
 #include "cpu_pool.h"
 #include "cpu_thread.h"
 
@@ -17,17 +18,8 @@
 
 /* A launch of fewer nanoseconds stays on its thread (cpu_pool.c has the reason). */
 #define LEAST_SHARED 5000
-/* Replays of fewer nanoseconds are not worth a second thread. */
-#define LEAST_REPLAY 6000
-/* Replays that each way is tried for before the faster one is known, and replays until they are
- * compared again. */
-#define TRIES 4
-#define HOLD 1000
 /* Looks for a launch that may begin, before a thread lets others have its processor. */
 #define LOOKS 2000
-
-/* Whether a replay runs its launches in order or at the same time where they may. */
-enum way { IN_ORDER, TOGETHER };
 
 struct cpu_node {
     struct silo_function *function;
@@ -52,11 +44,8 @@ struct cpu_plan {
     uint8_t *block, *memory; /* the block is aligned; `memory` is the owned pointer */
     void **params;
     uint32_t *next;
-    _Atomic uint32_t *queue; /* numbers of nodes that may begin, plus 1; 0: not there yet */
-    /* Which way is faster, as replays told. */
-    uint64_t least[2];
-    uint32_t tried[2], hold;
-    enum way best;
+    _Atomic uint32_t *queue;      /* numbers of nodes that may begin, plus 1; 0: not there yet */
+    struct silo_plan_trial trial; /* which way is faster */
     /* Of a replay: */
     _Atomic uint32_t queued, taken, done;
     _Atomic int failed; /* the number of a node, plus 1 */
@@ -156,7 +145,7 @@ static void *plan_open(const struct silo_plan_shape *shape, silo_error *error) {
         return NULL;
     }
     plan->block = plan->memory + (64 - ((uintptr_t)plan->memory & 63));
-    plan->least[IN_ORDER] = plan->least[TOGETHER] = UINT64_MAX;
+    silo_plan_trial_init(&plan->trial);
     plan->width = find_width(shape, depths, depths + shape->count);
     plan->together = plan->width > 1;
     bool named = true;
@@ -395,7 +384,7 @@ static int run_together(struct cpu_plan *plan, int threads, silo_error *error) {
     struct silo_fault fault;
     fault.text[0] = '\0';
     const uint32_t grid[3] = {(uint32_t)threads, 1, 1};
-    uint64_t cost = 16 * (plan->least[IN_ORDER] != UINT64_MAX ? plan->least[IN_ORDER] : 100000);
+    uint64_t cost = 16 * (plan->trial.order != 0 ? plan->trial.order : 100000);
     const struct silo_cpu_launch launch = {
         .entry = run_some,
         .name = "a plan",
@@ -431,26 +420,6 @@ static bool has_large(const struct cpu_plan *plan) {
     return false;
 }
 
-static enum way choose(struct cpu_plan *plan, int threads) {
-    if (threads < 2 || !plan->together || has_large(plan))
-        return IN_ORDER;
-    if (plan->tried[IN_ORDER] < TRIES)
-        return IN_ORDER;
-    if (plan->least[IN_ORDER] < LEAST_REPLAY)
-        return IN_ORDER;
-    if (plan->tried[TOGETHER] < TRIES)
-        return TOGETHER;
-    if (plan->hold == 0) {
-        plan->best = plan->least[TOGETHER] < plan->least[IN_ORDER] ? TOGETHER : IN_ORDER;
-        plan->hold = HOLD;
-    }
-    if (--plan->hold == 0) {
-        plan->tried[IN_ORDER] = plan->tried[TOGETHER] = 0;
-        plan->least[IN_ORDER] = plan->least[TOGETHER] = UINT64_MAX;
-    }
-    return plan->best;
-}
-
 static int plan_launch(void *state, void *stream, silo_error *error) {
     struct cpu_plan *plan = state;
     (void)stream;
@@ -461,14 +430,11 @@ static int plan_launch(void *state, void *stream, silo_error *error) {
     if (!plan->together) /* one after the other, whatever they take */
         return run_in_order(plan, error);
     const int most = silo_cpu_threads(), threads = plan->width < most ? plan->width : most;
-    const enum way way = choose(plan, threads);
+    const enum silo_plan_order way = silo_plan_trial_next(&plan->trial, threads, has_large(plan));
     const uint64_t begun = silo_cpu_now();
     const int result =
-        way == TOGETHER ? run_together(plan, threads, error) : run_in_order(plan, error);
-    const uint64_t took = silo_cpu_now() - begun;
-    if (took < plan->least[way])
-        plan->least[way] = took;
-    plan->tried[way] += plan->tried[way] < TRIES;
+        way == SILO_PLAN_TOGETHER ? run_together(plan, threads, error) : run_in_order(plan, error);
+    silo_plan_trial_tell(&plan->trial, way, silo_cpu_now() - begun);
     return result;
 }
 
@@ -479,12 +445,9 @@ static const char *plan_explain(const void *state, const char **reason) {
                                   : "each launch needs what the one before it wrote";
         return "in order, on the CPU";
     }
-    *reason =
-        plan->best == TOGETHER
-            ? "launches that use other memory run at one time, which took less"
-            : "launches that use other memory may run at one time, once that is found to take "
-              "less";
-    return plan->best == TOGETHER ? "together, on the CPU's threads" : "in order, on the CPU";
+    *reason = silo_plan_trial_texts[plan->trial.reason];
+    return plan->trial.best == SILO_PLAN_TOGETHER ? "together, on the CPU's threads"
+                                                  : "in order, on the CPU";
 }
 
 const struct silo_plan_backend silo_cpu_plan = {

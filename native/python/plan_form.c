@@ -693,9 +693,10 @@ static int take_edges(struct silo_plan_form *form, PyObject *edges) {
         if (count < 0 || count > (Py_ssize_t)i)
             result = PyErr_Occurred() ? -1 : refuse("more edges than earlier nodes");
         for (Py_ssize_t k = 0; k < count && result == 0; k++) {
-            after[k] = (uint32_t)number_at(numbers, k);
-            if (PyErr_Occurred() || after[k] >= i || (k > 0 && after[k] <= after[k - 1]))
+            const long number = PyLong_AsLong(PyTuple_GetItem(numbers, k));
+            if (number < 0 || number >= (long)i || (k > 0 && (uint32_t)number <= after[k - 1]))
                 result = PyErr_Occurred() ? -1 : refuse("an edge from no earlier node");
+            after[k] = (uint32_t)number;
         }
         if (result == 0 && silo_plan_wait_for(&form->nodes[i], after, (uint32_t)count, &error) != 0)
             result = silo_raise(&error);

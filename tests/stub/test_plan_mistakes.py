@@ -126,6 +126,43 @@ def test_a_replay_into_a_capture_is_refused(stub, kernels):
     assert len(taken(seen)) == 2
 
 
+def test_a_recording_on_a_captured_stream_is_refused_before_anything_is_launched(stub, kernels):
+    step, seen = stepping(kernels), watched(stub)
+    values = arrays()
+    plan = silo.plan(step, *values, 64)
+    taken(seen)
+    stub.capture(0)
+    for call in (
+        lambda: silo.plan(step, *values, 64),
+        lambda: plan(*values, 300),  # another form
+        lambda: silo.planning(x=values[0]).__enter__(),
+    ):
+        with pytest.raises(ArgumentError, match="a plan cannot be recorded on a stream that is being captured"):
+            call()
+    assert not taken(seen)
+    stub.capture(0, 0)
+    plan(*values, 300)
+    plan(*values, 300)
+    assert len(taken(seen)) == 4
+    assert plan.replays == 1
+
+
+def test_the_kernels_of_a_driver_without_graphs_are_launched_one_by_one(stub, kernels):
+    step, seen = stepping(kernels), watched(stub)
+    stub.fail("cuGraphCreate", 801, -1)
+    plan = silo.plan(step, *arrays(), 64)
+    taken(seen)
+    for count in (64, 48, 0):
+        values = arrays()
+        plan(*values, count)
+        ours = taken(seen)
+        step(*values, count)
+        assert ours == taken(seen)
+    stub.fail_no_more()
+    assert {form.way for form in plan.report().forms} == {"singly"}
+    assert all(form.reason for form in plan.report().forms)
+
+
 def test_a_driver_that_makes_no_graph_launches_one_by_one_and_says_how_far_it_came(stub, kernels):
     step, seen = stepping(kernels), watched(stub)
     stub.fail("cuGraphCreate", 801, 100)

@@ -222,3 +222,22 @@ def test_copies_of_buffers_are_made_on_their_streams(stub, kernels):
     plan_copies.kernel_ptx = text
     assert edges(stub) == [[], []]
     assert plan.report().kernels == ("Buffer.copy", "Buffer.fill")
+
+
+@pytest.mark.parametrize(
+    "wrong", [((0,), ()), ((), (1,)), ((), (0, 0)), ((),), ((), (-1,)), ((), (1 << 40,)), ((), ("a",)), ((), 3), 3]
+)
+def test_edges_that_no_plan_can_have_are_refused(stub, kernels, monkeypatch, wrong):
+    from silo.launch.plan_forms import FormMaker
+
+    def step(x, y, out):
+        kernels.add(x, y, out, 64)
+        kernels.add(out, y, x, 64)
+
+    given = arrays(count=3)
+    monkeypatch.setattr(FormMaker, "_edges", lambda self: wrong)
+    with pytest.raises((ValueError, TypeError, OverflowError, SystemError, ArgumentError)):
+        silo.plan(step, *given)
+    monkeypatch.setattr(FormMaker, "_edges", lambda self: ((), ()))
+    silo.plan(step, *given)
+    assert edges(stub) == [[], []]

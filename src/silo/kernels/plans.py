@@ -15,6 +15,7 @@ from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.hooks import want_each_launch
 from silo.launch.plan_forms import FormMaker, SeenLaunch, address_of, seen_launches
+from silo.launch.plan_streams import refuse_capture
 from silo.launch.plan_torch import Pool, TorchWork, offsets_of_generators, pool_handle, torch_work
 from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for
 
@@ -205,11 +206,12 @@ class Plan(native.LaunchPlan):
         """Run the function with arguments, record its launches, and return its result.
 
         Raises:
-            ArgumentError: it cannot be a plan; its launches were made all the same.
+            ArgumentError: it cannot be a plan; its launches were made all the same, unless the stream is captured.
         """
         function = self._function
         if function is None:
             raise ArgumentError(f"{self._name}: a block cannot be run again")
+        refuse_capture(self._name, arguments)
         drawn = offsets_of_generators()
         result = function(arguments)  # kernels are compiled and tuned now
         drawn = offsets_of_generators() != drawn
@@ -436,6 +438,7 @@ def planning(*, pool: object = None, **arguments: object) -> Generator[Plan]:
     if native.recording() is not None:
         raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
     shared = pool_handle(pool)
+    refuse_capture("planning", arguments.values())
     made = Plan("planning", tuple(arguments), pool=shared)
     launches: list[Any] = []
     with torch_work("planning", launches, run=True, pool=shared) as work, _recording(launches):

@@ -9,15 +9,18 @@ called, and that stream for the work.
 # ruff: noqa: ANN401  # torch is optional: its objects have no types here
 from __future__ import annotations
 
+import sys
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
+from silo.errors import ArgumentError
 from silo.forks import Mutex
+from silo.launch import native
 
-__all__ = ["NodeOrder", "Stream", "StreamMark", "order_of_nodes", "stream_key", "watched_events"]
+__all__ = ["NodeOrder", "Stream", "StreamMark", "order_of_nodes", "refuse_capture", "stream_key", "watched_events"]
 
 Stream = tuple[int, int]
 """Index of the device, handle of the driver."""
@@ -140,6 +143,22 @@ def order_of_nodes(nodes: Sequence[tuple[str, Stream]], marks: Sequence[StreamMa
         )
     chain = all(found == ((number - 1,) if number else ()) for number, found in enumerate(after))
     return NodeOrder(None if chain else tuple(after), count)
+
+
+def refuse_capture(name: str, arguments: Iterable[object]) -> None:
+    """Raise ``ArgumentError`` if torch's current stream is being captured, or the stream of a Buffer's launches."""
+    cuda: Any = sys.modules.get("torch.cuda")
+    captured = cuda is not None and cuda.is_initialized() and bool(cuda.is_current_stream_capturing())
+    for value in arguments:
+        if isinstance(value, native.GpuBuffer):
+            kind, _, index = str(cast("Any", value).device).partition(":")
+            captured = captured or native.gpu_capturing(kind, int(index), 0)
+            break
+    if captured:
+        raise ArgumentError(
+            f"{name}: a plan cannot be recorded on a stream that is being captured: the launches would become nodes of"
+            " that graph. Make the plan before the capture begins, and call the kernels themselves within it"
+        )
 
 
 # ---- torch's events ----

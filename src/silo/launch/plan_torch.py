@@ -44,6 +44,12 @@ class TorchNode(NamedTuple):
     stream: int
 
 
+# The stream of captures for each device and stream of the program, which is not captured itself: torch gives memory
+# that was freed on a stream to work on the same one alone, since work on another one may run at the same time. All
+# recordings that are given a pool have these streams, so that one may use the memory of another.
+_streams_of_pools: dict[tuple[int, int], Any] = {}
+
+
 class CudaCapture:
     """Captures work of torch on NVIDIA's GPUs, with one pool of memory for all of it."""
 
@@ -52,9 +58,7 @@ class CudaCapture:
     def __init__(self, torch: Any, pool: Pool | None) -> None:
         self._torch = torch
         self._pool = torch.cuda.graph_pool_handle() if pool is None else pool
-        # One for each stream of the program, which is not captured itself: torch gives memory that was freed on a
-        # stream to work on the same one alone, and work on another one may run at the same time.
-        self._streams: dict[tuple[int, int], Any] = {}
+        self._streams: dict[tuple[int, int], Any] = {} if pool is None else _streams_of_pools
 
     @staticmethod
     def missing(torch: Any) -> str:

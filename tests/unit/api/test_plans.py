@@ -468,6 +468,62 @@ def test_read_only_arrays_and_arrays_without_memory():
     gone.untyped_storage().resize_(0)
     with pytest.raises(ArgumentError, match="between"):
         plan(torch.ones(N), gone, torch.ones(N), N, 2.0)
+    plan(torch.ones(N), torch.ones(N), torch.ones(N), N, 2.0)  # the process goes on
+
+
+def test_arrays_that_were_freed_are_named():
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.ones(N, "float32")
+    plan = silo.plan(two, x, *arrays(N, 2), N, 2.0)
+    gone = jax.numpy.ones(N, "float32")
+    gone.delete()
+    with pytest.raises((ArgumentError, RuntimeError), match=r"x|deleted"):
+        plan(gone, *arrays(N, 2), N, 2.0)
+    plan(x, *arrays(N, 2), N, 2.0)
+
+
+def test_memory_that_was_released_is_named():
+    shared = memoryview(bytearray(4 * N)).cast("f")
+    taken = silo.plan(lambda x, y, out: added(x, y, out, N), *arrays(N))
+    shared.release()
+    with pytest.raises((ArgumentError, ValueError), match=r"y|released"):
+        taken(arrays(N, 1)[0], shared, arrays(N, 1)[0])
+
+
+def test_a_block_refuses_arrays_of_another_dtype_or_shape_and_launches_nothing():
+    x, y, out = arrays(N)
+    with silo.planning(x=x, out=out) as plan:
+        added(x, y, out, N)
+    untouched = np.zeros(N, np.float32)
+    for wrong in (x.astype(np.float64), x[::2], np.ones((2, N), np.float32), 4, None):
+        with pytest.raises(ArgumentError, match="a block cannot be run again"):
+            plan(x=wrong, out=untouched)
+    assert not untouched.any()
+    assert plan.replays == 0
+    plan(x=x, out=untouched)
+    np.testing.assert_array_equal(untouched, x + y)
+
+
+def test_a_grid_that_a_callable_computes_is_followed_or_refused():
+    def step(x, n, blocks):
+        counted[lambda meta: (silo.cdiv(n, meta["BLOCK"]) + blocks,)](x, n, BLOCK=64)
+
+    plan = silo.plan(step, np.zeros(256, np.float32), 64, 0)
+    for n, blocks in ((64, 0), (256, 0), (128, 1), (128, -2)):
+        x = np.zeros(256, np.float32)
+        plan(x, n, blocks)
+        alone = np.zeros(256, np.float32)
+        step(alone, n, blocks)
+        np.testing.assert_array_equal(x, alone)
+    assert plan.replays >= 3
+    calls = []
+
+    def counting(meta):
+        calls.append(meta)
+        return (len(calls),)
+
+    with pytest.raises(ArgumentError, match=r"the grid of counted was \(\d+, 1, 1\), and"):
+        silo.plan(lambda x: counted[counting](x, 64, BLOCK=64), np.zeros(64, np.float32))
 
 
 def test_a_grid_that_no_launch_can_have():
@@ -631,7 +687,7 @@ def test_chains_that_run_at_one_time_give_what_separate_launches_give():
             chains(theirs[0], theirs[1], theirs[2], 4096)
             for one, other in zip(mine, theirs, strict=True):
                 np.testing.assert_array_equal(one, other)
-    assert "use other memory" in plan.explain()
+    assert "each launch needs what the one before it wrote" not in plan.explain()
 
 
 def test_hooks_see_a_replay_as_one_launch():
