@@ -404,7 +404,11 @@ class TunerDecisions:
         """
         if not self._on or autotuner.device_props.type != "cuda":
             return {}
-        config = self._decided_before(autotuner, _candidates(autotuner))
+        try:
+            config = self._decided_before(autotuner, _candidates(autotuner))
+        except UnsupportedError as error:
+            _left(str(autotuner.fn.__name__), str(error))
+            return {}
         if config is None:
             return {}
         members = config.as_dict()
