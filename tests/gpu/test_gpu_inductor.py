@@ -47,21 +47,25 @@ class Block(nn.Module):
         return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
 
 torch.manual_seed(0)
-model = nn.Sequential(Block(256), Block(256)).cuda().half()
-x = torch.randn(64, 256, device="cuda", dtype=torch.float16, requires_grad=True)
-compiled = torch.compile(lambda x: torch.softmax(model(x), -1).float(), mode="max-autotune-no-cudagraphs")
+mode = os.environ["MODE"]
+trained = mode == "default"  # the products of a backward pass have three times as many choices to measure
+model = nn.Sequential(Block(256), Block(256)).cuda().half().requires_grad_(trained)
+x = torch.randn(64, 256, device="cuda", dtype=torch.float16, requires_grad=trained)
+compiled = torch.compile(lambda x: torch.softmax(model(x), -1).float(), mode=mode)
 stream = torch.cuda.Stream()
 stream.wait_stream(torch.cuda.current_stream())
 with torch.cuda.stream(stream):
     for _ in range(3):
         found = compiled(x)
-        found.square().sum().backward()
+        if trained:
+            found.square().sum().backward()
 stream.synchronize()
-ours, x.grad = x.grad / 3, None
 expected = torch.softmax(model(x), -1).float()
-expected.square().sum().backward()
 torch.testing.assert_close(found, expected, rtol=2e-2, atol=2e-3)
-torch.testing.assert_close(ours, x.grad, rtol=5e-2, atol=5e-3)
+if trained:
+    ours, x.grad = x.grad / 3, None
+    expected.square().sum().backward()
+    torch.testing.assert_close(ours, x.grad, rtol=5e-2, atol=5e-3)
 def members(config):
     return sorted({**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}.items())
 
@@ -81,13 +85,14 @@ print(json.dumps({
 """
 
 
-def _run(folder, *, parts="{}", descent="0", caches="caches", **settings):
+def _run(folder, *, parts="{}", descent="0", caches="caches", mode="max-autotune-no-cudagraphs", **settings):
     program = Path(folder, "program.py")
     program.write_text(PROGRAM)
     environment = {
         **os.environ,
         "PARTS": parts,
         "DESCENT": descent,
+        "MODE": mode,
         "SILO_HOME": str(folder / "home"),
         "TORCHINDUCTOR_CACHE_DIR": str(folder / caches / "inductor"),
         "TRITON_CACHE_DIR": str(folder / caches / "triton"),
@@ -100,20 +105,22 @@ def _run(folder, *, parts="{}", descent="0", caches="caches", **settings):
     return json.loads(next(one for one in done.stdout.splitlines() if one.startswith("{"))), done.stderr
 
 
-@pytest.mark.parametrize("descent", ["0", "1"])
-def test_the_next_process_measures_nothing(tmp_path, descent):
-    first, log = _run(tmp_path, descent=descent)
+@pytest.mark.parametrize(("mode", "descent"), [("max-autotune-no-cudagraphs", "0"), ("default", "1")])
+def test_the_next_process_measures_nothing(tmp_path, mode, descent):
+    given = {"mode": mode, "descent": descent}
+    first, log = _run(tmp_path, **given)
     assert all(first["parts"].values()), first["reasons"]
     assert first["graphs"] >= 2  # forward and backward
     assert first["configs"]
     assert all(first["by_silo"]), log
     assert all(first["registers"])
-    assert first["measured"]["choices"] > 0
-    fresh, _ = _run(tmp_path, descent=descent, caches="others")  # without torch's own caches
-    assert fresh["measured"] == {"kernels": 0, "choices": 0}
+    assert first["measured"]["kernels" if mode == "default" else "choices"] > 0
+    fresh, log = _run(tmp_path, caches="others", **given)  # without torch's own caches
+    assert fresh["measured"] == {"kernels": 0, "choices": 0}, log
     assert fresh["configs"] == first["configs"]
-    frozen, _ = _run(tmp_path, descent=descent, caches="thirds", SILO_TUNE="frozen")
-    assert frozen["configs"] == first["configs"]
+    if mode != "default":
+        frozen, _ = _run(tmp_path, caches="thirds", SILO_TUNE="frozen", **given)
+        assert frozen["configs"] == first["configs"]
 
 
 def test_a_fresh_machine_is_served_from_one_file(tmp_path):
@@ -127,8 +134,8 @@ def test_a_fresh_machine_is_served_from_one_file(tmp_path):
 
 
 def test_a_part_that_is_off_stays_torchs(tmp_path):
-    found, _ = _run(tmp_path, parts='{"launch": false}')
+    found, _ = _run(tmp_path, parts='{"launch": false}', mode="default")
     assert not any(found["by_silo"])
-    plain, _ = _run(tmp_path, parts="off", caches="others")
+    plain, _ = _run(tmp_path, parts="off", caches="others", mode="default")
+    assert plain["by_silo"]
     assert not any(plain["by_silo"])
-    assert plain["measured"]["choices"] > 0

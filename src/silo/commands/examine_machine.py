@@ -180,14 +180,16 @@ def _operators() -> list[Finding]:
 
 def _inductor() -> list[Finding]:
     """Whether Inductor's kernels for the CPU can go through Silo here; a program has to turn that on."""
-    from silo.launch.torch_versions import installed_version, judge_inductor  # noqa: PLC0415
+    from silo.launch.torch_versions import inductor_versions, installed_version, judge_inductor  # noqa: PLC0415
 
     version = installed_version()
     if version is None:
         return []
     part, decision = "Inductor on the CPU", judge_inductor(version)
     if decision:
-        return [Finding(part, "ok", f"{decision.reason}; off until silo.integrations.inductor.enable() is called")]
+        tested = f"tested: {', '.join(inductor_versions())}"
+        off = "off until silo.integrations.inductor.enable() is called"
+        return [Finding(part, "ok", f"{decision.reason} ({tested}); {off}")]
     return [Finding(part, "optional", decision.reason, "only for torch.compile of CPU tensors without C++")]
 
 

@@ -53,3 +53,33 @@ def test_others_keep_what_inductor_gives_them(kind, given, sizes, meta):
 def test_rows_are_reduced_one_by_one_and_columns_side_by_side(kind, given, meta, blocks):
     found = blocks_for(kernel(kind, given, meta, x=512, r0_=4096))
     assert found == (() if blocks is None else (blocks,))
+
+
+OUTER = "x0 = (xindex % 64)\nx1 = xindex // 64\nr0_2 = r0_index\ntl.load(in_ptr0 + (x0 + 64*r0_2 + 16384*x1), None)\n"
+PLAIN = "x0 = xindex\nr0_1 = r0_index\ntl.load(in_ptr0 + ({}), None)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "blocks"),
+    [
+        # Torch scores a small array that is read along the rows above a large one that is read across them.
+        ("REDUCTION", OUTER + "tl.load(in_ptr1 + (r0_2 + 256*x1), None)", {"XBLOCK": 64, "R0_BLOCK": 1}),
+        ("REDUCTION", OUTER + "tl.load(in_ptr1 + (r0_2 + 256*x0), None)", {"XBLOCK": 1, "R0_BLOCK": 64}),
+        ("REDUCTION", OUTER.replace("// 64", "// 48"), {"XBLOCK": 512, "R0_BLOCK": 1}),
+        (
+            "PERSISTENT_REDUCTION",
+            "x0 = xindex\nr0_1 = r0_index\ntl.load(in_ptr0 + (r0_1 + 64*x0), None)",
+            {"XBLOCK": 8},
+        ),
+        (
+            "PERSISTENT_REDUCTION",
+            "x0 = xindex\nr0_1 = r0_index\ntl.load(in_ptr0 + (x0 + 64*r0_1), None)",
+            {"XBLOCK": 512},
+        ),
+    ],
+)
+def test_a_kernels_text_decides_which_of_its_rows_are_neighbours(kind, text, blocks):
+    given = dict.fromkeys(blocks, 16)
+    scores = {"tiling_scores": {"x": 16384, "r0_": 32768}}
+    made = GeneratedKernel(kind, {"x": 512, "r0_": 64}, (given,), scores, text)
+    assert blocks_for(made) == (blocks,)

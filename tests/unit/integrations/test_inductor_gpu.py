@@ -67,7 +67,7 @@ def test_another_type_of_the_same_body_is_measured_anew(run):
 def test_every_time_is_kept(run):
     kept = """
     from silo.integrations.inductor import gpu_decisions
-    from silo.kinds.triton.programs.records.stored_decisions import kept_decisions
+    from silo.kinds.triton.programs.records.decider import kept_decisions
     with inductor.enable("cuda"):
         kernel = made(**given)
         question = gpu_decisions.question_about(kernel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
@@ -20,10 +21,13 @@ from silo.machine.device_plugins import devices_of_kind
 __all__ = [
     "GeneratedKernel",
     "blocks_for",
+    "bool_sums_by_torch",
     "chosen_configs",
     "in_process",
     "never_unwrapped",
     "own_promises",
+    "rows_are_neighbours",
+    "rows_in_loops",
     "served_launcher",
     "without_sorting",
 ]
@@ -37,12 +41,14 @@ class GeneratedKernel:
     """Inductor's description of one kernel that it generated.
 
     ``sizes`` maps a dimension to its elements, a power of two; ``given`` has the block sizes of Inductor's configs.
+    ``source`` is the kernel's text; "" if it is not known.
     """
 
     kind: str  # POINTWISE, REDUCTION, PERSISTENT_REDUCTION, ...
     sizes: Mapping[str, int]
     given: tuple[Mapping[str, int], ...]
     meta: Mapping[str, Any]
+    source: str = ""
 
     @property
     def blocks(self) -> tuple[str, ...]:
@@ -52,8 +58,42 @@ class GeneratedKernel:
     @property
     def is_outer(self) -> bool:
         """Whether neighbours in memory belong to different rows: then a block covers many rows and little of each."""
+        found = rows_are_neighbours(self.source)
+        if found is not None:
+            return found
         scores: Mapping[str, float] = self.meta.get("tiling_scores") or {}
         return scores.get("x", 0) > scores.get("r0_", 0)
+
+    @property
+    def period(self) -> int:
+        """The least number of rows side by side that share a further index, if it is a power of two; else 0."""
+        found = [int(number) for number in _PERIOD.findall(self.source)]
+        least = min((one for one in found if one >= _LINE), default=0)
+        return 0 if least & (least - 1) else least
+
+
+# Inductor writes an address as a sum of terms, and names an index of the rows, or of the elements of a row, in front.
+_READ = re.compile(r"tl\.load\(\w+ \+ \(([\w +*]+)\),")
+_ROW_INDEX = re.compile(r"^\s*(\w+) = (?:xindex|\(xindex % \d+\))$", re.MULTILINE)
+_ELEMENT_INDEX = re.compile(r"^\s*(\w+) = r0_index$", re.MULTILINE)
+_PERIOD = re.compile(r"= (?:\()?xindex // (\d+)\b")
+
+
+def rows_are_neighbours(source: str) -> bool | None:
+    r"""Whether a reduction reads rows side by side (True), or the elements of a row (False); None if it is not clear.
+
+    >>> text = "x0 = xindex\n r0_1 = r0_index\n tl.load(in_ptr0 + ({}), xmask)"
+    >>> [rows_are_neighbours(text.format(one)) for one in ("x0 + 1024*r0_1", "r0_1 + 64*x0", "r0_1")]
+    [True, False, None]
+    """
+    rows, elements = set(_ROW_INDEX.findall(source)), set(_ELEMENT_INDEX.findall(source))
+    across, along = False, False
+    for address in _READ.findall(source):
+        terms = address.split(" + ")
+        scaled = {term.partition("*")[2] for term in terms}
+        across |= bool(rows & set(terms) and elements & scaled)
+        along |= bool(elements & set(terms) and rows & scaled)
+    return None if across == along else across
 
 
 # Elements of a block that is read and written once: enough for vector loops, few enough for a near cache.
@@ -66,6 +106,8 @@ _TILE = 4096
 _LINE = 16
 # Rows side by side that an outer reduction adds up at once.
 _ROWS = 1024
+# Elements of the short rows that a program has, so that starting it costs less than they do.
+_SHORT = 512
 _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R1_BLOCK": 32768}
 
 
@@ -105,7 +147,8 @@ def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
         return ()
     x, row = kernel.sizes["x"], kernel.sizes["r0_"]
     outer = "XBLOCK" in kernel.blocks and kernel.is_outer
-    made = {"XBLOCK": min(_ROWS, x), "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_PIECE, row)}
+    rows = min(_ROWS, x, kernel.period or _ROWS)
+    made = {"XBLOCK": rows, "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_PIECE, row)}
     return [{name: made[name] for name in kernel.blocks}]
 
 
@@ -113,8 +156,8 @@ def _persistent(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
     if kernel.blocks != ("XBLOCK",) or set(kernel.sizes) != {"x", "r0_"}:
         return ()
     if kernel.is_outer:
-        return [{"XBLOCK": max(1, min(kernel.sizes["x"], 65536 // kernel.sizes["r0_"], 1024))}]
-    return [{"XBLOCK": 1}]
+        return [{"XBLOCK": max(1, min(kernel.sizes["x"], 65536 // kernel.sizes["r0_"], _ROWS))}]
+    return [{"XBLOCK": max(1, min(kernel.sizes["x"], _SHORT // kernel.sizes["r0_"]))}]
 
 
 _KINDS = {"POINTWISE": _pointwise, "REDUCTION": _reduction, "PERSISTENT_REDUCTION": _persistent}
@@ -139,20 +182,27 @@ def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., 
         *rest: Any,  # noqa: ANN401
         **named: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
-        if triton_meta is not None and getattr(triton_meta.get("device"), "type", None) == "cpu" and size_hints:
+        if triton_meta is None or getattr(triton_meta.get("device"), "type", None) != "cpu" or not size_hints:
+            return plain(size_hints, configs, triton_meta, heuristic_type, filename, inductor_meta, *rest, **named)
+
+        def decorated(function: Any) -> Any:  # noqa: ANN401
             known = GeneratedKernel(
                 heuristic_type.name,
                 dict(size_hints),
                 tuple(dict(config.kwargs) for config in configs),
                 dict(inductor_meta or {}),
+                str(getattr(function, "src", "")),
             )
-            chosen = blocks_for(known)
-            if chosen:
-                configs = [
-                    heuristics.Config(dict(blocks), num_warps=configs[0].num_warps, num_stages=configs[0].num_stages)
-                    for blocks in chosen
-                ]
-        return plain(size_hints, configs, triton_meta, heuristic_type, filename, inductor_meta, *rest, **named)
+            warps, stages = configs[0].num_warps, configs[0].num_stages
+            chosen = [
+                heuristics.Config(dict(blocks), num_warps=warps, num_stages=stages) for blocks in blocks_for(known)
+            ]
+            made = plain(
+                size_hints, chosen or configs, triton_meta, heuristic_type, filename, inductor_meta, *rest, **named
+            )
+            return made(function)
+
+        return decorated
 
     return cached_autotune
 
@@ -225,6 +275,50 @@ def without_sorting(plain: Any) -> Any:  # noqa: ANN401  # a class method
         return type(features)(one for one in features if one.name != "SORT")
 
     return classmethod(get_backend_features)
+
+
+def rows_in_loops(plain: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Wraps ``TritonKernel.should_use_persistent_reduction``: whether a program reads whole rows at once.
+
+    On CPUs it does not if nothing reads along the rows: a loop over their elements then adds up many rows side by side.
+    """
+
+    @wraps(plain)
+    def should_use_persistent_reduction(self: Any) -> bool:  # noqa: ANN401
+        if not plain(self):
+            return False
+        scores: Mapping[str, Any] = self.tiling_scores or {}
+        devices: set[str] = {node.get_device().type for node in self.features.scheduler_nodes()}
+        return devices != {"cpu"} or scores.get("r0_") != 0
+
+    return should_use_persistent_reduction
+
+
+def bool_sums_by_torch(lowering: Any, plain: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
+    """Wraps ``lowering.index_put_impl_``: on CPUs torch's own operator adds booleans into a tensor.
+
+    Since torch 2.15 Inductor writes an atomic "or" for it, which Triton refuses for booleans; on GPUs torch leaves them
+    to its operator, too.
+    """
+
+    @wraps(plain)
+    def index_put_impl_(
+        self: Any,  # noqa: ANN401
+        indices: Any,  # noqa: ANN401
+        values: Any,  # noqa: ANN401
+        accumulate: Any,  # noqa: ANN401
+        check: Any,  # noqa: ANN401
+        *rest: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        kind: Any = lowering.torch
+        if not accumulate or self.get_dtype() is not kind.bool or getattr(self.get_device(), "type", None) != "cpu":
+            return plain(self, indices, values, accumulate, check, *rest, **named)
+        if self.get_size():
+            return lowering.index_put_fallback(self, indices, values, accumulate)
+        return lowering.view(lowering.index_put_fallback(lowering.view(self, [1]), indices, values, accumulate), [])
+
+    return index_put_impl_
 
 
 def _no_pool() -> bool:

@@ -38,17 +38,11 @@ from silo.integrations.inductor.gpu_records import (
 )
 from silo.kinds.triton.front.adapter import triton_version
 from silo.kinds.triton.programs.compiled_code import device_at
-from silo.kinds.triton.programs.records.stored_decisions import (
-    DecisionNotices,
-    KeptDecision,
-    keep_first,
-    kept_decisions,
-)
-from silo.kinds.triton.programs.records.tuner_decisions import described_key, nearest_winner, refused
+from silo.kinds.triton.programs.records.decider import Decider, KeptDecision, kept_decisions
+from silo.kinds.triton.programs.records.tuner_decisions import described_key
 from silo.measuring.lock_files import add_decisions, read_lock
 from silo.plain_files import read_plain
 from silo.settings import settings
-from silo.status_line import announce
 from silo.tuner.foreign_decision import ForeignWinner
 
 __all__ = [
@@ -128,7 +122,7 @@ class Decisions:
     """Answers questions from a lock file, then from the store; new decisions are kept in both as the settings say."""
 
     def __init__(self) -> None:
-        self._news = DecisionNotices(_notices)
+        self._decider = Decider(_notices)
 
     def known(self, question: Question, usable: Callable[[KeptDecision], bool]) -> KeptDecision | None:
         """The decision for exactly this question; None without one.
@@ -149,7 +143,7 @@ class Decisions:
         kept = kept_decisions(question.place).get(question.wanted.slot)
         if kept is None or not usable(kept):
             return None
-        self._news.served(question.name, kept)
+        self._decider.served(question.name, kept)
         return kept
 
     def unmeasured(self, question: Question, candidates: Sequence[Config]) -> Config | None:
@@ -161,25 +155,24 @@ class Decisions:
         mode = "frozen" if is_frozen() else settings().tune
         wanted = question.wanted
         if mode == "off":
-            _notices.once("off", f"SILO_TUNE=off: {question.name} and Inductor's other kernels take their first config")
-            return candidates[0]
+            return self._decider.first_by_order(question.name, candidates[0])
         if mode not in ("cached", "frozen"):
             tell_missing(wanted)
             return None
         kept = [one.winner for one in kept_decisions(question.place).values() if one.winner.source == wanted.source]
         kept += [_for_device(one, wanted) for one in recorded_nearby(wanted)]
-        near = nearest_winner([one for one in kept if one.config in candidates], wanted)
-        if near is not None:
-            self._news.nearest(question.name, near, wanted)
-            return near.config
-        if mode == "cached":
-            self._news.first_config(question.name)
-            return candidates[0]
-        raise refused(
-            FrozenError(
-                f"{question.name}: tuning is frozen, and nothing was decided for {described_key(wanted)} on "
-                f"{wanted.target}; run this program once with SILO_TUNE=auto, or record it again (silo exec --record)"
-            )
+        missing = (
+            f"nothing was decided for {described_key(wanted)} on {wanted.target}; run this program once with "
+            "SILO_TUNE=auto, or record it again (silo exec --record)"
+        )
+        return self._decider.unmeasured(
+            mode,
+            question.name,
+            wanted,
+            kept,
+            lambda winner: winner.config if winner.config in candidates else None,
+            candidates[0],
+            missing,
         )
 
     def decide(
@@ -228,24 +221,8 @@ class Decisions:
             round(seconds * 1000),
             tuple(config for config, _ in found.trials),
         )
-        try:
-            holds = keep_first(question.place, kept, before, usable)
-        except (SiloError, OSError) as error:
-            _notices.once(f"kept {question.name}", f"a decision of {question.name} is not kept: {error}")
-            return found.config
-        if holds is not kept:
-            announce(
-                f"{question.name} uses {holds.winner.config}, which another process decided on while this one measured"
-            )
-            return holds.winner.config
-        _log.info(
-            "%s: %s is the fastest of %d configs, found in %.1f s and kept for later processes",
-            question.name,
-            found.config,
-            len(found.trials),
-            seconds,
-        )
-        return found.config
+        holds = self._decider.keep(question.place, kept, before, usable, len(found.trials), _log.info)
+        return found.config if holds is None else holds.winner.config
 
     @staticmethod
     def _locked(question: Question) -> KeptDecision | None:
@@ -427,7 +404,11 @@ class TunerDecisions:
         """
         if not self._on or autotuner.device_props.type != "cuda":
             return {}
-        config = self._decided_before(autotuner, _candidates(autotuner))
+        try:
+            config = self._decided_before(autotuner, _candidates(autotuner))
+        except UnsupportedError as error:
+            _left(str(autotuner.fn.__name__), str(error))
+            return {}
         if config is None:
             return {}
         members = config.as_dict()
@@ -645,7 +626,8 @@ _DETERMINISTIC: Final = (
 
 def _is_cached(autotuner: Any) -> bool:  # noqa: ANN401
     """Whether torch's own cache has left one config to a kernel, as in a graph that was kept without Silo."""
-    return (autotuner.autotune_cache_info or {}).get("autotune_cache_state") == "hit"
+    info: Mapping[str, Any] = autotuner.autotune_cache_info or {}
+    return info.get("autotune_cache_state") == "hit"
 
 
 def _beside_torchs(name: str, own: Config, kept: Config | None) -> Config | None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Any, Final
+from typing import Any
 
-from silo.core.dtypes import dtype
 from silo.core.launch_info import LaunchInfo
 from silo.core.notices import Notices
-from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.errors import ArgumentError, SiloError, UnsupportedError
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.adapter import CompiledProgram
-from silo.kinds.triton.programs.compiled_code import consent_to, device_at, read_launch
+from silo.kinds.triton.programs.compiled_code import consent_to, device_at, plain_signature, read_launch
 from silo.launch.native import Launcher
 from silo.launch.runtime import bind, make_bound_launcher
 from silo.plain_files import read_plain
@@ -23,7 +21,6 @@ from silo.plain_files import read_plain
 __all__ = ["native_launchers", "program_of"]
 
 _notices = Notices()
-_NUMBERS: Final = {"i1": ParameterKind.BOOL, "u1": ParameterKind.BOOL}
 
 
 def program_of(result: Any) -> CompiledProgram:  # noqa: ANN401  # one of the two kinds of compile results
@@ -101,7 +98,7 @@ def _made(heuristics: Any, result: Any, plain: Callable[[Any], Any]) -> Any:  # 
     device = device_at("cuda", int(result.compile_meta["device"]))
     consent = consent_to(program, launch)
     loaded: Any = device.load(launch, program.blob, program.blob_kind, program.entry, consent=consent)
-    signature = _signature(program)
+    signature = plain_signature(program)
     native = make_bound_launcher(program.entry, bind(loaded, launch, signature, Specialization(), {}), signature)
     kernel = result.kernel
     static = not hasattr(kernel, "asm")
@@ -156,25 +153,6 @@ def _describe(heuristics: Any, launcher: Any, result: Any, launch: LaunchInfo, l
     launcher.cache_hash = heuristics.triton_hash_to_path_key(kernel.hash)  # its folder in Triton's cache
     launcher.store_cubin = False
     launcher.silo_kernel = loaded
-
-
-def _signature(program: CompiledProgram) -> Signature:
-    """The parameters of compiled code. Torch promises their types: a pointer takes tensors of any dtype."""
-    parameters: list[Parameter] = []
-    for name, kind in program.signature.items():
-        if kind == "constexpr":
-            continue
-        if not isinstance(kind, str):
-            raise UnsupportedError(f"the argument {name} is a tuple")
-        if kind.startswith("*"):
-            parameters.append(Parameter(name, ParameterKind.POINTER, effect=Effect.READ))
-        elif kind.startswith(("fp", "bf")):
-            parameters.append(Parameter(name, ParameterKind.FLOAT, dtype(kind)))
-        elif kind[:1] in ("i", "u") and kind[1:].isdecimal():
-            parameters.append(Parameter(name, _NUMBERS.get(kind, ParameterKind.INTEGER), dtype(kind)))
-        else:
-            raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
-    return Signature(tuple(parameters))
 
 
 def _tell(result: Any, reason: str) -> None:  # noqa: ANN401

@@ -13,7 +13,7 @@ from silo.integrations.inductor.gpu_decisions import question_about
 from silo.integrations.inductor.gpu_patching import deciding_kernels
 from silo.integrations.inductor.gpu_records import config_of
 from silo.kinds.triton.programs.compiled_code import device_at
-from silo.kinds.triton.programs.records.stored_decisions import kept_decisions
+from silo.kinds.triton.programs.records.decider import kept_decisions
 from silo.report.least_time import speed_of_light
 from silo.tuning.device_limits import known_ceilings
 

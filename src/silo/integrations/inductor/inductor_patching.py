@@ -16,10 +16,12 @@ from silo.errors import PackageError, SettingsError, SiloError
 from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.integrations.inductor.generated_kernels import (
+    bool_sums_by_torch,
     chosen_configs,
     in_process,
     never_unwrapped,
     own_promises,
+    rows_in_loops,
     served_launcher,
     without_sorting,
 )
@@ -46,12 +48,13 @@ _COMPILING = "torch._inductor.async_compile"
 _CONFIG = "torch._inductor.config"
 _GRAPH = "torch._inductor.graph"
 _GENERATING = "torch._inductor.codegen.triton"
+_LOWERING = "torch._inductor.lowering"
 _KEYS = "torch.compiler.config"
 
 
 # Part of the key of each graph that torch keeps on disk: another number for each change of the code that Inductor
 # generates with these hook points.
-GRAPH_TAG = "silo-cpu/2"
+GRAPH_TAG = "silo-cpu/3"
 
 # The parameters in order; a torch with further parameters after these still fits.
 _PLACES = (
@@ -63,11 +66,14 @@ _PLACES = (
     HookPoint("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str")),
     HookPoint("GraphLowering", "is_unspec_arg", ("self", "name")),
     HookPoint("TritonScheduling", "get_backend_features", ("cls", "device")),
+    HookPoint("TritonKernel", "should_use_persistent_reduction", ("self",)),
+    HookPoint("lowering", "index_put_impl_", ("self", "indices", "values", "accumulate", "check")),
 )
 _USED = {
     "TritonCompileResult": ("_gen_launcher_code", "_get_arg_lists"),
     "AsyncCompile": ("use_process_pool",),
     "GraphLowering": ("get_current_device_or_throw",),
+    "lowering": ("index_put_fallback", "view"),
 }
 _NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
 
@@ -102,6 +108,8 @@ def find_seams() -> InductorHookPoints | Rejected:
         "AsyncCompile": getattr(compiling, "AsyncCompile", None),
         "GraphLowering": getattr(import_module(_GRAPH), "GraphLowering", None),
         "TritonScheduling": getattr(import_module(_GENERATING), "TritonScheduling", None),
+        "TritonKernel": getattr(import_module(_GENERATING), "TritonKernel", None),
+        "lowering": import_module(_LOWERING),
     }
     missing = [name for name in _NAMES if not hasattr(heuristics, name)]
     missing += [f"{kind}.{name}" for kind, names in _USED.items() for name in names if not hasattr(holders[kind], name)]
@@ -298,6 +306,8 @@ class _Switch:
             "triton": in_process,
             "is_unspec_arg": never_unwrapped,
             "get_backend_features": without_sorting,
+            "should_use_persistent_reduction": rows_in_loops,
+            "index_put_impl_": partial(bool_sums_by_torch, import_module(_LOWERING)),
         }
         for place, (holder, _) in seams.found.items():
             self._put_there.append((holder, place.name, made[place.name]))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
 from silo.core.consent import Consent, HostCode
+from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Device
-from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
@@ -29,7 +31,7 @@ from silo.launch.runtime import bind
 from silo.machine.device_plugins import devices_of_kind
 from silo.store.trust_ledger import consent_to_compiled
 
-__all__ = ["bind_program", "consent_to", "descriptor_block", "device_at", "read_launch", "target_of"]
+__all__ = ["bind_program", "consent_to", "descriptor_block", "device_at", "plain_signature", "read_launch", "target_of"]
 
 _ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
 _PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
@@ -98,22 +100,46 @@ def descriptor_block(kind: str) -> tuple[str, tuple[int, ...]] | None:
     return None if found is None else (found[1], tuple(int(extent) for extent in found[2].split(",")))
 
 
-def _slots(program: CompiledProgram) -> list[LayoutSlot]:
-    found: list[LayoutSlot] = []
+def _passed(program: CompiledProgram) -> Iterator[tuple[str, str]]:
+    """The names and Triton's types of the arguments that a launch passes. Raises UnsupportedError."""
     for name, kind in program.signature.items():
         if kind == _FOLDED:
             continue
         if not isinstance(kind, str):
             raise UnsupportedError(f"the argument {name} is a tuple")
-        if kind.startswith("*"):
-            found.append(LayoutSlot(name, AbiType.POINTER))
-        elif kind in _PACKED:
-            found.append(LayoutSlot(name, _ABI[kind]))
-        elif block := descriptor_block(kind):
+        if not (kind.startswith("*") or kind in _PACKED or descriptor_block(kind)):
+            raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
+        yield name, kind
+
+
+def _slots(program: CompiledProgram) -> list[LayoutSlot]:
+    found: list[LayoutSlot] = []
+    for name, kind in _passed(program):
+        if block := descriptor_block(kind):
             found += slots_of_descriptor(name, len(block[1]))
         else:
-            raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
+            found.append(LayoutSlot(name, AbiType.POINTER if kind.startswith("*") else _ABI[kind]))
     return found
+
+
+def plain_signature(program: CompiledProgram) -> Signature:
+    """The parameters of compiled code, if its caller promises their types: a pointer takes arrays of any dtype.
+
+    Raises:
+        UnsupportedError: it has a parameter that is neither a pointer nor a number.
+    """
+    parameters: list[Parameter] = []
+    for name, kind in _passed(program):
+        if kind.startswith("*"):
+            parameters.append(Parameter(name, ParameterKind.POINTER, effect=Effect.READ))
+        elif kind not in _PACKED:
+            raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
+        elif kind.startswith(("fp", "bf")):
+            parameters.append(Parameter(name, ParameterKind.FLOAT, dtype(kind)))
+        else:
+            is_bool = _ABI[kind] is AbiType.I1
+            parameters.append(Parameter(name, ParameterKind.BOOL if is_bool else ParameterKind.INTEGER, dtype(kind)))
+    return Signature(tuple(parameters))
 
 
 def _called(entry: str, kernels: tuple[BinaryKernel, ...]) -> BinaryKernel:

@@ -62,7 +62,6 @@ SILO_INLINE float silo_log2_f32(float x) {
 SILO_INLINE float silo_log1p_f32(float x) {
     float u = 1.0f + x;
     float lost = (x - (u - 1.0f)) / u;
-    lost = u > 0.0f && u < __builtin_inff() ? lost : 0.0f;
-    float y = silo_log_f32(u) + lost;
-    return x == 0.0f ? x : y;
+    lost = lost == lost ? lost : 0.0f; /* u is 0 or infinite */
+    return __builtin_copysignf(silo_log_f32(u) + lost, x);
 }

@@ -9,18 +9,16 @@ from __future__ import annotations
 import logging
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as member
 from typing import Any, cast
 
 from silo.core.config import Config
-from silo.core.json_reader import NATURAL, VALUE, Persisted, listed, value_of
 from silo.core.notices import Notices
-from silo.core.values import JSON, digest
-from silo.errors import FrozenError, SiloError
+from silo.core.values import digest
+from silo.errors import SiloError
 from silo.forks import Mutex
-from silo.frozen import field, frozen
 from silo.kinds.triton.front.adapter import (
     TunerKey,
     active_device,
@@ -31,88 +29,19 @@ from silo.kinds.triton.front.adapter import (
 )
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.compiled_code import device_at
-from silo.kinds.triton.programs.records.tuner_decisions import (
-    described_key,
-    find_decision,
-    refused,
-    winner_of,
-    words_of_nearest,
-)
+from silo.kinds.triton.programs.records.decider import Decider, KeptDecision, is_time, kept_decisions
+from silo.kinds.triton.programs.records.tuner_decisions import config_for, described_key, find_decision, winner_of
 from silo.kinds.triton.programs.searches.tuner_search import Search, finished_search
-from silo.machine.process_session import session
 from silo.settings import settings
 from silo.status_line import announce
 from silo.tuner.foreign_decision import ForeignWinner
 
-__all__ = ["DecisionNotices", "KeptDecision", "StoredDecisions", "keep_first", "kept_decisions"]
+__all__ = ["StoredDecisions"]
 
 _log = logging.getLogger("silo")
 
 # Decided by this process, whose other tuners measure by themselves, as in Triton: by place in the store and slot.
 _own: set[tuple[str, tuple[str, str, str]]] = set()
-
-
-def _is_time(value: object) -> bool:
-    if isinstance(value, tuple):
-        items = cast("tuple[object, ...]", value)
-        return bool(items) and all(isinstance(one, float) for one in items)
-    return isinstance(value, float)
-
-
-@frozen
-class KeptDecision(Persisted):
-    """A decision with the search that led to it.
-
-    ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
-    () without a plain form. ``configs`` are the configs of these times; () if they are the tuner's own, in its order.
-    ``milliseconds`` is how long the search took, with the compiles.
-    """
-
-    title = "a kept decision"
-
-    winner: ForeignWinner = field(form=value_of(ForeignWinner))
-    times: tuple[float | tuple[float, ...], ...] = field(form=listed(VALUE))
-    milliseconds: int = field(form=NATURAL)
-    configs: tuple[Config, ...] = field(default=(), form=listed(value_of(Config)), left_out=True)
-
-    def __post_init__(self) -> None:
-        if not all(_is_time(one) for one in self.times):
-            raise ValueError("the times of a kept decision are not numbers")
-        if self.configs and len(self.configs) != len(self.times):
-            raise ValueError("a kept decision has other times than configs")
-
-
-class DecisionNotices:
-    """The lines about kept decisions: the first one in use is announced, the others are in the log.
-
-    ``notices`` belongs to the caller, so that no line is logged twice.
-    """
-
-    def __init__(self, notices: Notices) -> None:
-        self._notices = notices
-        self._lock = Mutex()
-        self._announced = False
-
-    def served(self, name: str, kept: KeptDecision) -> None:
-        """A kept decision is in use."""
-        message = f"{name} uses what an earlier process decided; {kept.milliseconds / 1000:.1f} s of tuning are saved"
-        with self._lock:
-            first, self._announced = not self._announced, True
-        if first:
-            announce(message)
-        else:
-            _log.debug("%s", message)
-
-    def nearest(self, name: str, near: ForeignWinner, wanted: ForeignWinner) -> None:
-        """The decision about the nearest key is in use."""
-        self._notices.once(f"{name} uses", f"{name} uses {words_of_nearest(near, wanted)}")
-
-    def first_config(self, name: str) -> None:
-        """The first config is in use, because nothing was decided and ``SILO_TUNE=cached``."""
-        self._notices.once(
-            f"{name} first",
-            f"{name} uses its first config: nothing was decided for it, and SILO_TUNE=cached measures nothing",
-        )
 
 
 @dataclass(slots=True, eq=False)
@@ -145,7 +74,7 @@ class StoredDecisions:
         self._tuners: weakref.WeakKeyDictionary[Any, _Tuner] = weakref.WeakKeyDictionary()
         self._lock = Mutex()
         self._notices = Notices()
-        self._news = DecisionNotices(self._notices)
+        self._decider = Decider(self._notices)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """The kept decision for a key, or the config that ``SILO_TUNE`` says; None: the tuner works it out.
@@ -161,8 +90,7 @@ class StoredDecisions:
             return None
         name = str(kernel_of_tuner(tuner).__name__)
         if mode == "off":
-            self._notices.once("off", f"SILO_TUNE=off: {name} and other tuners take their first config")
-            return allowed[0]
+            return self._decider.first_by_order(name, allowed[0])
         try:
             question = self._question(tuner, key, allowed)
         except (SiloError, OSError) as error:
@@ -176,26 +104,23 @@ class StoredDecisions:
             if found.config is not None and any(one is found.config for one in allowed):
                 self._serve(name, tuner, found.config, kept, allowed)
                 return found.config
-        return self._unknown(mode, name, tuner, question, allowed)
+        return self._unknown(mode, name, question, allowed)
 
-    def _unknown(self, mode: str, name: str, tuner: Any, question: _Question, allowed: Sequence[Any]) -> Any:  # noqa: ANN401
-        if mode not in ("cached", "frozen"):
-            return None
+    def _unknown(self, mode: str, name: str, question: _Question, allowed: Sequence[Any]) -> Any:  # noqa: ANN401
         wanted = question.wanted
-        found = find_decision(tuner, [one.winner for one in question.kept.values()], wanted, lambda: allowed)
-        if found.config is not None and found.near is not None:
-            self._news.nearest(name, found.near, wanted)
-            return found.config
-        if mode == "cached":
-            self._news.first_config(name)
-            return allowed[0]
-        if not self._refuses:
-            return None
-        raise refused(
-            FrozenError(
-                f"{name}: tuning is frozen (SILO_TUNE=frozen), and the store says nothing of {described_key(wanted)} "
-                f"on {wanted.target} that its {len(allowed)} configs allow; run this call once with SILO_TUNE=auto"
-            )
+        winners = [one.winner for one in question.kept.values()]
+        missing = (
+            f"the store says nothing of {described_key(wanted)} on {wanted.target} that its {len(allowed)} configs "
+            "allow; run this call once with SILO_TUNE=auto"
+        )
+        return self._decider.unmeasured(
+            mode,
+            name,
+            wanted,
+            [one for one in winners if one.target == wanted.target],
+            lambda winner: config_for(allowed, winner.config),
+            allowed[0],
+            missing if self._refuses else "",
         )
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
@@ -210,20 +135,26 @@ class StoredDecisions:
         assert known is not None
         try:
             winner = winner_of(known.source, tuner, key, config)
-            kept = KeptDecision(winner, _times(search), round(search.seconds * 1000))
-            other = _settle(tuner, question, kept, search.configs)
-        except (SiloError, OSError) as error:
+        except SiloError as error:
             self._notices.once(f"tuner {name}", f"a decision of {name} is not kept: {error}")
             return config
-        if other is not None:
-            announce(f"{name} uses {other}, which another process decided on while this one measured")
-            return other
+        times = _times(search)
+        kept = KeptDecision(winner, times, round(search.seconds * 1000))
+        others: list[Any] = []
+
+        def usable(found: KeptDecision) -> bool:
+            other = find_decision(tuner, [found.winner], question.wanted, lambda: search.configs).config
+            others[:] = [] if other is None else [other]
+            return other is not None
+
+        before = question.kept.get(question.wanted.slot)
+        holds = self._decider.keep(question.place, kept, before, usable, len(search.configs), announce)
+        if holds is None:
+            return config
+        if holds is not kept:
+            return others[0]
         with self._lock:
             _own.add((question.place, winner.slot))
-        announce(
-            f"{name}: {winner.config} is the fastest of {len(search.configs)} configs, found in {search.seconds:.1f} s "
-            "and kept for later processes"
-        )
         return config
 
     def _question(self, tuner: Any, key: TunerKey, allowed: Sequence[Any]) -> _Question | None:  # noqa: ANN401
@@ -252,7 +183,7 @@ class StoredDecisions:
                 one: list(time) if isinstance(time, tuple) else time
                 for one, time in zip(allowed, kept.times, strict=True)
             }
-        self._news.served(name, kept)
+        self._decider.served(name, kept)
 
 
 def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) -> str:
@@ -269,71 +200,11 @@ def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) 
     return "triton-" + digest("tuner-decisions/1", [*about, device.model.to_json(), device.driver])
 
 
-def _settle(tuner: Any, question: _Question, kept: KeptDecision, configs: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Keep a decision, and return None; if another process has decided since the question, return its config.
-
-    Of processes that decide at once one is the first for all of them, and for those that come later.
-    """
-    others: list[Any] = []
-
-    def usable(found: KeptDecision) -> bool:
-        config = find_decision(tuner, [found.winner], question.wanted, lambda: configs).config
-        others[:] = [] if config is None else [config]
-        return config is not None
-
-    before = question.kept.get(question.wanted.slot)
-    return None if keep_first(question.place, kept, before, usable) is kept else others[0]
-
-
-def keep_first(
-    place: str, kept: KeptDecision, before: KeptDecision | None, usable: Callable[[KeptDecision], bool]
-) -> KeptDecision:
-    """Keep a decision in the store, unless another process has kept a usable one since; returns the one that holds.
-
-    Of processes that decide at once one is the first for all of them, and for those that come later.
-
-    Args:
-        place: the key of the store's records about one kernel and device.
-        kept: the decision of this process.
-        before: the decision for the slot that this process read before it measured; None without one.
-        usable: whether this process can use another's decision.
-    """
-    holds: list[KeptDecision] = []
-
-    def judge(records: Iterable[JSON]) -> JSON:
-        found = _newest(records).get(kept.winner.slot)
-        holds[:] = [kept]
-        if found is not None and found != before and usable(found):
-            holds[:] = [found]
-            return None
-        return kept.to_json()
-
-    session().store.records.append_judged(place, judge)
-    return holds[0]
-
-
-def kept_decisions(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
-    """The kept decisions of one place by slot, the newest of each."""
-    return _newest(session().store.records.read(place))
-
-
-def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecision]:
-    found: dict[tuple[str, str, str], KeptDecision] = {}
-    for record in records:
-        try:
-            kept = KeptDecision.from_json(record)
-        except ValueError as error:
-            _log.warning("a kept decision of a tuner cannot be read, and is left out: %s", error)
-            continue
-        found[kept.winner.slot] = kept
-    return found
-
-
 def _times(search: Search) -> tuple[float | tuple[float, ...], ...]:
     """The benchmark's result for each config; () if one of them lacks a plain form."""
     found = [search.times.get(place) for place in range(len(search.configs))]
     plain = [tuple(cast("list[Any]", one)) if isinstance(one, list) else one for one in found]
-    if not all(_is_time(one) for one in plain):
+    if not all(is_time(one) for one in plain):
         return ()
     return cast("tuple[float | tuple[float, ...], ...]", tuple(plain))
 

@@ -14,7 +14,7 @@ import triton_on_stub
 import warm_python
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.kinds.triton.programs.records.stored_decisions import KeptDecision
+from silo.kinds.triton.programs.records.decider import KeptDecision
 from silo.tuner.foreign_decision import ForeignWinner
 from triton_programs import HEAD as PROGRAM
 from triton_programs import TUNED, program, store_after

@@ -1,0 +1,196 @@
+"""Kept decisions in the store, and the choice that they lead to: for tuners of programs and for Inductor's kernels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar, cast
+
+from silo.core.config import Config
+from silo.core.json_reader import NATURAL, VALUE, Persisted, listed, value_of
+from silo.core.notices import Notices
+from silo.core.values import JSON
+from silo.errors import FrozenError, SiloError
+from silo.forks import Mutex
+from silo.frozen import field, frozen
+from silo.kinds.triton.programs.records.tuner_decisions import nearest_winner, refused, words_of_nearest
+from silo.machine.process_session import session
+from silo.status_line import announce
+from silo.tuner.foreign_decision import ForeignWinner
+
+__all__ = ["Decider", "KeptDecision", "is_time", "kept_decisions"]
+
+_log = logging.getLogger("silo")
+
+T = TypeVar("T")
+
+
+# ---- Kept decisions, and where they are ----
+
+
+def is_time(value: object) -> bool:
+    """Whether a value is a measured time: a number, or a tuple of quantiles."""
+    if isinstance(value, tuple):
+        items = cast("tuple[object, ...]", value)
+        return bool(items) and all(isinstance(one, float) for one in items)
+    return isinstance(value, float)
+
+
+@frozen
+class KeptDecision(Persisted):
+    """A decision with the search that led to it.
+
+    ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
+    () without a plain form. ``configs`` are the configs of these times; () if they are the tuner's own, in its order.
+    ``milliseconds`` is how long the search took, with the compiles.
+    """
+
+    title = "a kept decision"
+
+    winner: ForeignWinner = field(form=value_of(ForeignWinner))
+    times: tuple[float | tuple[float, ...], ...] = field(form=listed(VALUE))
+    milliseconds: int = field(form=NATURAL)
+    configs: tuple[Config, ...] = field(default=(), form=listed(value_of(Config)), left_out=True)
+
+    def __post_init__(self) -> None:
+        if not all(is_time(one) for one in self.times):
+            raise ValueError("the times of a kept decision are not numbers")
+        if self.configs and len(self.configs) != len(self.times):
+            raise ValueError("a kept decision has other times than configs")
+
+
+def kept_decisions(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
+    """The kept decisions of one place by slot, the newest of each."""
+    return _newest(session().store.records.read(place))
+
+
+def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecision]:
+    found: dict[tuple[str, str, str], KeptDecision] = {}
+    for record in records:
+        try:
+            kept = KeptDecision.from_json(record)
+        except ValueError as error:
+            _log.warning("a kept decision of a tuner cannot be read, and is left out: %s", error)
+            continue
+        found[kept.winner.slot] = kept
+    return found
+
+
+# ---- The choice ----
+
+
+class Decider:
+    """Chooses between kept decisions and measuring, keeps new decisions, and logs which of them is in use.
+
+    The first decision in use is announced, the others are in the log. ``notices`` belongs to the caller, so that no
+    line is logged twice.
+    """
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._lock = Mutex()
+        self._announced = False
+
+    def served(self, name: str, kept: KeptDecision) -> None:
+        """Log that a kept decision is in use."""
+        message = f"{name} uses what an earlier process decided; {kept.milliseconds / 1000:.1f} s of tuning are saved"
+        with self._lock:
+            first, self._announced = not self._announced, True
+        if first:
+            announce(message)
+        else:
+            _log.debug("%s", message)
+
+    def first_by_order(self, name: str, first: T) -> T:
+        """The first config, because ``SILO_TUNE=off``."""
+        self._notices.once("off", f"SILO_TUNE=off: {name} and others take their first config")
+        return first
+
+    def unmeasured(
+        self,
+        mode: str,
+        name: str,
+        wanted: ForeignWinner,
+        winners: Iterable[ForeignWinner],
+        usable: Callable[[ForeignWinner], T | None],
+        first: T,
+        missing: str,
+    ) -> T | None:
+        """The config that a mode without measurements uses if nothing was decided for a key.
+
+        Args:
+            mode: the value of ``SILO_TUNE``; None is returned for a mode that measures.
+            name: the kernel's name, for messages.
+            wanted: the decision that is missing, without its config.
+            winners: the decisions about the same kernel.
+            usable: returns the config of a decision that may serve, else None.
+            first: the first config.
+            missing: the message if the mode is ``frozen``; "": None is returned then, too.
+
+        Raises:
+            FrozenError: the mode is ``frozen``, and no decision may serve.
+        """
+        if mode not in ("cached", "frozen"):
+            return None
+        near = nearest_winner([one for one in winners if usable(one) is not None], wanted)
+        if near is not None:
+            self._notices.once(f"{name} uses", f"{name} uses {words_of_nearest(near, wanted)}")
+            return usable(near)
+        if mode == "cached":
+            self._notices.once(
+                f"{name} first",
+                f"{name} uses its first config: nothing was decided for it, and SILO_TUNE=cached measures nothing",
+            )
+            return first
+        if not missing:
+            return None
+        raise refused(FrozenError(f"{name}: tuning is frozen (SILO_TUNE=frozen), and {missing}"))
+
+    def keep(
+        self,
+        place: str,
+        kept: KeptDecision,
+        before: KeptDecision | None,
+        usable: Callable[[KeptDecision], bool],
+        count: int,
+        tell: Callable[[str], object],
+    ) -> KeptDecision | None:
+        """Keep a decision in the store, unless another process has kept a usable one since.
+
+        Of processes that decide at once one is the first for all of them, and for those that come later.
+
+        Args:
+            place: the key of the store's records about one kernel and device.
+            kept: the decision of this process.
+            before: the decision for the slot that this process read before it measured; None without one.
+            usable: whether this process can use another's decision.
+            count: how many configs were measured.
+            tell: gets the line about a decision that was kept.
+
+        Returns:
+            The decision that holds: ``kept``, or the other one; None if the store cannot be written, which is logged.
+        """
+        name = kept.winner.kernel
+        holds: list[KeptDecision] = []
+
+        def judge(records: Iterable[JSON]) -> JSON:
+            found = _newest(records).get(kept.winner.slot)
+            holds[:] = [kept]
+            if found is not None and found != before and usable(found):
+                holds[:] = [found]
+                return None
+            return kept.to_json()
+
+        try:
+            session().store.records.append_judged(place, judge)
+        except (SiloError, OSError) as error:
+            self._notices.once(f"kept {name}", f"a decision of {name} is not kept: {error}")
+            return None
+        if holds[0] is not kept:
+            announce(f"{name} uses {holds[0].winner.config}, which another process decided on while this one measured")
+            return holds[0]
+        tell(
+            f"{name}: {kept.winner.config} is the fastest of {count} configs, found in "
+            f"{kept.milliseconds / 1000:.1f} s and kept for later processes"
+        )
+        return kept
