@@ -197,7 +197,7 @@ def test_configs_of_a_cache_share_their_pairs(tmp_path):
     document = cache_of(3)
     document["cache"]["1"]["parameter_0"] = True  # another value than 1
     found = read_results(written(tmp_path, "rows.json", document))
-    first, second, third = (dict(zip(map(str, range(17)), trial.config.values)) for trial in found.trials)
+    first, second, third = (dict(zip(map(str, range(17)), trial.config.values, strict=True)) for trial in found.trials)
     assert first["5"] is third["5"]
     assert {type(pair[1]) for trial in found.trials for pair in trial.config.values if pair[0] == "parameter_0"} == {
         bool,
