@@ -3,7 +3,7 @@
     python -m bench.tune.unseen [--record] [--measure] [--spaces FOLDER] [--json bench/results/tune-unseen.json]
 
 ``--record`` measures every config of the kernels of ``unseen_kernels.py`` at all of their sizes, on one thread of the
-CPU, with an empty store, and keeps the times in the JSON file (about four minutes). Without it the times that the file
+CPU, with an empty store, and keeps the times in the JSON file (about seven minutes). Without it the times that the file
 holds are replayed: some sizes count as measured, two of them by chance and the others as ``silo tune --suggest`` names
 them, and the rest are predicted. ``--measure`` tunes seven of the nineteen sizes of the row kernel with the default
 searcher in one store and the other twelve in a second store, and runs the predicted config of each beside its own
@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "bench" / "tune" / "unseen_kernels.py"
 RESULTS = ROOT / "bench" / "results" / "tune-unseen.json"
 
+KERNELS_MEASURED = ("row_norm", "column_sum", "product", "row_softmax", "transposed")
 SIZES_MEASURED = {19: 7, 10: 4}  # of so many sizes
 STARTS = 12
 ROUNDS = 60
@@ -290,7 +291,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             document["recorded"] = {
                 kernel: in_process("tune", Path(folder), kernel, "exhaustive", "[]")
-                for kernel in ("row_norm", "column_sum", "product")
+                for kernel in KERNELS_MEASURED
             }
     failed: list[str] = []
     document["sizes"] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ from silo.text_tables import format_time
 __all__ = ["FleetFailure", "FleetStudy", "coverage", "fleet_page", "spread"]
 
 _MOST_CONFIGS = 8  # of a group of failures that are named
+_DIGEST = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{8,}\b")  # in a column of the page its first digits are enough
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ def _decision(study: FleetStudy) -> dict[str, Any]:
         "decided": study.decided[:16].replace("T", " ") or "not noted",
         "host": study.host or "not noted",
         "silo": study.silo,
-        "compiler": study.compiler,
+        "compiler": _DIGEST.sub(r"\1", study.compiler),
+        "compiler_whole": study.compiler,
         "driver": study.driver,
     }
 

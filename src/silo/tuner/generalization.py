@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from itertools import combinations, pairwise, product
 
 from silo.core.config import Config, ConfigSet
@@ -62,6 +62,8 @@ _GRID = 400
 _BEYOND = 1
 # The limits of the factor by which the distance to the nearest measured size changes the expected regret.
 _LEAST_FACTOR, _MOST_FACTOR = 0.5, 3.0
+# The limits of the factor between the model's regrets of held-out sizes and the true ones.
+_LEAST_RIGHT, _MOST_RIGHT = 0.25, 2.0
 
 
 def regret_ppm(sample: Sample, config: Config) -> int:
@@ -77,7 +79,8 @@ class Fitted:
     """A list, or None for the nearest bucket; the mean regret of both on held-out buckets in millionths; the reason.
 
     ``held_out`` is the regret of the one that is used on each held-out bucket, in the order of :func:`ordered`; empty
-    if nothing could be held out.
+    if nothing could be held out. ``foretold`` is the regret that ``model`` expected for the same choices, if there is a
+    model.
     """
 
     unseen: DecisionList | None
@@ -85,6 +88,8 @@ class Fitted:
     nearest_ppm: int | None
     reason: str
     held_out: tuple[int, ...] = ()
+    model: LossModel | None = field(default=None, compare=False, repr=False)
+    foretold: tuple[int, ...] = ()
 
 
 def ordered(samples: Iterable[Sample]) -> tuple[Sample, ...]:
@@ -128,11 +133,12 @@ _Row = tuple[tuple[int, ...], tuple[int, ...]]  # the numbers of a bucket, and t
 def _fit(key: tuple[str, ...], samples: tuple[Sample, ...], allowed: tuple[Config, ...]) -> Fitted:
     if not key or len(samples) < _FEWEST:
         return Fitted(None, None, None, f"{len(samples)} measured buckets are too few to fit anything")
-    nearest = [_nearest_regret(samples, number) for number in range(len(samples))]
+    numbers = range(len(samples))
+    nearest = _regrets_of(samples, [_nearest_left_out(samples, number) for number in numbers])
     nearest_ppm = sum(nearest) // len(samples)
 
-    def stays(reason: str, list_ppm: int | None = None) -> Fitted:
-        return Fitted(None, list_ppm, nearest_ppm, reason, tuple(nearest))
+    def stays(reason: str) -> Fitted:
+        return Fitted(None, None, nearest_ppm, reason, nearest)
 
     if not is_modelled(samples):
         return stays("the key holds more than natural numbers")
@@ -146,20 +152,33 @@ def _fit(key: tuple[str, ...], samples: tuple[Sample, ...], allowed: tuple[Confi
     places = [at for at, config in enumerate(model.configs) if config in allowed]
     if len(places) < 2:
         return stays("one config is best everywhere")
-    leaves, extra_ppm = _leaves(model, places)
-    listed = [_predicted_regret(model, number, allowed) + extra_ppm for number in range(len(samples))]
+    leaves, extra_ppm, plain_extra_ppm = _leaves(model, places)
+    choices = [_predicted(model, number, allowed) for number in numbers]
+    listed = tuple(regret + extra_ppm for regret in _regrets_of(samples, choices))
     winners = tuple(config for config in allowed if config in {sample.winner for sample in samples})
-    plain = [_grown_regret(samples, number, winners) for number in range(len(samples))]
+    plain_choices = [_grown_choice(samples, number, winners) for number in numbers]
+    plain = tuple(regret + plain_extra_ppm for regret in _regrets_of(samples, plain_choices))
     if _better([model_ppm - plain_ppm for model_ppm, plain_ppm in zip(listed, plain, strict=True)]):
-        leaves, listed = _measured_leaves(samples, winners), plain
+        leaves, listed, choices = _measured_leaves(samples, winners), plain, plain_choices
     list_ppm = sum(listed) // len(samples)
     compared = f"{_percent(list_ppm)} against {_percent(nearest_ppm)} slower than the best on held-out buckets"
     doubtful = len(samples) < _MANY and nearest_ppm > _GOOD_PPM
     worse = _errors([here - there for here, there in zip(listed, nearest, strict=True)], 1)
     if list_ppm >= nearest_ppm and (not doubtful or worse):
-        return stays(f"the nearest bucket: a list is {compared}", list_ppm)
+        reason = f"the nearest bucket: a list is {compared}"
+        foretold = _foretold(model, [_nearest_left_out(samples, number) for number in numbers])
+        return Fitted(None, list_ppm, nearest_ppm, reason, nearest, model, foretold)
     reason = f"a decision list: {compared} by the nearest one"
-    return Fitted(_flat(key, leaves), list_ppm, nearest_ppm, reason, tuple(listed))
+    return Fitted(_flat(key, leaves), list_ppm, nearest_ppm, reason, listed, model, _foretold(model, choices))
+
+
+def _regrets_of(samples: Sequence[Sample], choices: Sequence[Config]) -> tuple[int, ...]:
+    return tuple(regret_ppm(sample, config) for sample, config in zip(samples, choices, strict=True))
+
+
+def _foretold(model: LossModel, choices: Sequence[Config]) -> tuple[int, ...]:
+    """The regret that the model expects for the choice on each held-out bucket."""
+    return tuple(model.held_out(number).get(config, _UNKNOWN_PPM) for number, config in enumerate(choices))
 
 
 def _measured_leaves(samples: Sequence[Sample], configs: tuple[Config, ...]) -> list[_Leaf]:
@@ -175,10 +194,10 @@ def _measured_loss(sample: Sample, config: Config) -> int:
     return regret * PPM // (PPM + regret)
 
 
-def _grown_regret(samples: Sequence[Sample], number: int, configs: tuple[Config, ...]) -> int:
-    """The regret on one bucket of the choice of leaves for the other buckets."""
+def _grown_choice(samples: Sequence[Sample], number: int, configs: tuple[Config, ...]) -> Config:
+    """The choice on one bucket of leaves for the other buckets."""
     leaves = _measured_leaves([*samples[:number], *samples[number + 1 :]], configs)
-    return regret_ppm(samples[number], _choice(leaves, _numbers(samples[number].bucket)))
+    return _choice(leaves, _numbers(samples[number].bucket))
 
 
 def _better(saved_ppm: Sequence[int]) -> bool:
@@ -186,10 +205,11 @@ def _better(saved_ppm: Sequence[int]) -> bool:
     return sum(saved_ppm) >= _WORTH_PPM * len(saved_ppm) and _errors(saved_ppm, _STANDARD_ERRORS)
 
 
-def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int]:
+def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int, int]:
     """The leaves over a grid of sizes, for a few of the configs at ``places`` of the model.
 
-    Also the loss in millionths by which they exceed the best of these configs, in the mean over the grid.
+    Also the regret in millionths by which they exceed the best of these configs, in the mean over the grid; and that of
+    the leaves for the measured buckets alone.
     """
     numbers = [_numbers(sample.bucket) for sample in model.samples]
     grid = _grid(numbers)
@@ -200,9 +220,14 @@ def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int]:
     rows = [(_numbers(sizes), tuple(losses[at] for at in few)) for sizes, losses in zip(grid, predicted, strict=True)]
     configs = tuple(model.configs[at] for at in few)
     leaves = _grow(rows, configs, ((None, None),) * len(numbers[0]), _DEPTH)
-    chosen = [losses[configs.index(_choice(leaves, sizes))] for sizes, losses in rows]
-    least = [min(losses[at] for at in places) for losses in predicted]
-    return leaves, (sum(chosen) - sum(least)) // len(rows)
+    least = sum(min(losses[at] for at in places) for losses in predicted)
+    chosen = sum(losses[configs.index(_choice(leaves, sizes))] for sizes, losses in rows)
+    plain = _measured_leaves(model.samples, tuple(model.configs[at] for at in places if model.configs[at] in winners))
+    index = {config: at for at, config in enumerate(model.configs)}
+    elsewhere = sum(
+        losses[index[_choice(plain, _numbers(sizes))]] for sizes, losses in zip(grid, predicted, strict=True)
+    )
+    return leaves, (chosen - least) // len(rows), (elsewhere - least) // len(rows)
 
 
 def _choice(leaves: Sequence[_Leaf], sizes: Sequence[int]) -> Config:
@@ -224,19 +249,17 @@ def _errors(values_ppm: Sequence[int], errors: int) -> bool:
     return total > 0 and total * total * (count - 1) > errors * errors * scatter
 
 
-def _nearest_regret(samples: Sequence[Sample], number: int) -> int:
-    """The regret of the nearest bucket's winner on one bucket, if that had not been measured."""
-    others = [*samples[:number], *samples[number + 1 :]]
-    return regret_ppm(samples[number], _nearest(samples[number], others))
+def _nearest_left_out(samples: Sequence[Sample], number: int) -> Config:
+    """The nearest bucket's winner for one bucket, if that had not been measured."""
+    return _nearest(samples[number], [*samples[:number], *samples[number + 1 :]])
 
 
-def _predicted_regret(model: LossModel, number: int, allowed: Sequence[Config]) -> int:
-    """The regret of the config that the model would choose on one bucket, if that had not been measured.
+def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Config:
+    """The config that the model would choose on one bucket, if that had not been measured.
 
     Configs that were not tried there are left out: their regret is unknown. So is a config that only this bucket's
     measurements made eligible.
     """
-    sample = model.samples[number]
     others = [*model.samples[:number], *model.samples[number + 1 :]]
     winners = {other.winner for other in others}
     known = {config for other in others for config, _ in other.times}
@@ -248,8 +271,8 @@ def _predicted_regret(model: LossModel, number: int, allowed: Sequence[Config]) 
         if config in known and config in allowed
     }
     if not losses:
-        return _nearest_regret(model.samples, number)
-    return regret_ppm(sample, min(losses, key=lambda config: (losses[config], config.order_key)))
+        return _nearest_left_out(model.samples, number)
+    return min(losses, key=lambda config: (losses[config], config.order_key))
 
 
 def _numbers(bucket: Bucket) -> tuple[int, ...]:
@@ -405,13 +428,21 @@ class Generalization:
     def expect(self, values: Bucket) -> Expectation:
         """The choice for a size that was not measured, and its expected regret. Pure.
 
-        The regret is the mean of the regrets of the held-out sizes, near ones first, times a factor that grows with the
-        distance to the nearest measured size.
+        The model's regret for that config and size, times a factor by which its regrets of held-out sizes were right.
+        Without a model the mean of the regrets of the held-out sizes, near ones first, times a factor that grows with
+        the distance to the nearest measured size.
         """
         match = self.rules.lookup(values)
-        bucket = bucket_of(values)
-        expected = _expected_ppm(bucket, self.samples, self.fitted.held_out)
+        expected = self.expected_ppm(bucket_of(values), match.config)
         return Expectation(match.config, expected, match.reason, match.is_exact)
+
+    def expected_ppm(self, bucket: Bucket, config: Config) -> int | None:
+        """The regret to expect of a config at a size, in millionths; None if too few sizes were measured."""
+        model, held_out = self.fitted.model, self.fitted.held_out
+        if model is None or config not in model.configs:
+            return _expected_ppm(bucket, self.samples, held_out)
+        right = (sum(held_out) + _WORTH_PPM) / (sum(self.fitted.foretold) + _WORTH_PPM)
+        return round(model.predict(bucket)[model.configs.index(config)] * min(max(right, _LEAST_RIGHT), _MOST_RIGHT))
 
     @property
     def text(self) -> str:
@@ -460,7 +491,12 @@ def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int
 
     ``wanted`` are the sizes of cases. Sizes in the middle between two measured ones follow.
     """
-    samples, fitted = generalization.samples, generalization.fitted
+    samples = generalization.samples
+
+    @cache
+    def chosen_ppm(bucket: Bucket) -> int | None:
+        return generalization.expect(bucket).regret_ppm
+
     measured = [sample.bucket for sample in samples]
     between = [_middle(a, b) for a, b in combinations(measured, 2)] if is_modelled(samples) else []
     found: list[Suggestion] = []
@@ -468,7 +504,7 @@ def suggest(generalization: Generalization, wanted: Sequence[Bucket], count: int
         left = [bucket for bucket in dict.fromkeys(map(bucket_of, candidates)) if bucket not in measured]
         while left and len(found) < count:
             apart = {bucket: _apart(bucket, measured) for bucket in left}
-            expected = {bucket: _expected_ppm(bucket, samples, fitted.held_out) for bucket in left}
+            expected = {bucket: chosen_ppm(bucket) for bucket in left}
             best = max(left, key=lambda bucket: ((expected[bucket] or 0) * apart[bucket], apart[bucket]))
             reason = f"{origin}, {apart[best]:g} octaves from the nearest measured size"
             found.append(Suggestion(best, expected[best], reason))

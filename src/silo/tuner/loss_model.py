@@ -163,7 +163,7 @@ class LossModel:
         return _millionths(self._shares @ np.stack(found))
 
     def held_out(self, number: int) -> dict[Config, int]:
-        """The expected regrets at one sample's size, in millionths, predicted from the other samples: of its configs."""
+        """The expected regret of each config of one sample at its size, in millionths, from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
@@ -364,7 +364,6 @@ def _parameters(configs: Sequence[Config]) -> list[Array]:
         if len(numbers) == len(values) and len(set(numbers)) > 1:
             found.append(np.array(numbers, dtype=np.float64))
     return found
-
 
 
 def _millionths(regrets: Array) -> tuple[int, ...]:

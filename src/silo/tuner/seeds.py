@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Sequence
+import random
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from silo.core.config import Config
@@ -29,6 +30,11 @@ _PER_STUDY = 3
 # The loss of a config in a study that did not try it: searches try configs that they expect to be good.
 _UNKNOWN_PPM = 500_000
 _OCTAVE = 16  # of the distance between studies
+# Mixtures of device models: so many are drawn, each with shares from a gamma distribution of this shape, which often
+# gives most of a mixture to one or two models. Only so many configs of each model, the best, are considered.
+_MIXTURES = 64
+_SHAPE = 0.3
+_BEST_OF_EACH = 128
 
 
 def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neighbour, ...]:
@@ -68,8 +74,9 @@ def seeds(
     """The configs to try first: the deployed config, then the best configs of the nearest studies. Pure.
 
     The winners of all studies come before any runner-up, in the order of ``near``. If several studies are of other
-    device models, their configs come in the order of their mean loss there instead: what is nearly best on all of them
-    is more likely to be good here than the winner of one. A config is a seed once, with its first reason. Configs
+    device models, the configs come first whose best has the least expected loss, for a device that is like an unknown
+    mixture of them: the first is nearly best on all of them, the next are for devices that are more like some than like
+    others. A config is a seed once, with its first reason. Configs
     outside of ``configs``, or with an order key in ``tried``, are left out.
     """
     found: dict[bytes, Seed] = {}
@@ -97,28 +104,66 @@ def seeds(
 def _agreed(
     near: Sequence[Neighbour], limit: int, configs: Container[Config], tried: Container[bytes]
 ) -> tuple[Seed, ...]:
-    """The configs with the least mean loss in several studies, nearer ones counting more; at most ``limit``."""
+    """At most ``limit`` configs that cover the mixtures of several studies, nearer ones having greater shares.
+
+    Configs with equal losses in all of them come in the order of their keys.
+    """
     least = min(neighbour.apart for neighbour in near)
     weights = [1 / (1 + (neighbour.apart - least) / _OCTAVE) ** 2 for neighbour in near]
     known = [dict(neighbour.losses) for neighbour in near]
-    scores: list[tuple[float, Config]] = []
-    for config in dict.fromkeys(config for losses in known for config in losses):
-        if config in configs and config.order_key not in tried:
-            total = sum(
-                weight * losses.get(config, _UNKNOWN_PPM) for weight, losses in zip(weights, known, strict=True)
-            )
-            scores.append((total / sum(weights), config))
-    scores.sort(key=lambda pair: (pair[0], pair[1].order_key))
+    usable = [
+        config
+        for config in dict.fromkeys(config for losses in known for config in losses)
+        if config in configs and config.order_key not in tried
+    ]
+    rows = {config: [losses.get(config, _UNKNOWN_PPM) for losses in known] for config in usable}
+    means = {config: _mean(weights, row) for config, row in rows.items()}
+    ordered = sorted((config for config in usable if means[config] < PPM), key=lambda one: (means[one], one.order_key))
+    good = dict.fromkeys(ordered[:_BEST_OF_EACH])
+    for at in range(len(near)):
+        good.update(dict.fromkeys(sorted(ordered, key=lambda one, at=at: rows[one][at])[:_BEST_OF_EACH]))
+    mixtures = _mixtures(weights)
+    mixed = {config: [_mean(shares, rows[config]) for shares in mixtures] for config in ordered if config in good}
     devices = len({neighbour.study.device for neighbour in near})
     return tuple(
         Seed(
             config,
-            PPM / (PPM - loss),
-            f"a mean loss of {loss / 10_000:.1f} % in {len(near)} studies on {devices} other devices",
+            PPM / (PPM - means[config]),
+            f"a mean loss of {means[config] / 10_000:.1f} % in {len(near)} studies on {devices} other devices",
         )
-        for loss, config in scores[:limit]
-        if loss < PPM
+        for config in _covering(mixed, limit)
     )
+
+
+def _mean(shares: Sequence[float], losses: Sequence[int]) -> float:
+    return sum(share * loss for share, loss in zip(shares, losses, strict=True)) / sum(shares)
+
+
+def _mixtures(weights: Sequence[float]) -> list[list[float]]:
+    """Shares of the studies; the first mixture is of all of them."""
+    draws = random.Random("mixtures of devices")  # noqa: S311  # nothing secret
+    drawn = [[weight * draws.gammavariate(_SHAPE, 1) + 1e-9 for weight in weights] for _ in range(_MIXTURES)]
+    return [list(weights), *drawn]
+
+
+def _covering(mixed: Mapping[Config, Sequence[float]], limit: int) -> list[Config]:
+    """Configs by their losses on each mixture: each time the one that lowers the mean of the least losses most.
+
+    The first has the least loss on the mixture of all. Once no config lowers the mean, they come in the given order.
+    """
+    left = dict(mixed)
+    chosen: list[Config] = []
+    least: Sequence[float] = ()
+    while left and len(chosen) < limit:
+        if chosen:
+            totals = {config: sum(map(min, least, losses)) for config, losses in left.items()}
+            best = min(left, key=totals.__getitem__)
+        else:
+            best = min(left, key=lambda config: left[config][0])
+        losses = left.pop(best)
+        least = [*map(min, least, losses)] if chosen else losses
+        chosen.append(best)
+    return chosen
 
 
 def _reason(neighbour: Neighbour, place: int) -> str:

@@ -177,6 +177,15 @@ def test_the_page_has_its_sections_and_no_markup_of_strangers(filled, tmp_path):
         write_fleet_report([str(filled)], tmp_path / "f.html", since="soon")
 
 
+def test_a_digest_in_the_compilers_column_is_short_and_whole_in_its_title(tmp_path):
+    digest = "f12ca1d32adcf238dc98d0a73abbe9e0"
+    store = Store(tmp_path / "store")
+    keep(store.records, fake_study("add", compiler=f"cpu code {digest} cc 12.2.0"), {64: 100})
+    write_fleet_report([str(tmp_path / "store")], tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert f'title="cpu code {digest} cc 12.2.0">cpu code f12ca1d3 cc 12.2.0</td>' in text
+
+
 def test_an_empty_page_says_so(tmp_path):
     assert "No winner changed" in fleet_page(["s"], STUDIES, "2026-01-01")
     assert "None." in fleet_page(["s"], STUDIES[:1])

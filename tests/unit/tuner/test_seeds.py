@@ -7,7 +7,7 @@ import pytest
 
 from fake_backend.device import FAKE_MODEL
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
-from silo.core.config import Config
+from silo.core.config import Config, ConfigSet
 from silo.core.device import DeviceModel
 from silo.core.dtypes import dtype
 from silo.core.extents import Extents
@@ -137,6 +137,23 @@ def test_of_several_other_devices_the_configs_that_are_nearly_best_on_all_come_f
     measured(records, dataclasses.replace(HERE, driver="cuda 12080"), SPACE[5])
     found = seeds(SPACE, neighbours(HERE, records))
     assert [seed.config for seed in found[:2]] == [SPACE[5], SPACE[1]]
+
+
+def test_seeds_of_several_devices_cover_those_that_are_like_the_odd_one():
+    """Three devices of one kind and one of another: their least mean loss is of the three's configs alone."""
+    space = [Config.of(BLOCK=1 << power) for power in range(12)]
+    common = {config: 100 + number for number, config in enumerate(space[:10])} | dict.fromkeys(space[10:], 160)
+    odd = dict.fromkeys(space[:10], 400) | {space[10]: 100, space[11]: 390}
+    records = MemoryStore().records
+    for number, times in enumerate((common, common, common, odd)):
+        study = dataclasses.replace(HERE, device=dataclasses.replace(A100, name=f"other {number}"))
+        note_study(study, records)
+        trials = [study.trial(config, Status.OK, (ns,) * 9) for config, ns in times.items()]
+        Ledger(study, records).keep(trials)
+    found = [seed.config for seed in seeds(ConfigSet(space), neighbours(HERE, records), limit=4)]
+    assert found[0] == space[0]
+    assert space[10] in found
+    assert found == [seed.config for seed in seeds(ConfigSet(space), neighbours(HERE, records), limit=4)]
 
 
 def test_seeds_are_of_the_space_and_the_deployed_config_is_first():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -70,6 +71,50 @@ def test_keys_of_strangers_are_only_read(tmp_path, key):
         read_results(written(tmp_path, "t.json", {"_metadata": {}, key: ["r", 1]}))
 
 
+# ---- forms that public repositories hold ----
+
+
+def test_a_number_of_tokens_without_a_config_is_named_and_left_out(tmp_path):
+    name = "N=24576,K=4096,device_name=NVIDIA_L40S,dtype=fp8_w8a8_channelwise.json"
+    found = read_results(written(tmp_path, name, {"256": FIRST, "512": None, "1024": None}))
+    assert [trial.config for trial in found.trials] == [Config.of(FIRST)]
+    assert "it holds no config for 512, 1024 tokens" in found.notes
+    with pytest.raises(TuneError, match="no config"):
+        read_results(written(tmp_path, name, {"256": None}))
+
+
+@pytest.mark.parametrize(
+    ("name", "device"),
+    [
+        ("E=64,N=896,device_name=Intel(R)_Arc(TM)_Pro_B60_Graphics_down.json", "Intel(R) Arc(TM) Pro B60 Graphics"),
+        ("E=72,N=2048,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 128]_down.json", "NVIDIA H200"),
+        ("lora_expand,K=1024,R=64,S=1,device=NVIDIA_H200.json", "NVIDIA H200"),
+        ("E=10,N=512,device_name=NVIDIA_H100_80GB_HBM3.json", "NVIDIA H100 80GB HBM3"),
+    ],
+)
+def test_the_device_is_in_the_name_of_the_file(tmp_path, name, device):
+    found = read_results(written(tmp_path, name, {"16": {**FIRST, "maxnreg": 128}}))
+    assert found.device == device
+    assert any("second product" in note for note in found.notes) == ("_down" in name)
+
+
+def test_a_table_of_aiter_has_bounds_in_place_of_numbers(tmp_path):
+    table = {"M_LEQ_1": {**FIRST, "cache_modifier": ".cg"}, "M_LEQ_16": FIRST, "M_LEQ_8": FIRST, "any": SECOND}
+    found = read_results(written(tmp_path, "GEMM-A8W8-N=2048-K=7168.json", table))
+    assert [trial.config for trial in found.trials][1:] == [Config.of(FIRST), Config.of(SECOND)]
+    assert any("M_LEQ_1 to any" in note for note in found.notes)
+
+
+def test_flashinfers_own_members_are_no_operations(tmp_path):
+    key = "('fp4_gemm', 'CutlassRunner', ((128, 64), (64, 8)), ('bfloat16', False))"
+    document = {"_metadata": {"gpu": "B200"}, "_records": {"engine": {"a": [1]}}, key: ["CutlassRunner", [128, 2]]}
+    found = read_results(written(tmp_path, "tuned.json", {**document, "_generation": "ab" * 32}))
+    assert [trial.config.as_dict() for trial in found.trials] == [{"runner": "CutlassRunner", "tactic": "[128,2]"}]
+    assert "records of other programs in the file are left out" in found.notes
+    with pytest.raises(TuneError):
+        read_results(written(tmp_path, "none.json", {"_metadata": {}, "_generation": "ab"}))
+
+
 # ---- export ----
 
 
@@ -132,6 +177,33 @@ def test_a_large_cache_of_kernel_tuner_is_read_without_a_setting(tmp_path):
         best = read_results(path, fastest=MOST_SEEDS)
     assert len(best.trials) == MOST_SEEDS
     assert seeds_to_record(best) == seeds_to_record(whole)
+
+
+@pytest.mark.all
+def test_eighteen_thousand_configs_are_read_whole_without_a_setting(tmp_path):
+    path = tmp_path / "gemm.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(cache_of(18_000)).encode()))
+    tracemalloc.start()
+    try:
+        found = read_results(path)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(found.trials) == 18_000
+    assert taken < Results.of_file(path).allowed
+
+
+def test_configs_of_a_cache_share_their_pairs(tmp_path):
+    document = cache_of(3)
+    document["cache"]["1"]["parameter_0"] = True  # another value than 1
+    found = read_results(written(tmp_path, "rows.json", document))
+    first, second, third = (dict(zip(map(str, range(17)), trial.config.values, strict=True)) for trial in found.trials)
+    assert first["5"] is third["5"]
+    assert {type(pair[1]) for trial in found.trials for pair in trial.config.values if pair[0] == "parameter_0"} == {
+        bool,
+        int,
+    }
+    assert second["0"] != third["0"] or type(second["0"][1]) is not type(third["0"][1])
 
 
 def test_a_limit_is_named_and_not_the_format(tmp_path):

@@ -12,6 +12,7 @@ from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_
 from silo.core.expressions import Bindings, evaluate
 from silo.core.values import canonical_json, parse_json
 from silo.tuner.generalization import Sample, fit_unseen, fitted_rules, generalize, regret_ppm, suggest
+from silo.tuner.loss_model import LossModel
 
 TILES = [Config.of(BM=bm, BN=bn) for bm in (16, 64, 128) for bn in (32, 128, 256)]
 LOOPS = [Config.of(BLOCK=block) for block in (128, 512, 2048, 8192)]
@@ -116,6 +117,36 @@ def test_the_loss_to_expect_is_a_prediction_from_held_out_sizes():
     few = generalize(KEY, measured[:3], LOOPS[0])
     assert few.expect((64, 1 << 8)).regret_ppm is None
     assert "unknown" in str(few.expect((64, 1 << 8)))
+
+
+def padded_ns(rows, columns, config):
+    """Rows in blocks of columns: a part of a block outside of the array costs as much as one inside."""
+    block = config.as_dict()["BLOCK"]
+    blocks = -(-columns // block)
+    return 50 + rows * (blocks * block + 40 * blocks)
+
+
+def test_a_size_far_from_all_measured_ones_has_a_greater_loss_to_expect():
+    measured = [sample((64, size), padded_ns, LOOPS)[0] for size in (1024, 2048, 4096, 8192, 1 << 14, 1 << 15)]
+    learnt = generalize(KEY, measured, LOOPS[0], LOOPS)
+    near, far = learnt.expect((64, 3000)), learnt.expect((64, 16))
+    assert learnt.fitted.model is not None
+    assert far.regret_ppm > 2 * near.regret_ppm
+    (suggested, *_) = suggest(learnt, [bucket_of((64, 3000)), bucket_of((64, 16))], 1)
+    assert suggested.bucket == bucket_of((64, 16))
+    assert suggested.regret_ppm == far.regret_ppm
+
+
+def test_an_uncertain_loss_costs_more_than_a_certain_one_of_the_same_mean():
+    samples = [sample((64, 1 << power), padded_ns, LOOPS)[0] for power in (6, 8, 10, 12)]
+    model = LossModel(samples)
+    measured, unmeasured = model.predict(bucket_of((64, 1 << 8))), model.predict(bucket_of((64, 1 << 20)))
+    assert min(measured) < 60_000
+    assert min(unmeasured) > min(measured)
+    # What is learnt of a size is not used to predict it when it is held out.
+    worst = max(model.held_out(1).values())
+    assert worst > 0
+    assert set(model.held_out(1)) == set(LOOPS)
 
 
 def test_sizes_of_cases_are_suggested_first_then_sizes_between():

@@ -14,7 +14,14 @@ from silo.core.json_reader import read_list, read_mapping
 from silo.core.values import JSON, Value
 from silo.errors import TuneError
 from silo.settings import how_to_raise
-from silo.tuner.formats.parts import MEMBER_BYTES, SAMPLE_BYTES, TRIAL_BYTES, LimitError, Results
+from silo.tuner.formats.parts import (
+    MEMBER_BYTES,
+    PLACE_BYTES,
+    SAMPLE_BYTES,
+    TRIAL_BYTES,
+    LimitError,
+    Results,
+)
 from silo.tuner.statistics import median
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import disqualified
@@ -141,9 +148,10 @@ def milliseconds(time_ns: int) -> float:
 def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
     """All ``trials``. Raises LimitError before they take more than ``allowed`` bytes of memory."""
     found: list[T] = []
+    pairs: set[int] = set()  # the identities of those counted; ``found`` keeps them alive
     taken = 0
     for one in trials:
-        taken += _memory_of(trial_of(one))
+        taken += _memory_of(trial_of(one), pairs)
         if taken > allowed:
             raise LimitError(f"more than {len(found)} configs and their times; {how_to_raise(allowed)}")
         found.append(one)
@@ -178,20 +186,38 @@ def taken_in(trials: Iterable[ForeignTrial], results: Results) -> tuple[ForeignT
     return counted(trials, results.allowed, lambda trial: trial)
 
 
-def _memory_of(trial: ForeignTrial) -> int:
+def _memory_of(trial: ForeignTrial, pairs: set[int]) -> int:
+    """The bytes of a trial besides ``pairs``, to which its own are added."""
     members = (*trial.config.values, *trial.config.options)
-    texts = sum(len(value) for _, value in members if isinstance(value, str))
-    return TRIAL_BYTES + MEMBER_BYTES * len(members) + SAMPLE_BYTES * len(trial.samples_ns) + 4 * texts
+    taken = TRIAL_BYTES + SAMPLE_BYTES * len(trial.samples_ns)
+    for pair in members:
+        name, value = pair
+        text = 4 * len(value) if isinstance(value, str) else 0
+        taken += PLACE_BYTES + len(name) + text
+        if id(pair) not in pairs:
+            pairs.add(id(pair))
+            taken += MEMBER_BYTES
+    return taken
 
 
-def plain_config(values: Mapping[str, object], what: str) -> Config:
-    """A config from plain JSON values. Raises ValueError for other values, which no kernel takes."""
+def plain_config(values: Mapping[str, object], what: str, results: Results | None = None) -> Config:
+    """A config from plain JSON values. Raises ValueError for other values, which no kernel takes.
+
+    ``results``: configs of these share their pairs of names and values.
+    """
     for name, value in values.items():
         odd = isinstance(value, float) and not math.isfinite(value)
         if odd or not (value is None or isinstance(value, bool | int | float | str)):
             raise ValueError(f"{what}: {name} is {value!r}; the values of a config are numbers, strings, true or false")
     # Names are the same in every row, but each row has its own string objects.
-    return Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
+    config = Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
+    if results is None:
+        return config
+
+    def shared(pairs: tuple[tuple[str, Value], ...]) -> tuple[tuple[str, Value], ...]:
+        return tuple(results.pairs.setdefault((pair[0], type(pair[1]), pair[1]), pair) for pair in pairs)
+
+    return Config(shared(config.values), shared(config.options))
 
 
 def flat_values(config: Config, tool: str) -> dict[str, Value]:

@@ -53,7 +53,7 @@ def read_cache(results: Results) -> ForeignResults:
         read_text(name, "a name in tune_params_keys")
         for name in items_of(data.get("tune_params_keys"), "tune_params_keys")
     ]
-    rows = (_trial(names, f"the row {key!r}", row) for key, row in results.rows("cache", "{"))
+    rows = (_trial(names, f"the row {key!r}", row, results) for key, row in results.rows("cache", "{"))
     return ForeignResults(TOOL, kernel, device, taken_in(_distinct_configs(rows), results))
 
 
@@ -67,11 +67,11 @@ def _distinct_configs(trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
         yield trial
 
 
-def _trial(names: Sequence[str], what: str, row: object) -> ForeignTrial:
+def _trial(names: Sequence[str], what: str, row: object, results: Results) -> ForeignTrial:
     members = members_of(row, what)
     if missing := [name for name in names if name not in members]:
         raise ValueError(f"{what} has no {missing[0]}")
-    config = plain_config({name: members[name] for name in names}, what)
+    config = plain_config({name: members[name] for name in names}, what, results)
     compile_ns = nanoseconds(members.get("compile_time") or 0, f"{what}: compile_time")
     bench_ns = sum(nanoseconds(members.get(name) or 0, f"{what}: {name}") for name in _COSTS)
     measured = [value for name, value in members.items() if name not in names and isinstance(value, str)]

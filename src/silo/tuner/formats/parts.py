@@ -17,20 +17,22 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from silo.core.values import Value
 from silo.errors import TuneError
 from silo.plain_files import open_plain
 from silo.settings import allowance, how_to_raise
 
-__all__ = ["MEMBER_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "LimitError", "Results", "most_text"]
+__all__ = ["MEMBER_BYTES", "PLACE_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "LimitError", "Results", "most_text"]
 
 # Limits of a file of results. It is read a part at a time, so that only the parsed results take memory.
 PART_CHARACTERS = 1 << 18  # of one row, or one member of the outermost object; parsed, up to 54 bytes for each
 HEADER_CHARACTERS = 1 << 18  # of the outermost object's members together, without the rows
 
-# Bytes of a trial, of each of its parameters and of each sample; together they may take three quarters of the limit of
-# a file.
+# Bytes of a trial, of each pair of a parameter and its value, of each place that holds one, besides the parameter's
+# name in the config's key, and of each sample; together they may take three quarters of the limit of a file.
 TRIAL_BYTES = 600
-MEMBER_BYTES = 120
+MEMBER_BYTES = 96
+PLACE_BYTES = 24
 SAMPLE_BYTES = 40
 
 _RATIO = 32  # of a gzipped file's text to its size; files of measurements shrink 3 to 15 times
@@ -65,6 +67,7 @@ class Results:
         self.name = name
         self.at = 0
         self.cut = False  # whether the last reading ended with objects open
+        self.pairs: dict[tuple[str, type, Value], tuple[str, Value]] = {}  # of all configs, so that equal ones are one
         self._header: dict[str, Any] | None = None
         self._holders: tuple[str, ...] = ()
 

@@ -46,34 +46,41 @@ FLASHINFER = "FlashInfer"
 _MOE_KERNEL = "fused_moe_kernel"  # of vLLM and of SGLang, whose files begin with the number of experts
 _TOKENS = ("M", "m", "num_tokens", "n_tokens", "tokens", "batch")  # names of keys that count tokens
 _VERSION = "triton_version"
-_METADATA = "_metadata"
-_DEVICE = re.compile(r"device_name=([^,]+?)(?=,|\.json|$)")
+_METADATA, _RECORDS = "_metadata", "_records"
+_DEVICE = re.compile(r"device(?:_name)?=([^,]+?)(?:_down)?(?=,|\.json|$)")
+_DOWN = re.compile(r"_down\.json$")  # of SGLang: the second product of a layer, which the same kernel computes
+_COUNT = re.compile(r"(?:M_LEQ_)?([0-9]{1,18})")  # AITER's tables have an upper bound in place of a number
+_ANY = "any"  # of AITER: beyond the last bound
 _OWN_KEYS = ("E", "N", "K")  # members of a file's name that vLLM and SGLang look it up by
 _KEY = re.compile(r"\('([^'\\]{1,200})', '[^'\\]{1,200}', .{1,4096}\)")  # of FlashInfer: a tuple as Python prints it
 
 
 def is_token_table(members: frozenset[str]) -> bool:
     """Whether the outermost members are numbers of tokens."""
-    names = members - {_VERSION}
-    return bool(names) and all(name.isascii() and name.isdigit() for name in names)
+    names = members - {_VERSION, _ANY}
+    return bool(names) and all(_COUNT.fullmatch(name) for name in names)
 
 
 def is_flashinfer(members: frozenset[str]) -> bool:
     """Whether the outermost members are FlashInfer's: its metadata, or keys that are tuples of operation and runner."""
-    return _METADATA in members or (bool(members) and all(name.startswith("('") for name in members))
+    keys = {name for name in members if not name.startswith("_")}
+    return _METADATA in members or (bool(keys) and all(name.startswith("('") for name in keys))
 
 
 def read_token_table(results: Results) -> ForeignResults:
     """Reads a file of vLLM or SGLang. Raises ValueError with the fault of the file."""
     found: dict[bytes, ForeignTrial] = {}
-    tokens = sorted((name for name in results.header if name != _VERSION), key=int)
+    tokens = sorted((name for name in results.header if name != _VERSION), key=_count)
+    absent = [name for name in tokens if results.header[name] is None]  # SGLang's tuner found no config that works
     for name in tokens:
+        if name in absent:
+            continue
         what = f"the config for {name} tokens"
         config = plain_config(members_of(results.header[name], what), what)
         found.setdefault(config.order_key, ForeignTrial(config, Status.OK))
     if not found:
         raise ValueError("it holds no config")
-    device = _DEVICE.search(results.name)
+    device, down = _DEVICE.search(results.name), _DOWN.search(results.name)
     return ForeignResults(
         VLLM,
         _MOE_KERNEL if results.name.startswith("E=") else "",
@@ -82,8 +89,16 @@ def read_token_table(results: Results) -> ForeignResults:
         notes=(
             f"the numbers of tokens ({tokens[0]} to {tokens[-1]}) are not kept: each config is tried for every size",
             "the file has no times, so its configs are tried in its order",
+            *((f"it holds no config for {', '.join(absent)} tokens",) if absent else ()),
+            *(("it is of a layer's second product: the same kernel at other sizes",) if down else ()),
         ),
     )
+
+
+def _count(name: str) -> int:
+    """A number of tokens, to sort by."""
+    found = _COUNT.fullmatch(name)
+    return 10**18 if found is None else int(found[1])
 
 
 def read_flashinfer(results: Results) -> ForeignResults:
@@ -91,7 +106,7 @@ def read_flashinfer(results: Results) -> ForeignResults:
     found: dict[bytes, ForeignTrial] = {}
     operations: dict[str, None] = {}
     for key, value in results.header.items():
-        if key == _METADATA:
+        if key.startswith("_"):  # metadata, the file's own generation, and records of other programs
             continue
         operation = _operation_of(key)
         parts = items_of(value, f"the value of {key[:80]!r}")
@@ -114,6 +129,7 @@ def read_flashinfer(results: Results) -> ForeignResults:
             "shapes are not kept: each runner and tactic is tried for every size",
             "a tactic's number belongs to its runner and to this version of FlashInfer: use it with the same ones",
             "each config has the parameters runner and tactic",
+            *(("records of other programs in the file are left out",) if results.header.get(_RECORDS) else ()),
             *((f"it holds {len(operations)} operations; all configs go to one kernel",) if len(operations) > 1 else ()),
         ),
     )
