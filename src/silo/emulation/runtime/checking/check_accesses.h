@@ -143,6 +143,10 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
         if (address >= reinterpret_cast<u64>(__ehdr_start) &&
             address < reinterpret_cast<u64>(_end)) {
             in_object(check, address, size, write, pc, frame);
+            if (atomic && check->atomics) { // which may order groups, as one on an array may
+                check->atomics[group_number - check->first_group] = 1;
+                check->any_atomic = 1;
+            }
             return;
         }
         bool arrays = (address >= check->arena_low && address < check->arena_high) ||

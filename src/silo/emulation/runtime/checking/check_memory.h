@@ -38,6 +38,13 @@ inline u64 global_count;
 inline u64 covered_low, covered_high; // what the runtime told itself that it accesses
 inline unsigned last_area;
 
+// A read that is a race unless an atomic operation on the same memory follows.
+struct Pending {
+    u64 address; // 0: none
+    Found found;
+};
+inline Pending pending[most_threads];
+
 // The stack, by page: for each eight bytes what clang says of them, and which of them were written.
 struct Page {
     u64 number;

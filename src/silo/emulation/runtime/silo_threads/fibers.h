@@ -89,9 +89,8 @@ extern "C" int snprintf(char *, unsigned long, const char *, ...);
     __builtin_trap();
 }
 
-// Notes the fault, if it is the first of the launch. `text` may have one %u, for `number`.
 [[gnu::noinline, gnu::cold]] inline void note_fault(Group &in, Fault fault, Place place,
-                                                    const char *text, unsigned number = 0) {
+                                                    const char *text, unsigned number) {
     in.fault = fault;
     Context *context = in.context;
     if (!context || context->bytes < sizeof *context ||

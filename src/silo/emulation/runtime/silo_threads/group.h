@@ -67,6 +67,9 @@ SILO_THREADS_OWN Group *&own_group() {
 }
 #endif
 
+// Notes the fault, if it is the first of the launch. `text` may have one %u, for `number`.
+void note_fault(Group &in, Fault fault, Place place, const char *text, unsigned number = 0);
+
 // Ends the group with a message, from a thread of it; does not return. The first fault of a launch
 // is told.
 [[noreturn]] void fail(Fault fault, Place place, const char *text);

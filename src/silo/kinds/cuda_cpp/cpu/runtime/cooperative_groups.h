@@ -80,6 +80,11 @@ struct thread_block : thread_group {
 inline thread_block this_thread_block() {
     return {};
 }
+// Memory for tiles of more than a warp, which do not run on the CPU.
+template <unsigned threads> struct block_tile_memory {};
+template <unsigned threads> inline thread_block this_thread_block(block_tile_memory<threads> &) {
+    return {};
+}
 
 // Lanes of a warp that are named by their mask, the lowest first.
 struct lanes_group : thread_group {
