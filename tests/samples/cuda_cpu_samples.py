@@ -694,7 +694,8 @@ FAULTS = (
     _fault("a barrier in a branch", "  if (t < 32)\n    __syncthreads(); // here\n  o[t] = a[t];", "barrier"),
     _fault(
         "a mask that names absent lanes",
-        "  float v = a[t];\n  if (t < 16)\n    v += __shfl_down_sync(0xffffffffu, v, 8); // here\n  __syncthreads();\n  o[t] = v;",
+        "  float v = a[t];\n  if (t < 16)\n    v += __shfl_down_sync(0xffffffffu, v, 8); // here\n"
+        "  __syncthreads();\n  o[t] = v;",
         "divergence",
     ),
     _fault(

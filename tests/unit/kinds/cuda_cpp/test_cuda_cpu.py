@@ -75,7 +75,12 @@ def test_only_threads_that_wait_have_stacks(name):
 
 def test_shared_memory_in_a_called_function_gets_fibers():
     text = """
-__device__ float turned(float v) { __shared__ float s[64]; s[threadIdx.x] = v; __syncthreads(); return s[63 - threadIdx.x]; }
+__device__ float turned(float v) {
+  __shared__ float s[64];
+  s[threadIdx.x] = v;
+  __syncthreads();
+  return s[63 - threadIdx.x];
+}
 __global__ void k(const float *a, float *o) { o[threadIdx.x] = turned(a[threadIdx.x]); }
 """
     a, o = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
@@ -179,7 +184,8 @@ def test_clang_reads_types_without_nvrtc(monkeypatch):
     text = """
 #include <cuda_fp16.h>
 namespace n { struct P { const float *x; int m[2]; }; enum class E : short { A }; }
-template <class T, int N> __global__ void k(const T *a, T *__restrict__ b, n::P p, n::E e, half h, float4 v, unsigned m) {}
+template <class T, int N>
+__global__ void k(const T *a, T *__restrict__ b, n::P p, n::E e, half h, float4 v, unsigned m) {}
 """
     source = silo.cuda(text, entry="k<double, 4>", threads=1).kernel.source
     found = [(one.type.form, one.type.dtype, one.type.const, one.type.bytes) for one in source.parameters]
@@ -206,7 +212,10 @@ def test_declarations_of_dynamic_shared_memory():
 
 
 def test_the_body_decides_whether_threads_may_wait():
-    text = "__global__ void a(int *o) { o[0] = 1; /* __syncthreads() */ }\n__global__ void b(int *o) { __syncthreads(); }\n"
+    text = (
+        "__global__ void a(int *o) { o[0] = 1; /* __syncthreads() */ }\n"
+        "__global__ void b(int *o) { __syncthreads(); }\n"
+    )
     for entry, waits in (("a", False), ("b", True)):
         made = silo.cuda(text, entry=entry, threads=1, signature="o: out *i32")
         assert may_wait(made.kernel.source.unit(variant_of(made, "cpu:x86-64-v3"))) is waits

@@ -60,7 +60,8 @@ _TLS = 7
 _NO_SUCH = re.compile(r"undefined (?:reference|symbol|hidden symbol)")
 _PTX = "SILO_inline_PTX_does_not_run_on_the_CPU"
 _REFUSALS = re.compile(
-    r"'[^'\n]*' is unavailable: (?P<what>[^\n]*does not run on the CPU)|error: \"(?P<header>[^\"\n]*does not run on the CPU)\""
+    r"'[^'\n]*' is unavailable: (?P<what>[^\n]*does not run on the CPU)"
+    r"|error: \"(?P<header>[^\"\n]*does not run on the CPU)\""
 )
 _PLACE = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):\d+: (?:fatal )?error: ", re.MULTILINE)
 _INCLUDED = re.compile(r"^In file included from (?P<file>[^\n:]+):(?P<line>\d+):", re.MULTILINE)
@@ -113,21 +114,12 @@ def compile_unit(
     """
     runnable(job.kernel, unit)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
-    waits, stack = may_wait(unit), STACK
     try:
-        if not waits:
-            try:
-                built = _built(unit, entry, job.target, clang, waits=False, stack=stack)
-                waits = _thread_bytes(built.data) > _PLAIN_BYTES
-            except CompileError as error:
-                if _NO_SUCH.search(str(error)) is None:
-                    raise
-                waits = True  # a function that the kernel calls waits, or has dynamic shared memory
-        if waits:
+        built = None if may_wait(unit) else _built_plain(unit, entry, job.target, clang)
+        stack, waits = STACK, built is None
+        if built is None:
             built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
-            stack = stack_needed(built.log)
-            if re.search(r"\bprintf\b", unit.text.text):
-                stack = max(stack, _PRINTS)
+            stack = max(stack_needed(built.log), _PRINTS if re.search(r"\bprintf\b", unit.text.text) else 0)
             if stack > STACK:
                 built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
     except CompileError as error:
@@ -143,6 +135,20 @@ def compile_unit(
     )
     sidecar = CompiledBlob("cudajob", canonical_json(job.to_json()))
     return Compiled(launch, CompiledBlob("so", built.data), (sidecar,))
+
+
+def _built_plain(unit: CudaUnit, entry: str, target: Target, clang: CCompiler) -> BuiltObject | None:
+    """Returns code whose threads run in a plain loop; None if a function that the kernel calls waits, or shares memory.
+
+    Raises CompileError: clang refuses the text.
+    """
+    try:
+        built = _built(unit, entry, target, clang, waits=False, stack=STACK)
+    except CompileError as error:
+        if _NO_SUCH.search(str(error)) is None:
+            raise
+        return None
+    return built if _thread_bytes(built.data) <= _PLAIN_BYTES else None
 
 
 def _thread_bytes(data: bytes) -> int:
