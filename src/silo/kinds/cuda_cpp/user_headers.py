@@ -66,6 +66,7 @@ _SHORT = MappingProxyType(
     {
         "math.h": _MATHEMATICS,
         "cmath": _MATHEMATICS,
+        "cuda_runtime.h": _MATHEMATICS,  # nvcc's own includes the host's math.h
         "cublas_v2.h": _HALVES,
         "cublasLt.h": _HALVES,
         "stdint.h": _INTEGERS,

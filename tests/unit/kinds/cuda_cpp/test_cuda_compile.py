@@ -161,7 +161,7 @@ def test_constants_are_macros_or_template_arguments():
     with pytest.raises(CompileError, match="cannot be"):
         silo.cuda(
             text, entry="k<int, true>", threads=1, constants={"SCALE": "1\n#include <x>", "WORD": 1}
-        ).kernel.source.parameters  # noqa: B018
+        ).kernel.source.parameters
 
 
 def test_bytes_are_the_same_from_two_folders_and_processes(tmp_path):
