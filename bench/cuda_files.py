@@ -29,23 +29,21 @@ LLM = "llm.c/dev/cuda"
 SAMPLES = "cuda-samples/Samples"
 TUNER = "kernel_tuner/examples/cuda"
 LECTURES = "lectures"
+LLM_NAMES = (
+    "adamw",
+    "attention_forward",
+    "crossentropy_forward",
+    "encoder_forward",
+    "gelu_forward",
+    "layernorm_backward",
+    "layernorm_forward",
+    "residual_forward",
+    "softmax_forward",
+    "trimat_forward",
+)
 
 FILES = (
-    *(
-        f"{LLM}/{name}.cu"
-        for name in [
-            "adamw",
-            "attention_forward",
-            "crossentropy_forward",
-            "encoder_forward",
-            "gelu_forward",
-            "layernorm_backward",
-            "layernorm_forward",
-            "residual_forward",
-            "softmax_forward",
-            "trimat_forward",
-        ]
-    ),
+    *(f"{LLM}/{name}.cu" for name in LLM_NAMES),
     f"{SAMPLES}/0_Introduction/vectorAdd_nvrtc/vectorAdd_kernel.cu",
     f"{SAMPLES}/0_Introduction/matrixMul_nvrtc/matrixMul_kernel.cu",
     f"{SAMPLES}/0_Introduction/clock_nvrtc/clock_kernel.cu",

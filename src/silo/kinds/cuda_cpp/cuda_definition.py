@@ -85,8 +85,8 @@ def cuda(
             Constants among the template arguments get their values there; other constants are macros. Needed if the
             text has several kernels or a template.
         signature: effects of arrays (``{"out": "out", "sums": "inout"}``), or types too, or all parameters with their
-            types, ``"x: in *fp32, out: out *fp32, n: i32"``, which then no compiler reads. By default a pointer to const
-            is read, any other is read and written.
+            types, ``"x: in *fp32, out: out *fp32, n: i32"``, which then no compiler reads. By default a pointer to
+            const is read, any other is read and written.
         threads: threads of a block: a number, the name of a constant, up to three of these, or a function of the
             constants. A kernel with ``__block_size__`` needs none.
         shared: dynamic shared memory of a block in bytes: a number, a constant, or a function of the constants.

@@ -11,7 +11,7 @@
 #define __constant__ __attribute__((constant))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__ __attribute__((noinline))
-#define __launch_bounds__(most, ...) __attribute__((launch_bounds(most)))
+#define __launch_bounds__(most, ...) __attribute__((amdgpu_flat_work_group_size(1, most)))
 #define __grid_constant__
 #define __ldg(address) (*(address))
 #define INFINITY __builtin_inff()
