@@ -102,7 +102,7 @@ def test_the_effects_are_those_of_const_and_of_the_signature():
     assert effects == {"x": Effect.READ, "y": Effect.READ, "out": Effect.WRITE}
     with pytest.raises(SourceError, match=r"x is const float \*, so it is not written"):
         assert vadd(signature={"x": "out"}).kernel.source.parameters
-    with pytest.raises(SourceError, match=r"declares n as fp32; it is int"):
+    with pytest.raises(SourceError, match=r"n is declared as fp32; it is int"):
         assert vadd(signature={"n": "fp32"}).kernel.source.parameters
 
 
@@ -158,8 +158,8 @@ def test_constants_are_macros_or_template_arguments():
     assert unit.expression == "k<int, true>"
     assert unit.defines == (("SCALE", "3"), ("WORD", "(1 + 1)"))
     assert compiled(made).launch.entry.startswith("_Z1kIiLb1EE")
+    wrong = silo.cuda(text, entry="k<int, true>", threads=1, constants={"SCALE": "1\n#include <x>", "WORD": 1})
     with pytest.raises(CompileError, match="cannot be"):
-        wrong = silo.cuda(text, entry="k<int, true>", threads=1, constants={"SCALE": "1\n#include <x>", "WORD": 1})
         variant_of(wrong)
 
 
