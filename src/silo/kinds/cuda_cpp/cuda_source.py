@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 
 from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
@@ -405,25 +406,20 @@ def _same_bits(wanted: DType, given: DType) -> bool:
     return wanted == given or (wanted.bits == given.bits and wanted.kind in integers and given.kind in integers)
 
 
+# Compilers that read types, and the compiler's own search. Named, because both import this package's values.
+_NVRTC = "silo.kinds.cuda_cpp.nvrtc_process", "silo.kinds.cuda_cpp.nvrtc", "find_nvrtc"
+_CLANG = "silo.kinds.cuda_cpp.cpu.clang_probe", "silo.emulation.clang", "find_clang"
+
+
 def _prober() -> Prober:
     """Returns the compiler that reads types: NVRTC, or clang if NVRTC is not installed. Raises CompilerMissingError."""
-    from silo.kinds.cuda_cpp.nvrtc import find_nvrtc  # noqa: PLC0415  # when types are first needed
-
-    try:
-        find_nvrtc()
-    except CompilerMissingError as error:
-        return _clang_prober(error)
-    from silo.kinds.cuda_cpp.nvrtc_process import lowered_names  # noqa: PLC0415
-
-    return lowered_names
-
-
-def _clang_prober(missing: CompilerMissingError) -> Prober:
-    from silo.emulation.clang import find_clang  # noqa: PLC0415
-    from silo.kinds.cuda_cpp.cpu.clang_probe import lowered_names  # noqa: PLC0415
-
-    try:
-        find_clang()
-    except CompilerMissingError as error:
-        raise CompilerMissingError(f"{missing}; and without NVRTC clang reads a kernel's types: {error}") from None
-    return lowered_names
+    missing: list[str] = []
+    for prober, search, name in (_NVRTC, _CLANG):
+        try:
+            getattr(import_module(search), name)()
+        except CompilerMissingError as error:
+            missing.append(str(error))
+        else:
+            found: Prober = import_module(prober).lowered_names
+            return found
+    raise CompilerMissingError("; and without NVRTC clang reads the types: ".join(missing))

@@ -230,3 +230,20 @@ def test_the_identity_names_clang_and_no_path():
     assert not CudaCpuCompiler().accepts("metal", host_target())
     assert not CudaCpuCompiler().accepts("cuda", Target("cpu", "x86-64-v9"))
     assert any("SILO_THREADS_CHECKED" in flag for flag in CHECKED_FLAGS)
+
+
+def test_structs_by_value_are_passed_and_checked():
+    text = """
+struct P { const float *x; float *out; float a; int n; };
+__global__ void k(P p, float4 f) {
+  int i = threadIdx.x;
+  if (i < p.n) p.out[i] = p.a * p.x[i] + f.w; // here
+}
+"""
+    made = silo.cuda(text, threads=64, grid=(1,))
+    x, out = np.arange(60, dtype=np.float32), np.zeros(60, np.float32)
+    made(x, out, 2.0, 60, 1.0, 2.0, 3.0, 4.0)
+    assert (out == 2 * x + 4).all()
+    silo.check(made)(x, out, 2.0, 60, 1.0, 2.0, 3.0, 4.0)
+    with pytest.raises(CheckError, match=r"out of bounds at kernel\.cu:5, thread \(60, 0, 0\)"):
+        silo.check(made)(x, out, 2.0, 64, 1.0, 2.0, 3.0, 4.0)

@@ -12,7 +12,7 @@ extern "C" __attribute__((visibility("hidden"))) char _end[];
 namespace silo_threads::checked {
 
 constexpr unsigned mem_device = 1, mem_group = 2; // of mem_flags
-constexpr unsigned no_memory_order = ~0u;               // of an operation between lanes
+constexpr unsigned no_memory_order = ~0u;         // of an operation between lanes
 constexpr u64 page_bytes = 4096;
 constexpr u64 near_stack = 1 << 16; // bytes from the stack pointer that count as the stack
 constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
@@ -22,7 +22,7 @@ constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
 inline Cell group_cells[most_group_bytes / 4 * 2];
 inline Area group_areas[most_group_areas];
 inline unsigned group_area_count, group_granules;
-inline u64 group_memory;                 // where it begins
+inline u64 group_memory; // where it begins
 inline u64 group_memory_bytes;
 inline unsigned running;                 // the thread that runs
 inline bool inside;                      // a thread of a group runs

@@ -15,8 +15,8 @@ SILO_THREADS_PLAIN inline bool ordered(const Mark &mark, unsigned kind, unsigned
 
 // Whether what `mark` did and what `thread` does now may happen in either order, and that matters.
 SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned kind,
-                                       unsigned thread, unsigned char mask, bool atomic,
-                                       bool both_write) {
+                                         unsigned thread, unsigned char mask, bool atomic,
+                                         bool both_write) {
     if (!mark.group || !(mark.mask & mask) || (mark.atomic && atomic)) {
         return false;
     }
@@ -58,8 +58,8 @@ SILO_THREADS_PLAIN inline void note_race(Check *check, const Mark &mark, u64 add
 }
 
 // A plain read beside an atomic operation of another thread is no fault if the thread's next atomic
-// operation is on the same memory: a loop around a compare-and-swap begins with such a read, and the
-// swap finds out whether its value is old.
+// operation is on the same memory: a loop around a compare-and-swap begins with such a read, and
+// the swap finds out whether its value is old.
 SILO_THREADS_PLAIN inline bool await_swap(Check *check, const Mark &mark, u64 address, u64 size,
                                           int area, unsigned site) {
     if (!mark.atomic || size > 8) {
@@ -87,7 +87,7 @@ SILO_THREADS_PLAIN inline bool swap_is_missing(Check *check, unsigned thread) {
 }
 
 SILO_THREADS_PLAIN inline void mark_cells(Check *check, const Area &area, int index, u64 address,
-                                        u64 size, bool write, bool atomic, unsigned site) {
+                                          u64 size, bool write, bool atomic, unsigned site) {
     unsigned kind = area.kind == AreaKind::group ? 1 : 0;
     unsigned thread = running;
     Mark now = {};

@@ -2,9 +2,9 @@
 //
 // Compiled with -fsanitize=kernel-address, whose calls stand before every load and store and at the
 // start and end of every variable's life. Accesses are looked up in the areas that a launch may
-// reach: its arrays, its scalars, the arrays that threads share, variables on a thread's stack. For arrays
-// and shared memory a cell for each four bytes keeps who wrote and read there last, so that a
-// race shows in any schedule. The first thing that is wrong ends the launch.
+// reach: its arrays, its scalars, the arrays that threads share, variables on a thread's stack. For
+// arrays and shared memory a cell for each four bytes keeps who wrote and read there last, so that
+// a race shows in any schedule. The first thing that is wrong ends the launch.
 #pragma once
 
 // Words of Metal that are names here.
@@ -128,7 +128,7 @@ SILO_THREADS_PLAIN inline void pass_barrier(Group &g, Place, unsigned flags) {
 }
 
 SILO_THREADS_PLAIN inline void pass_simd(Group &, unsigned simdgroup, unsigned mask, unsigned live,
-                                       Place place, unsigned flags) {
+                                         Place place, unsigned flags) {
     Check *check = state();
     // Headers that others wrote add up what the lanes that are there have, which is defined.
     if (check && live & ~mask && __builtin_strcmp(place.file, check->file) == 0) {
@@ -177,8 +177,8 @@ SILO_THREADS_PLAIN inline void group_array(Group &, const char *name, const void
     fill_bytes(memory, static_cast<unsigned char>(check->fill), bytes);
 }
 
-SILO_THREADS_PLAIN inline bool access(const volatile void *memory, unsigned long bytes, AtomicUse use,
-                                    Place) {
+SILO_THREADS_PLAIN inline bool access(const volatile void *memory, unsigned long bytes,
+                                      AtomicUse use, Place) {
     u64 address = reinterpret_cast<u64>(memory);
     u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
     const void *frame = __builtin_frame_address(0);

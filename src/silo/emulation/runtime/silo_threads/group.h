@@ -4,7 +4,8 @@
 //   SILO_THREADS_GROUP        its word for a group, in messages
 //   SILO_THREADS_BARRIER      its name of the barrier of a group, in messages
 //   SILO_THREADS_GROUP_BYTES  the most memory that the threads of a group share
-//   SILO_THREADS_MASKED       1: lanes meet those that they name (CUDA), 0: all that are there (Metal)
+//   SILO_THREADS_MASKED       1: lanes meet those that they name (CUDA), 0: all that are there
+//   (Metal)
 #pragma once
 
 #include "place.h"

@@ -2,8 +2,9 @@
 //
 // Code whose threads wait for each other is compiled with SILO_CUDA_WAITS: each thread has a stack,
 // and a __shared__ variable is a __thread variable of clang's emulated kind, whose address is a
-// place in the block's memory. In all other code threads run in a plain loop; what would wait does not
-// link, and an object with a __shared__ variable has more __thread variables than that loop's own.
+// place in the block's memory. In all other code threads run in a plain loop; what would wait does
+// not link, and an object with a __shared__ variable has more __thread variables than that loop's
+// own.
 #pragma once
 
 #define SILO_THREADS_GROUP "block"
@@ -165,8 +166,9 @@ struct Control {
 } // namespace silo_cuda
 
 #define SILO_CUDA_SHARED                                                                           \
-    extern "C" __attribute__((noinline, visibility("hidden"), no_sanitize("address", "coverage"))) \
-    void *__emutls_get_address(silo_cuda::Control *control) {                                      \
+    extern "C"                                                                                     \
+        __attribute__((noinline, visibility("hidden"), no_sanitize("address", "coverage"))) void * \
+        __emutls_get_address(silo_cuda::Control *control) {                                        \
         using namespace silo_cuda;                                                                 \
         unsigned long at = __atomic_load_n(&control->place, __ATOMIC_ACQUIRE);                     \
         if (__builtin_expect(at == 0, 0)) {                                                        \

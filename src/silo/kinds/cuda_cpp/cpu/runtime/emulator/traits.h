@@ -62,7 +62,8 @@ template <bool, class T = void> struct enable_if {};
 template <class T> struct enable_if<true, T> {
     using type = T;
 };
-template <bool condition, class T = void> using enable_if_t = typename enable_if<condition, T>::type;
+template <bool condition, class T = void>
+using enable_if_t = typename enable_if<condition, T>::type;
 template <bool, class T, class> struct conditional {
     using type = T;
 };
@@ -94,7 +95,7 @@ SILO_REMOVE(make_signed, __make_signed)
 SILO_REMOVE(make_unsigned, __make_unsigned)
 SILO_REMOVE(underlying_type, __underlying_type)
 
-template <class T> constexpr T &&forward(__remove_reference_t(T) & value) {
+template <class T> constexpr T &&forward(__remove_reference_t(T) &value) {
     return static_cast<T &&>(value);
 }
 template <class T> constexpr __remove_reference_t(T) &&move(T &&value) {
