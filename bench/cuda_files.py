@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import silo
+from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.dtypes import dtype
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.core.argument_facts import ArgumentFacts
-from silo.core.dtypes import dtype
 from silo.errors import SiloError
 from silo.kinds.cuda_cpp.cuda_source import CudaSource
 from silo.kinds.cuda_cpp.cuda_text import kernels_of
@@ -29,15 +29,21 @@ LLM = "llm.c/dev/cuda"
 SAMPLES = "cuda-samples/Samples"
 TUNER = "kernel_tuner/examples/cuda"
 LECTURES = "lectures"
+LLM_NAMES = (
+    "adamw",
+    "attention_forward",
+    "crossentropy_forward",
+    "encoder_forward",
+    "gelu_forward",
+    "layernorm_backward",
+    "layernorm_forward",
+    "residual_forward",
+    "softmax_forward",
+    "trimat_forward",
+)
 
 FILES = (
-    *(
-        f"{LLM}/{name}.cu"
-        for name in (
-            "adamw attention_forward crossentropy_forward encoder_forward gelu_forward layernorm_backward "
-            "layernorm_forward residual_forward softmax_forward trimat_forward"
-        ).split()
-    ),
+    *(f"{LLM}/{name}.cu" for name in LLM_NAMES),
     f"{SAMPLES}/0_Introduction/vectorAdd_nvrtc/vectorAdd_kernel.cu",
     f"{SAMPLES}/0_Introduction/matrixMul_nvrtc/matrixMul_kernel.cu",
     f"{SAMPLES}/0_Introduction/clock_nvrtc/clock_kernel.cu",
@@ -49,7 +55,7 @@ FILES = (
     f"{SAMPLES}/0_Introduction/simpleTexture3D/simpleTexture3D_kernel.cu",
     *(
         f"{TUNER}/{name}.cu"
-        for name in "convolution expdist matmul pnpoly reduction spmv stencil zeromeanfilter".split()
+        for name in ["convolution", "expdist", "matmul", "pnpoly", "reduction", "spmv", "stencil", "zeromeanfilter"]
     ),
     f"{LECTURES}/lecture_002/vector_addition/vector_addition.cu",
     f"{LECTURES}/lecture_002/rgb_to_grayscale/grayscale_kernel.cu",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from silo.bundle.contents import TABLES, BundleContents, BundleKernel, BundleRules, BundleVariant, entry_members
-from silo.bundle.format import LAYOUTS_MINOR, MAJOR
+from silo.bundle.format import LAYOUTS_MINOR, MAJOR, MEMBERS_MINOR
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
 from silo.core.dynamic_layout import LAYOUT_MEMBERS
@@ -144,14 +144,16 @@ def header() -> str:
         ("STEP_ARGUMENT", "An argument of a plan.", own_members(RecordedArgument)),
         ("STEP_LAUNCH", "A launch of a plan.", own_members(RecordedLaunch)),
     )
-    newest = max(LAYOUTS_MINOR, *(one.since for _, _, members in (*strict, *values) for one in members))
+    newest = max(LAYOUTS_MINOR, MEMBERS_MINOR, *(one.since for _, _, members in (*strict, *values) for one in members))
     tables = "".join(f"    SILO_TABLE_{name.upper()},\n" for name in TABLES)
     rows = "".join(f'    {{"{name}", 0, SILO_CHECK_NONE}},\n' for name in TABLES)
     return "".join(
         [
             BEGIN,
-            "\n/* The newest version that is read, and the one that added structs and dynamic layouts. */\n",
+            "\n/* The newest version that is read, and those that added structs and dynamic layouts, and structs by\n"
+            " * value. */\n",
             f"enum {{ SILO_MAJOR = {MAJOR}, SILO_MINOR = {newest}, SILO_LAYOUTS_MINOR = {LAYOUTS_MINOR} }};\n",
+            f"enum {{ SILO_MEMBERS_MINOR = {MEMBERS_MINOR} }};\n",
             f"\n/* The tables. */\nenum silo_table_kind {{\n{tables}    SILO_TABLES\n}};\n",
             f"static const struct silo_member SILO_TABLE_NAMES[SILO_TABLES] = {{\n{rows}}};\n",
             "static const struct silo_member_list SILO_TABLE_LIST = {SILO_TABLES, SILO_TABLES, SILO_TABLE_NAMES};\n",

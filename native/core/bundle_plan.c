@@ -120,6 +120,10 @@ static int find_places(struct part *part, silo_error *error) {
     const struct silo_served *served = part->served;
     size_t end;
     int64_t stated;
+    if (served->packing.gathers)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED,
+                         "%s takes structs by value, which plans do not pass",
+                         served->variant->kernel.data);
     if (silo_plan_places(&served->packing, served->code->binary, &served->function,
                          served->where->gpu == NULL, part->places, &end, &stated) != 0)
         return silo_fail(error, SILO_ERROR_UNSUPPORTED,

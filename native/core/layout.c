@@ -8,6 +8,11 @@ static bool is_text(struct silo_string string, const char *text) {
     return string.length == strlen(text) && memcmp(string.data, text, string.length) == 0;
 }
 
+/* A member of a struct by value, whose offset and size are its part. */
+static bool is_member(struct silo_string part) {
+    return part.length > 7 && memcmp(part.data, "member.", 7) == 0;
+}
+
 static int32_t index_of(const struct silo_signature *signature, struct silo_string name) {
     for (uint32_t i = 0; i < signature->count; i++) {
         if (same(signature->parameters[i].name, name))
@@ -136,6 +141,10 @@ static int take_slot(const struct silo_variant *variant, const struct silo_signa
     item->form = slot->form;
     if (slot->form != NULL)
         return require_layout(variant, slot, error);
+    if (is_member(slot->part)) {
+        item->part = slot->part.data;
+        return 0;
+    }
     if (has_parts(launch, slot->name)) {
         item->part = slot->part.length != 0 ? slot->part.data : "base";
         item->rank = rank_of(launch, slot->name);

@@ -42,6 +42,21 @@ static bool is_part(struct silo_string part) {
            part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
 }
 
+/* member.OFFSET.SIZE: a member of a struct by value. Digits and points, of which two. */
+static bool is_member(struct silo_string part) {
+    uint32_t points = 0;
+    if (part.length < 10 || part.length > 18 || memcmp(part.data, "member.", 7) != 0)
+        return false;
+    for (size_t i = 7; i < part.length; i++) {
+        const bool point = part.data[i] == '.';
+        points += point;
+        if ((!point && (part.data[i] < '0' || part.data[i] > '9')) ||
+            (point && (i == 7 || part.data[i - 1] == '.' || i + 1 == part.length)))
+            return false;
+    }
+    return points == 1;
+}
+
 /* The members of a struct. */
 static int decode_leaves(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_layout_slot *slot) {
@@ -79,6 +94,8 @@ static int decode_slot(const struct silo_decoding *decoding, const struct silo_f
         silo_need_word(decoding, field, &node->items[1], TYPES, sizeof TYPES / sizeof *TYPES,
                        "an ABI type", &type) != 0)
         return -1;
+    if (node->count == 3 && is_member(slot->part))
+        return silo_need_minor(decoding, field, SILO_MEMBERS_MINOR, "structs by value");
     if (node->count == 3 && !is_part(slot->part))
         return silo_refuse(decoding, field, "not a parameter layout");
     if (silo_json_is(&node->items[1], "empty"))

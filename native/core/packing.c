@@ -131,6 +131,63 @@ static int take_plain(const struct silo_layout_item *item, const struct silo_fun
     return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a parameter of a kernel's binary");
 }
 
+/* "member.OFFSET.SIZE" of a part; -1: no member. */
+static int read_member(const char *part, struct silo_packed *out) {
+    unsigned offset, size;
+    char behind;
+    if (sscanf(part, "member.%5u.%5u%c", &offset, &size, &behind) != 2 || size == 0 ||
+        size > SILO_MAX_STRUCT || offset >= size)
+        return -1;
+    out->member_at = (uint16_t)offset;
+    out->struct_size = (uint16_t)size;
+    return 0;
+}
+
+/* A member of a struct by value: a plain parameter, written into the struct. */
+static int take_member(const struct silo_layout_item *item, const struct silo_function *function,
+                       struct silo_packed *out, silo_error *error) {
+    if (take_plain(item, function, out, error) != 0)
+        return -1;
+    if (out->abi == SILO_ABI_NULL || read_member(item->part, out) != 0 ||
+        out->member_at + (out->bits <= 8 ? 1u : out->bits / 8u) > out->struct_size)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED, "not a member of a struct by value");
+    return 0;
+}
+
+static bool is_member(const char *part) {
+    return strncmp(part, "member.", 7) == 0;
+}
+
+/* Room for the structs by value behind all others. */
+static void make_room(struct silo_packing *packing) {
+    packing->gather_at = packing->room;
+    for (uint32_t i = 0; i < packing->count; i++) {
+        if (silo_begins_struct(packing, i))
+            packing->room += (packing->packed[i].struct_size + 7u) / 8u;
+        packing->gathers |= packing->packed[i].struct_size != 0;
+    }
+}
+
+void silo_pack_gather(const struct silo_packing *packing, void **params) {
+    uint8_t *next = (uint8_t *)(params + packing->gather_at), *to = NULL;
+    uint32_t made = 0;
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const struct silo_packed *packed = &packing->packed[i];
+        void *const value = params[i];
+        if (packed->struct_size == 0) {
+            params[made++] = value;
+            continue;
+        }
+        if (silo_begins_struct(packing, i)) {
+            to = next;
+            next += (packed->struct_size + 7u) / 8u * 8u;
+            memset(to, 0, packed->struct_size); /* padding is the same in every launch */
+            params[made++] = to;
+        }
+        memcpy(to + packed->member_at, value, silo_packed_bytes(packing, packed));
+    }
+}
+
 int silo_packing_init(struct silo_packing *packing, const struct silo_layout_item *items,
                       size_t count, const struct silo_function *function, int32_t *wrong,
                       silo_error *error) {
@@ -158,8 +215,10 @@ int silo_packing_init(struct silo_packing *packing, const struct silo_layout_ite
     for (size_t i = 0; i < count; i++) {
         const struct silo_layout_item *item = &items[i];
         struct silo_packed *packed = &packing->packed[i];
+        const bool member = item->part != NULL && is_member(item->part);
         const int result = item->map != NULL    ? take_map(packing, item, maps++, packed, error)
                            : item->form != NULL ? take_struct(packing, item, forms++, packed, error)
+                           : member             ? take_member(item, function, packed, error)
                            : item->part != NULL ? take_part(item, packed, error)
                                                 : take_plain(item, function, packed, error);
         if (result != 0) {
@@ -170,6 +229,7 @@ int silo_packing_init(struct silo_packing *packing, const struct silo_layout_ite
             packed->pack == SILO_PACK_SCRATCH || packed->pack == SILO_PACK_PROFILE;
         packing->count = (uint32_t)i + 1;
     }
+    make_room(packing);
     return 0;
 }
 

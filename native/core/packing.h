@@ -37,6 +37,9 @@ enum silo_abi {
 /* Structs of one binary: their words lie on the stack of a launch. */
 #define SILO_MAX_STRUCTS 64
 
+/* Bytes of a struct by value: of all parameters of a kernel on GPUs since CUDA 12.1. */
+#define SILO_MAX_STRUCT 32764
+
 /* The slot that holds zero: a null pointer, for scratch memory that is not used. */
 #define SILO_SLOT_NULL (-1)
 
@@ -51,15 +54,20 @@ struct silo_packed {
     uint8_t axis; /* axis of a shape or stride; or the index of a tensor map or of a struct of the
                      packing */
     uint8_t rank;
+    /* Of a member of a struct by value, which lies among the parameters as one: */
+    uint16_t member_at;   /* its offset */
+    uint16_t struct_size; /* bytes of the struct; 0: a parameter of its own */
 };
 
 /* All parameters of a binary, in its order. Never changes once it is made. */
 struct silo_packing {
     uint32_t count;
     uint32_t room; /* the number of places in `params` of silo_pack: `count`, then its structs */
-    bool takes_scratch;               /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
-    struct silo_packed *packed;       /* owned */
-    struct silo_map_form *maps;       /* owned; NULL: none */
+    bool takes_scratch; /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
+    bool gathers; /* some are members of structs: the binary has fewer parameters than `count` */
+    uint32_t gather_at;         /* the word of `params` behind which these structs are written */
+    struct silo_packed *packed; /* owned */
+    struct silo_map_form *maps; /* owned; NULL: none */
     struct silo_struct_form *structs; /* owned; NULL: none */
 };
 
@@ -69,7 +77,8 @@ struct silo_packing {
 struct silo_layout_item {
     const char *type; /* "ptr", "i1", "i8" to "u64", "fp16" to "fp64", "scratch", "profile", or
                          "tensormap", "struct", "empty" */
-    const char *part; /* of a descriptor: "base", "shape.0", ...; NULL: no part of one */
+    const char *part; /* of a descriptor: "base", "shape.0", ...; of a struct by value
+                         "member.OFFSET.SIZE"; NULL: neither */
     int32_t slot;     /* index of the launcher's parameter; of scratch memory, whatever */
     uint32_t rank;    /* of the descriptor of a part */
     bool writes;      /* the kernel writes through it */
@@ -151,6 +160,17 @@ SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
     return silo_struct_write(&packing->structs[packed->axis], address, layout, to) ? to : NULL;
 }
 
+/* Whether packed parameter `i` begins a struct by value: the members of one follow each other with
+ * rising offsets. */
+SILO_INLINE bool silo_begins_struct(const struct silo_packing *packing, uint32_t i) {
+    const struct silo_packed *own = &packing->packed[i], *before = own - 1;
+    return own->struct_size != 0 && (i == 0 || before->struct_size != own->struct_size ||
+                                     own->member_at <= before->member_at);
+}
+
+/* Join the members of structs by value: afterwards `params` has the binary's own parameters. */
+void silo_pack_gather(const struct silo_packing *packing, void **params);
+
 /* Point `params` (`room` of the packing) at the values of a launch. They are in the memory of
  * `values`: floats are narrowed in their slots, which are not read afterwards. SILO_ALL_PACKED; or
  * the number of a parameter without a map: `map` returned NULL, or the descriptor or the array has
@@ -202,6 +222,8 @@ SILO_INLINE int32_t silo_pack(const struct silo_packing *packing, const struct s
             break;
         }
     }
+    if (SILO_UNLIKELY(packing->gathers))
+        silo_pack_gather(packing, params);
     return SILO_ALL_PACKED;
 }
 

@@ -229,6 +229,8 @@ static int layout(struct silo_plan_form *form, const struct found *found,
         return -1;
     size_t end;
     int64_t stated;
+    if (packing->gathers)
+        return refuse("it takes structs by value, which plans do not pass");
     if (silo_plan_places(packing, node->binary, node->function, node->function->device == NULL,
                          places, &end, &stated) != 0)
         return refuse("the driver states another number of parameters");

@@ -166,7 +166,7 @@ static int check_packing(const struct silo_xla_call *call, const uint64_t *codes
     for (uint32_t i = 0; i < packing->count; i++) {
         const uint8_t pack = packing->packed[i].pack;
         if (pack == SILO_PACK_DESCRIPTOR || pack == SILO_PACK_STRUCT ||
-            pack == SILO_PACK_ARRAY_MAP) {
+            pack == SILO_PACK_ARRAY_MAP || packing->gathers) {
             PyErr_Format(silo_argument_error,
                          "%s takes tensor descriptors or layouts of arrays, which XLA's programs "
                          "do not pass: call the kernel itself",

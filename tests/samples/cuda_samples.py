@@ -32,7 +32,7 @@ def variant_of(made, target="cuda:sm_90a", **values):
     """A variant of a kernel, with arguments of the types that it takes; ``values`` are its constants."""
     source = made.kernel.source
     facts = {}
-    for one in source.parameters:
+    for one in source.passed:
         if one.type.form == Form.SCALAR:
             facts[one.name] = ArgumentFacts(1.0 if dtype(one.type.dtype).kind.value == "float" else 1)
         else:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
 from silo.artifacts.elf import Elf, read_elf
-from silo.core.launch_info import LayoutSlot
+from silo.core.launch_info import LayoutSlot, parameter_bytes
 from silo.core.plugins import drivers
 from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError
@@ -244,14 +244,15 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
         SourceError: it does not; shows each parameter as declared and as the binary has it. A launch would read wrong
             memory.
     """
-    declared = [slot.bytes for slot in layout]
+    declared = parameter_bytes(layout)
     if declared == [size for _, size in parameters]:
         return
+    names = _parameter_names(layout)
     lines: list[str] = []
-    for index in range(max(len(layout), len(parameters))):
+    for index in range(max(len(declared), len(parameters))):
         said = "nothing"
-        if index < len(layout):
-            said = f"{layout[index].name or layout[index].type.value}, {declared[index]} bytes"
+        if index < len(declared):
+            said = f"{names[index]}, {declared[index]} bytes"
         has = "nothing"
         if index < len(parameters):
             offset, size = parameters[index]
@@ -261,11 +262,25 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"\n    and {more} more"] if more > 0 else []
     hint = ""
-    if len(parameters) - len(layout) in (1, 2):
+    if len(parameters) - len(declared) in (1, 2):
         hint = "\nSome compilers add one or two pointers at the end, for scratch memory: declare them as null"
     elif any(size not in (1, 2, 4, 8) for _, size in parameters):
-        hint = "\nStructs by value are not passed: let the kernel take their members, or a pointer to them"
+        hint = "\nA struct by value is declared with its members: {'p': {'x': 'in *fp32', 'n': 'i32'}}"
     raise SourceError(
         f"{entry} takes other parameters than the signature says ({len(parameters)} in the binary, "
-        f"{len(layout)} declared):{''.join(lines)}{hint}"
+        f"{len(declared)} declared):{''.join(lines)}{hint}"
     )
+
+
+def _parameter_names(layout: Sequence[LayoutSlot]) -> list[str]:
+    """Returns the name of each parameter of the binary; of a struct by value those of its members."""
+    found: list[str] = []
+    last: tuple[int, int] | None = None
+    for slot in layout:
+        member = slot.member
+        if member is not None and last is not None and last[1] == member[1] and member[0] > last[0]:
+            found[-1] += f" {slot.name}"
+        else:
+            found.append(slot.name or slot.type.value)
+        last = member
+    return found

@@ -21,7 +21,7 @@ from silo.bundle.contents import (
     Row,
     entry_members,
 )
-from silo.bundle.format import LAYOUTS_MINOR, MAJOR
+from silo.bundle.format import LAYOUTS_MINOR, MAJOR, MEMBERS_MINOR
 from silo.core.config import Config
 from silo.core.dtypes import DType
 from silo.core.dynamic_layout import DynamicLayout
@@ -113,6 +113,8 @@ def minor_version(value: object) -> int:
         return max(map(minor_version, items), default=0)
     if isinstance(value, DynamicLayout) or (isinstance(value, LayoutSlot) and value.type in _NEW_SLOTS):
         return LAYOUTS_MINOR
+    if isinstance(value, LayoutSlot) and value.member is not None:
+        return MEMBERS_MINOR
     pairs: Iterable[tuple[Field, object]] = ()
     if isinstance(value, Persisted):
         pairs = [(one, getattr(value, one.name)) for one in members_of(type(value))]

@@ -39,6 +39,7 @@ __all__ = [
 MAGIC = b"SILOBNDL"
 MAJOR = 1  # of files being written; of minor versions the lowest that can express the contents
 LAYOUTS_MINOR = 3  # added structs and dynamic layouts. Members declare the version that added them
+MEMBERS_MINOR = 8  # added structs by value, whose members are parameters
 HEADER_BYTES = 64
 ALIGNMENT = 64
 

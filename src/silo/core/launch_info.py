@@ -31,9 +31,19 @@ from silo.core.plugins import is_launch_option
 from silo.core.values import JSON, MAX_PARAMETERS, malformed
 from silo.frozen import field, frozen, remembered
 
-__all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "StructLeaf", "TensorMap", "format_block"]
+__all__ = [
+    "ABI_BYTES",
+    "AbiType",
+    "LaunchInfo",
+    "LayoutSlot",
+    "StructLeaf",
+    "TensorMap",
+    "format_block",
+    "parameter_bytes",
+]
 
-_PART = r"(shape|stride)\.[0-4]|nan|tf32"
+_PART = r"(shape|stride)\.[0-4]|nan|tf32|member\.\d{1,5}\.\d{1,5}"
+_MEMBER = re.compile(r"member\.(\d{1,5})\.(\d{1,5})")
 _MAX_RANK = 5  # of a tensor map
 _MAX_AXES = 32  # of an array
 _MAX_EXTENT = (1 << 31) - 1  # of a tensor map
@@ -127,7 +137,10 @@ class LayoutSlot:
     ``part`` is its part of a tensor descriptor: "" the tensor map (type ``tensormap``) or the base address (type
     ``ptr``), ``shape.0``, ``stride.0``, ... (elements), ``nan`` (1: pad with NaN), ``tf32`` (1: round what is loaded).
 
-    ``leaves`` are the members of a struct, in its order, none twice; empty for any other type.
+    A struct by value that holds several parameters (``part`` is ``member.OFFSET.SIZE``): one slot for each member, with
+    its offset in the struct and the struct's size; they follow each other with rising offsets.
+
+    ``leaves`` are the members of a struct of one array, in its order, none twice; empty for any other type.
 
     >>> slot = LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0"), ("i64", "stride.0")])
     >>> slot.offsets, slot.bytes
@@ -149,6 +162,12 @@ class LayoutSlot:
     def struct(cls, name: str, leaves: Iterable[tuple[str, str]]) -> LayoutSlot:
         """A struct of ``(type, part)`` of the array ``name``."""
         return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf(AbiType(kind), part) for kind, part in leaves))
+
+    @property
+    def member(self) -> tuple[int, int] | None:
+        """The offset in the struct by value that it is a member of, and the struct's bytes; None for any other slot."""
+        found = _MEMBER.fullmatch(self.part) if self.part else None
+        return None if found is None else (int(found[1]), int(found[2]))
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -188,6 +207,25 @@ class LayoutSlot:
                 return cls(name, _ABI_TYPE.read(kind, what), part)
             case _:
                 raise malformed(what, data)
+
+
+def parameter_bytes(layout: Iterable[LayoutSlot]) -> list[int]:
+    """Returns the bytes of each parameter of the binary: the members of a struct by value are one parameter.
+
+    >>> slots = [LayoutSlot("p.x", AbiType.POINTER, "member.0.16"), LayoutSlot("p.n", AbiType.I32, "member.8.16")]
+    >>> parameter_bytes([LayoutSlot("a", AbiType.I64), *slots])
+    [8, 16]
+    """
+    found: list[int] = []
+    last: tuple[int, int] | None = None
+    for slot in layout:
+        member = slot.member
+        if member is None:
+            found.append(slot.bytes)
+        elif last is None or last[1] != member[1] or member[0] <= last[0]:
+            found.append(member[1])
+        last = member
+    return found
 
 
 def _read_axis(data: JSON, what: str) -> int | tuple[int, int]:

@@ -257,21 +257,30 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
     def _prepare(self, params: int) -> None:
         """Makes parameters that point into the copies, and the areas that the code may access."""
         slots = self._code.layout
-        given: Sequence[int | None] = (ctypes.c_void_p * len(slots)).from_address(params)[:] if slots else []
-        cells: list[Any] = []
+        places: list[int] = []
+        given: Sequence[int | None] = (ctypes.c_void_p * max(len(slots), 1)).from_address(params)[:] if slots else []
         self._areas = [(one.name, self._area(one)) for one in self._copies.copies]
-        for slot, address in zip(slots, given, strict=False):
-            assert address is not None
+        last: tuple[int, int] | None = None
+        for slot in slots:
+            member = slot.member
+            begins = member is None or last is None or last[1] != member[1] or member[0] <= last[0]
+            last = member
+            if begins:
+                address = given[len(places)]
+                assert address is not None
+                # Only pointers are replaced: of a struct by value that holds one, in a copy.
+                size = 8 if member is None else member[1]
+                pointer = slot.type is AbiType.POINTER
+                copied = pointer or member is not None
+                cell = ctypes.create_string_buffer(ctypes.string_at(address, size), size) if copied else None
+                self._keep.append(cell)
+                places.append(address if cell is None else ctypes.addressof(cell))
             if slot.type is AbiType.POINTER:
-                caller = ctypes.c_uint64.from_address(address).value
-                cells.append(ctypes.c_uint64(self._copies.moved(slot.name, caller)))
-                continue
-            cells.append(address)
-        places = [one if isinstance(one, int) else ctypes.addressof(one) for one in cells]
-        self._params = (ctypes.c_void_p * max(len(slots), 1))(*places)
+                own = ctypes.c_uint64.from_address(places[-1] + (0 if member is None else member[0]))
+                own.value = self._copies.moved(slot.name, own.value)
+        self._params = (ctypes.c_void_p * max(len(places), 1))(*places)
         self._area_cells = (Area * max(len(self._areas), 1))(*[area for _, area in self._areas])
         self._atomics = (ctypes.c_uint8 * max(self._call.total, 1))()
-        self._keep += cells
         check = self._check
         check.areas, check.area_count = ctypes.addressof(self._area_cells), len(self._areas)
         check.atomics = ctypes.addressof(self._atomics)

@@ -121,9 +121,9 @@ def choose_clang(requested: str | None, found: Mapping[str, str | None]) -> str:
         if (place := found.get(name)) is not None:
             return place
     raise CompilerMissingError(
-        f"this kind of kernel runs on the CPU by clang {OLDEST} or later ({BEST} best), and none of clang++-{BEST}, "
-        f"..., clang++ is on PATH: install one (Debian, Ubuntu: apt-get install clang-{BEST}; Fedora: dnf install clang) or "
-        "name one in SILO_CLANG"
+        f"this kind of kernel runs on the CPU by clang {OLDEST} or later ({BEST} best), and none of "
+        f"clang++-{BEST}, ..., clang++ is on PATH: install one (Debian, Ubuntu: apt-get install clang-{BEST}; Fedora: "
+        "dnf install clang) or name one in SILO_CLANG"
     )
 
 

@@ -72,6 +72,8 @@ def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:
                 raise DeviceError(f"{kernel}: the tensor map of '{slot.name}' cannot be encoded: {problem}")
             encoding = (form.element_type, form.element_bytes, form.swizzle, form.fp4_padded, form.box)
             found[position] = (*encoding, form.axes) if form.axes else encoding
+        elif slot.member is not None:
+            found[position] = (slot.part, 0)
         elif slot.name in ranks:
             found[position] = (slot.part or "base", ranks[slot.name])
     return found

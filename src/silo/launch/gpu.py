@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
 from silo.core.device import DeviceModel, DriverDeclaration, Measuring, Memory, available_sms
-from silo.core.launch_info import LaunchInfo
+from silo.core.launch_info import LaunchInfo, parameter_bytes
 from silo.core.target import Target
 from silo.errors import DeviceError, SourceError
 from silo.forks import Mutex
@@ -154,7 +154,7 @@ class GpuDevice:
         except DeviceError as error:
             raise DeviceError(f"{name}: {error}") from error
         stated = loaded.parameters
-        if stated is None or [size for _, size in stated] != [slot.bytes for slot in launch.layout]:
+        if stated is None or [size for _, size in stated] != parameter_bytes(launch.layout):
             self._require_layout(stated, launch, blob, name)
         return loaded
 

@@ -60,7 +60,8 @@ def _afresh(monkeypatch, tmp_path):
     _triton.has_triton.cache_clear()
 
 
-@pytest.mark.parametrize(("name", "dtype"), one_in(3, SAMPLE))
-def test_an_operator_gives_what_eager_torch_gives(name, dtype, known):
+@pytest.mark.parametrize("sample", one_in(3, SAMPLE), ids=str)
+def test_an_operator_gives_what_eager_torch_gives(sample, known):
+    name, dtype = sample
     (outcome,) = compare(known[name], getattr(torch, dtype), 1, backward=True)
     assert outcome.status == "right", outcome.detail

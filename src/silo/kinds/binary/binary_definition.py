@@ -252,7 +252,8 @@ def binary(
             assumptions that hold.
         signature: the parameters in the binary's order, ``"x: in *fp32, y: out *fp32, n: i32"`` or a mapping: arrays
             with their effect (``in``, ``out``, ``inout``), scalars, ``null`` for pointers that are always null,
-            ``scratch``, and constexprs for values folded into the code.
+            ``scratch``, and constexprs for values folded into the code. A struct by value is a mapping of its members,
+            ``{"p": {"x": "in *fp32", "n": "i32"}}``; a call passes each as a parameter of its own, ``p_x`` and ``p_n``.
         grid: as for :func:`silo.kernel`; with clusters it counts clusters.
         name: the kernel's name; its entry by default.
         entry: the symbol to launch, if the binary has several.

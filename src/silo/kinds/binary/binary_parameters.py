@@ -8,7 +8,7 @@ from typing import cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DTypeKind, dtype
-from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot
 from silo.core.signature import Effect, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value, value_to_json
@@ -38,7 +38,8 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
     A type is a dtype for a scalar and ``*dtype`` for an array, with the effect ``in``, ``out`` or ``inout`` (the
     default) before it. ``null`` is a pointer that is always null and ``scratch`` a pointer to scratch memory; callers
     pass neither. ``constexpr`` is not a parameter of the binary but a value folded into it, and a value that is not
-    text is a constexpr with that default.
+    text is a constexpr with that default. A struct by value is a mapping of its members, ``{"p": {"x": "in *fp32",
+    "n": "i32"}}``: each is a parameter of its own, ``p_x`` and ``p_n``, and lies in the struct as C lays it out.
 
     >>> declared = parse_signature("axpy", "x: in *fp32, n: i32, scratch: null, BLOCK: constexpr")
     >>> declared.signature.names, [slot.type.value for slot in declared.layout]
@@ -50,6 +51,9 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
     parameters: list[Parameter] = []
     layout: list[LayoutSlot] = []
     for name, written in written_members(kernel, signature).items():
+        if isinstance(written, Mapping):
+            _take_struct(kernel, name, cast("Mapping[str, Value]", written), parameters, layout)
+            continue
         if isinstance(written, str) and written.strip() in _HIDDEN:
             layout.append(LayoutSlot("", _HIDDEN[written.strip()]))
             continue
@@ -58,6 +62,29 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
         if parameter.kind is not ParameterKind.CONSTEXPR:
             layout.append(LayoutSlot(name, _abi_type(parameter)))
     return DeclaredParameters(Signature(tuple(parameters)), tuple(layout))
+
+
+def _take_struct(
+    kernel: str, name: str, members: Mapping[str, Value], parameters: list[Parameter], layout: list[LayoutSlot]
+) -> None:
+    """Adds the members of a struct by value. Raises SourceError."""
+    made = [_parameter(kernel, f"{name}_{member}", written) for member, written in members.items()]
+    if not made or any(one.kind is ParameterKind.CONSTEXPR for one in made):
+        raise SourceError(f"{kernel}: the struct {name} has arrays and scalars as members, at least one")
+    types = [_abi_type(one) for one in made]
+    offsets: list[int] = []
+    end = 0
+    for kind in types:
+        size = ABI_BYTES[kind]
+        offsets.append(-(-end // size) * size)
+        end = offsets[-1] + size
+    align = max(ABI_BYTES[kind] for kind in types)
+    size = -(-end // align) * align
+    parameters += made
+    layout += [
+        LayoutSlot(one.name, kind, f"member.{offset}.{size}")
+        for one, kind, offset in zip(made, types, offsets, strict=True)
+    ]
 
 
 def _parameter(kernel: str, name: str, written: Value) -> Parameter:

@@ -16,9 +16,11 @@ from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Si
 from silo.core.space import Space as SearchSpace
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
-from silo.kinds.cuda_cpp.cuda_source import CudaSource, DeclaredParameter
-from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, device_code, kernels_of
+from silo.frozen import replace
+from silo.kinds.cuda_cpp.cuda_source import CudaSource, DeclaredParameter, member_name, scalar_parameter
+from silo.kinds.cuda_cpp.cuda_text import KernelText, chosen_kernel, device_code, flat_members, kernels_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaType, Form
+from silo.kinds.cuda_cpp.signature_probe import written_scalar
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
@@ -77,7 +79,8 @@ def cuda(
 ) -> Any:  # noqa: ANN401  # a kernel, called with its parameters in order
     """Make a Silo kernel of a ``__global__`` function in CUDA C++.
 
-    Nothing is compiled here: the types of the parameters are read by a compiler at the first call or build.
+    Nothing is compiled here: the types of the parameters are read by a compiler at the first call or build. A struct by
+    value is passed member by member: ``p_x`` and ``p_n`` for ``struct P { float *x; int n; } p``.
 
     Args:
         source: the text, or the path of a file (``.cu``, ``.cuh``, ``.hip``, ...).
@@ -85,8 +88,8 @@ def cuda(
             Constants among the template arguments get their values there; other constants are macros. Needed if the
             text has several kernels or a template.
         signature: effects of arrays (``{"out": "out", "sums": "inout"}``), or types too, or all parameters with their
-            types, ``"x: in *fp32, out: out *fp32, n: i32"``, which then no compiler reads. By default a pointer to const
-            is read, any other is read and written.
+            types, ``"x: in *fp32, out: out *fp32, n: i32"``, which then no compiler reads. By default a pointer to
+            const is read, any other is read and written.
         threads: threads of a block: a number, the name of a constant, up to three of these, or a function of the
             constants. A kernel with ``__block_size__`` needs none.
         shared: dynamic shared memory of a block in bytes: a number, a constant, or a function of the constants.
@@ -132,14 +135,15 @@ def cuda(
     where = f"{made_name} ({location})"
     names, configs, made_space = _constants(where, constants, space)
     values = dict(constants) if isinstance(constants, Mapping) else {}
-    declared = _declared(where, () if kernel is None else kernel.parameters, signature)
+    declared = _declared(where, kernel, (text, *(header for _, header in closed.headers)), signature)
     if kernel is None and signature is None:
         raise SourceError(
             f"{shown}: there is no __global__ function {base!r}; it has "
             f"{', '.join(one.name for one in kernels_of(text)) or 'none'}. If a macro makes it, name its parameters in "
             "signature="
         )
-    both = [one.name for one in declared if one.name in names]
+    values_of_calls = [own for one in declared for own in (one.members or (one,))]
+    both = [one.name for one in values_of_calls if one.name in names]
     if both:
         raise SourceError(f"{where}: {both[0]} is both a parameter and a constant")
     folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
@@ -147,7 +151,7 @@ def cuda(
     first = {**values, **(dict(configs[0].values) if configs else {})}
     made = CudaSource(
         name=made_name,
-        signature=Signature((*[_untyped(one) for one in declared], *folded)),
+        signature=Signature((*[_untyped(one) for one in values_of_calls], *folded)),
         text=closed,
         entry=expression,
         location=location,
@@ -158,6 +162,7 @@ def cuda(
         cooperative=cooperative,
         pdl=pdl,
         device_only=device_only,
+        typed=_is_complete(where, kernel, signature),
     )
     return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
 
@@ -192,24 +197,59 @@ def _constants(
 
 
 def _untyped(declared: DeclaredParameter) -> Parameter:
+    """Returns a parameter of the signature: typed if it is a scalar whose type is written, else open."""
+    own = declared.type
+    if own is not None and own.form == Form.SCALAR:
+        return scalar_parameter(Parameter(declared.name), own)
     return Parameter(declared.name, effect=Effect.BOTH if declared.effect is None else declared.effect)
 
 
 def _declared(
-    where: str, names: Sequence[str], signature: str | Mapping[str, str] | None
+    where: str, kernel: KernelText | None, texts: Sequence[str], signature: str | Mapping[str, str] | None
 ) -> tuple[DeclaredParameter, ...]:
     """Returns the parameters: their names from the text, effects and types as the author declares them."""
+    names = () if kernel is None else kernel.parameters
+    members = {} if kernel is None else _members(kernel, texts)
     written = {} if signature is None else written_members(where, signature)
     made = {name: _declaration(where, name, value) for name, value in written.items()}
-    complete = bool(made) and all(one.type is not None for one in made.values()) and len(made) >= len(names)
-    if complete or not names:
+    if not names or _is_complete(where, kernel, signature):
         return tuple(made.values())
+    known = [own for one in names for own, _ in (members.get(one) or ((one, ""),))]
     for one in made:
-        if one not in names:
-            raise SourceError(f"{where}: signature= names {one}, and the parameters are {', '.join(names)}")
+        if one not in known:
+            raise SourceError(f"{where}: signature= names {one}, and the parameters are {', '.join(known)}")
     if not all(names):
         raise SourceError(f"{where}: a parameter has no name: declare all with their types in signature=")
-    return tuple(made.get(one, DeclaredParameter(one)) for one in names)
+    types = {} if kernel is None else dict(zip(kernel.parameters, kernel.types, strict=True))
+    return tuple(
+        DeclaredParameter(one, members=tuple(_completed(made, own, kind) for own, kind in members[one]))
+        if members.get(one)
+        else _completed(made, one, types.get(one, ""))
+        for one in names
+    )
+
+
+def _is_complete(where: str, kernel: KernelText | None, signature: str | Mapping[str, str] | None) -> bool:
+    """Whether ``signature=`` has the types of all parameters."""
+    written = {} if signature is None else written_members(where, signature)
+    count = 0 if kernel is None else len(kernel.parameters)
+    types = [_declaration(where, name, value).type for name, value in written.items()]
+    return bool(types) and None not in types and len(types) >= count
+
+
+def _completed(made: Mapping[str, DeclaredParameter], name: str, spelled: str) -> DeclaredParameter:
+    """Returns a parameter as declared, with the type of a scalar as the text has it."""
+    own = made.get(name, DeclaredParameter(name))
+    return own if own.type is not None or own.effect is not None else replace(own, type=written_scalar(spelled))
+
+
+def _members(kernel: KernelText, texts: Sequence[str]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Returns the values that a call passes for each struct by value, with their types, by the parameter's name."""
+    return {
+        name: tuple((member_name(name, own), own_kind) for own, own_kind in flat_members(texts, kind))
+        for name, kind in zip(kernel.parameters, kernel.types, strict=True)
+        if kind
+    }
 
 
 def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 
 from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
@@ -22,7 +23,15 @@ from silo.kinds.cuda_cpp.cuda_unit import CudaParameter, CudaText, CudaType, Cud
 from silo.kinds.cuda_cpp.signature_probe import Prober, parameter_types
 from silo.sources.launch_options import LaunchOptions
 
-__all__ = ["CudaSource", "DeclaredParameter", "entry_expression", "macro_text"]
+__all__ = [
+    "CudaSource",
+    "DeclaredParameter",
+    "PassedValue",
+    "entry_expression",
+    "macro_text",
+    "member_name",
+    "scalar_parameter",
+]
 
 _KINDS = {DTypeKind.FLOAT: ParameterKind.FLOAT, DTypeKind.BOOL: ParameterKind.BOOL}
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -30,16 +39,50 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 @frozen
 class DeclaredParameter:
-    """A parameter as the author declares it: its effect and its type, each None if the text decides."""
+    """A parameter as the author declares it: its effect and its type, each None if the text decides.
+
+    ``members`` are those of a struct by value, which calls pass as values of their own.
+    """
 
     name: str
     effect: Effect | None = None
     type: CudaType | None = None
+    members: tuple[DeclaredParameter, ...] = ()
 
     def to_json(self) -> JSON:
         """Returns the canonical form."""
         effect = None if self.effect is None else self.effect.value
-        return [self.name, effect, None if self.type is None else self.type.to_json()]
+        own = None if self.type is None else self.type.to_json()
+        return [self.name, effect, own, [one.to_json() for one in self.members]]
+
+
+def member_name(parameter: str, member: str) -> str:
+    """Returns the name under which calls pass a member of a struct by value.
+
+    >>> member_name("p", "a.0")
+    'p_a_0'
+    """
+    return f"{parameter}_{member.replace('.', '_')}"
+
+
+def scalar_parameter(parameter: Parameter, own: CudaType) -> Parameter:
+    """Returns a parameter with the type of a scalar; its value decides nothing about the code."""
+    kind = dtype(own.dtype)
+    made = _KINDS.get(kind.kind, ParameterKind.INTEGER)
+    return replace(parameter, kind=made, dtype=kind, specialize=False, align=False)
+
+
+@frozen
+class PassedValue:
+    """One value of a call: a parameter, or a member of a struct by value.
+
+    ``part`` is that of its :class:`silo.core.launch_info.LayoutSlot`.
+    """
+
+    name: str
+    type: CudaType
+    effect: Effect
+    part: str = ""
 
 
 def macro_text(name: str, value: Value) -> str:
@@ -81,7 +124,8 @@ class CudaSource:
 
     ``signature`` has the kernel's parameters, whose types are read when they are first needed, then the constants.
     ``entry`` names the kernel as the author wrote it; a constant that its template arguments name is put in there, the
-    others are macros. ``first`` are the values of the constants with which the types are read.
+    others are macros. ``first`` are the values of the constants with which the types are read. ``typed``: the author
+    has declared all types, which no compiler reads then.
     """
 
     name: str
@@ -96,6 +140,7 @@ class CudaSource:
     cooperative: bool = False
     pdl: bool = False
     device_only: bool = False
+    typed: bool = False
     kind: str = "cuda"
     exact: frozenset[str] = frozenset()  # no scalar's value decides the code
     extents: None = None  # nor does an array's shape
@@ -146,7 +191,7 @@ class CudaSource:
             CompilerMissingError: no compiler is installed that reads types.
         """
         types = [one.type for one in self.declared]
-        if self.declared and all(types):
+        if self.declared and all(types) and self.typed:
             return tuple(CudaParameter(one.name, one.type) for one in self.declared if one.type is not None)
         expression, defines = self._named(dict(self.first))
         prober = _prober()
@@ -187,19 +232,44 @@ class CudaSource:
             raise SourceError(f"{self}: {declared.name} is {found.spelled}, so it is not written")
         return CudaParameter(declared.name, found)
 
-    def effect_of(self, parameter: CudaParameter) -> Effect:
-        """Returns the declared effect, or that of the type: a pointer to const is read, another read and written."""
-        for one in self.declared:
-            if one.name == parameter.name and one.effect is not None:
-                return one.effect
-        return Effect.READ if parameter.type.const else Effect.BOTH
+    @cached_property
+    def passed(self) -> tuple[PassedValue, ...]:
+        """The values of a call, in order: parameters, and the members of structs by value. Raises SourceError."""
+        found: list[PassedValue] = []
+        for one, declared in zip(self.parameters, self.declared, strict=True):
+            own = one.type
+            if own.form == Form.STRUCT:
+                found += self._members(one, declared)
+            elif declared.members:
+                raise SourceError(f"{self}: {one.name} is {own.spelled}, not a struct by value")
+            else:
+                found.append(PassedValue(one.name, own, declared.effect or _effect_of(own)))
+        return tuple(found)
+
+    def _members(self, parameter: CudaParameter, declared: DeclaredParameter) -> list[PassedValue]:
+        own, names = parameter.type, tuple(one.name for one in declared.members)
+        read = tuple(member_name(parameter.name, one.name) for one in own.members)
+        if not read or names != read:
+            raise SourceError(
+                f"{self}: {parameter.name} is {own.spelled}, a struct of {own.bytes} bytes with the members "
+                f"({', '.join(read) or 'none that a text defines'}), and the text was read as "
+                f"({', '.join(names) or 'none'}): pass a pointer to such a struct instead"
+            )
+        found: list[PassedValue] = []
+        for one, member in zip(own.members, declared.members, strict=True):
+            self._agreed(member, one.type)
+            if one.type.const and member.effect in (Effect.WRITE, Effect.BOTH):
+                raise SourceError(f"{self}: {member.name} is {one.type.spelled}, so it is not written")
+            part = f"member.{one.offset}.{own.bytes}"
+            found.append(PassedValue(member.name, one.type, member.effect or _effect_of(one.type), part))
+        return found
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """Returns the typed signature of one call, and its constants. Raises ArgumentError."""
         if unknown := [one for one in arguments if one not in self.signature.names]:
             known = ", ".join(self.signature.names)
             raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
-        types = {one.name: one for one in self.parameters}
+        types = {one.name: one for one in self.passed}
         parameters: list[Parameter] = []
         constants: list[tuple[str, Value]] = []
         for one in self.signature.parameters:
@@ -216,7 +286,7 @@ class CudaSource:
                 parameters.append(self._typed(one, types[one.name], given))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
-    def _typed(self, parameter: Parameter, declared: CudaParameter, given: ArgumentFacts) -> Parameter:
+    def _typed(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
         match declared.type.form:
             case Form.POINTER:
                 return self._array(parameter, declared, given)
@@ -227,10 +297,9 @@ class CudaSource:
                     f"{self.name}: {parameter.name} is {declared.type.spelled}, which a call cannot pass"
                 )
 
-    def _array(self, parameter: Parameter, declared: CudaParameter, given: ArgumentFacts) -> Parameter:
+    def _array(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
         name, own = parameter.name, declared.type
-        effect = self.effect_of(declared)
-        made = replace(parameter, kind=ParameterKind.POINTER, effect=effect)
+        made = replace(parameter, kind=ParameterKind.POINTER, effect=declared.effect)
         if not given.is_pointer and given.value is None and given.dtype is None:
             return replace(made, dtype=dtype(own.dtype or "u8"))  # a null pointer
         if not given.is_pointer or given.block_shape:
@@ -264,7 +333,7 @@ class CudaSource:
                 raise ArgumentError(f"{self.name}: {name} is {own.spelled}; {describe(value)} is not an integer")
             if not low <= value < low + (1 << kind.bits):
                 raise ArgumentError(f"{self.name}: {name} is {own.spelled}; {value} does not fit")
-        return replace(parameter, kind=made, dtype=kind, specialize=False, align=False)
+        return scalar_parameter(parameter, own)
 
     def constant(self, value: object) -> Value:
         """Returns the value of a constant: a number, a bool, or the text of a macro. Raises SourceError."""
@@ -318,13 +387,17 @@ class CudaSource:
     def layout(self, signature: Signature) -> tuple[LayoutSlot, ...]:
         """Returns the parameters as a launch passes them, for a typed signature."""
         slots: list[LayoutSlot] = []
-        for one in self.parameters:
+        for one in self.passed:
             parameter = signature[one.name]
-            if parameter.kind is ParameterKind.POINTER or parameter.dtype is None:
-                slots.append(LayoutSlot(one.name, AbiType.POINTER))
-            else:
-                slots.append(LayoutSlot(one.name, AbiType(parameter.dtype.short)))
+            pointer = parameter.kind is ParameterKind.POINTER or parameter.dtype is None
+            kind = AbiType.POINTER if pointer or parameter.dtype is None else AbiType(parameter.dtype.short)
+            slots.append(LayoutSlot(one.name, kind, one.part))
         return tuple(slots)
+
+
+def _effect_of(kind: CudaType) -> Effect:
+    """Returns the effect by the type: what a pointer to const leads to is read, else it is read and written."""
+    return Effect.READ if kind.const else Effect.BOTH
 
 
 def _same_bits(wanted: DType, given: DType) -> bool:
@@ -333,25 +406,20 @@ def _same_bits(wanted: DType, given: DType) -> bool:
     return wanted == given or (wanted.bits == given.bits and wanted.kind in integers and given.kind in integers)
 
 
+# Compilers that read types, and the compiler's own search. Named, because both import this package's values.
+_NVRTC = "silo.kinds.cuda_cpp.nvrtc_process", "silo.kinds.cuda_cpp.nvrtc", "find_nvrtc"
+_CLANG = "silo.kinds.cuda_cpp.cpu.clang_probe", "silo.emulation.clang", "find_clang"
+
+
 def _prober() -> Prober:
     """Returns the compiler that reads types: NVRTC, or clang if NVRTC is not installed. Raises CompilerMissingError."""
-    from silo.kinds.cuda_cpp.nvrtc import find_nvrtc  # noqa: PLC0415  # when types are first needed
-
-    try:
-        find_nvrtc()
-    except CompilerMissingError as error:
-        return _clang_prober(error)
-    from silo.kinds.cuda_cpp.nvrtc_process import lowered_names  # noqa: PLC0415
-
-    return lowered_names
-
-
-def _clang_prober(missing: CompilerMissingError) -> Prober:
-    from silo.emulation.clang import find_clang  # noqa: PLC0415
-    from silo.kinds.cuda_cpp.cpu.clang_probe import lowered_names  # noqa: PLC0415
-
-    try:
-        find_clang()
-    except CompilerMissingError as error:
-        raise CompilerMissingError(f"{missing}; and without NVRTC clang reads a kernel's types: {error}") from None
-    return lowered_names
+    missing: list[str] = []
+    for prober, search, name in (_NVRTC, _CLANG):
+        try:
+            getattr(import_module(search), name)()
+        except CompilerMissingError as error:
+            missing.append(str(error))
+        else:
+            found: Prober = import_module(prober).lowered_names
+            return found
+    raise CompilerMissingError("; and without NVRTC clang reads the types: ".join(missing))

@@ -20,6 +20,7 @@ __all__ = [
     "TokenKind",
     "chosen_kernel",
     "device_code",
+    "flat_members",
     "includes_of",
     "kernels_of",
     "members_of",
@@ -148,12 +149,16 @@ def includes_of(text: str) -> tuple[Include, ...]:
 
 @frozen
 class KernelText:
-    """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template."""
+    """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template.
+
+    ``types`` has the name of each parameter's type if it is passed by value; "" for a pointer and the like.
+    """
 
     name: str
     parameters: tuple[str, ...]
     line: int
     is_template: bool
+    types: tuple[str, ...] = ()
 
 
 _OPENS = {"(": ")", "[": "]", "{": "}"}
@@ -174,7 +179,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     """Returns the kernels that a text defines or declares, in order, each name once.
 
     >>> kernels_of('template<class T> __global__ void __launch_bounds__(64) k(const T *x, int n[2], float = 1);')
-    (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True),)
+    (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float')),)
     """
     words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
     found: dict[str, KernelText] = {}
@@ -192,11 +197,13 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
             at += 1
             continue
         end = _closing(words, name + 1)
+        parts = _parts(words[name + 2 : end - 1])
         kernel = KernelText(
             words[name].text,
-            tuple(_parameter_name(part) for part in _parts(words[name + 2 : end - 1])),
+            tuple(_parameter_name(part) for part in parts),
             text.count("\n", 0, words[name].begin) + 1,
             any(one.text == "template" for one in words[start:at]),
+            tuple(_value_type(part) for part in parts),
         )
         known = found.get(kernel.name)
         if known is None or (not all(known.parameters) and all(kernel.parameters)):
@@ -280,7 +287,59 @@ def _parameter_name(words: Sequence[Token]) -> str:
     return "" if own[-2].text == "::" else last.text
 
 
+def _value_type(words: Sequence[Token]) -> str:
+    """Returns the type of a value as it is written, without qualifiers; "" of a pointer, a reference or an array."""
+    own: list[str] = []
+    for word in words:
+        if word.text in ("*", "&", "[", "("):
+            return ""
+        if word.text in ("=", "<"):
+            own.append("")  # no name to leave out
+            break
+        if word.kind is TokenKind.WORD and word.text not in _QUALIFIERS:
+            own.append(word.text)
+    named = len(own) > 1 and own[-1] not in _TYPE_WORDS
+    return " ".join(one for one in (own[:-1] if named else own) if one)
+
+
+_QUALIFIERS = frozenset(("const", "volatile", "struct", "__grid_constant__", "__restrict__"))
+_VECTOR_TYPE = re.compile(r"(u?char|u?short|u?int|u?long|u?longlong|float|double)([1-4])")
+_MOST_NESTED = 16
+
+
+def flat_members(texts: Sequence[str], name: str, nested: int = 0) -> tuple[tuple[str, str], ...]:
+    """Returns the members of a struct, each with its type, and those of structs and arrays in it in their place.
+
+    () if no text defines the struct. Names are joined by points; the type of a pointer is "".
+
+    >>> flat_members(["struct Q { int n; }; struct P { Q q; float a[2]; int *p; };"], "P")
+    (('q.n', 'int'), ('a.0', 'float'), ('a.1', 'float'), ('p', ''))
+    """
+    if (match := _VECTOR_TYPE.fullmatch(name)) is not None:
+        return tuple((axis, match[1]) for axis in "xyzw"[: int(match[2])])
+    if name == "dim3":
+        return tuple((axis, "unsigned") for axis in "xyz")
+    found: list[tuple[str, str]] = []
+    body = next((body for text in texts if (body := _struct_body(text, name))), ())
+    for member in _members(body) if nested < _MOST_NESTED else ():
+        inner = flat_members(texts, member.type, nested + 1) if member.type else ()
+        names = [member.name]
+        for size in member.sizes:
+            names = [f"{one}.{index}" for one in names for index in range(min(size, 4096))]
+        for one in names:
+            found += [(f"{one}.{own}", kind) for own, kind in inner] or [(one, member.type)]
+    return tuple(found)
+
+
 _ATTRIBUTES = ("alignas", "__align__", "__attribute__")
+
+
+class _Member(NamedTuple):
+    """A data member: its name, the name of its type if it is a value of a named type, and its array's sizes."""
+
+    name: str
+    type: str
+    sizes: tuple[int, ...]
 
 
 def members_of(text: str, name: str) -> tuple[str, ...]:
@@ -289,6 +348,10 @@ def members_of(text: str, name: str) -> tuple[str, ...]:
     >>> members_of("struct P { const float *x, *y; int n = 3; float a[2]; int f() { return n; } };", "P")
     ('x', 'y', 'n', 'a')
     """
+    return tuple(one.name for one in _members(_struct_body(text, name)))
+
+
+def _struct_body(text: str, name: str) -> Sequence[Token]:
     words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
     for at in range(len(words) - 2):
         if words[at].text not in ("struct", "class", "union"):
@@ -299,34 +362,54 @@ def members_of(text: str, name: str) -> tuple[str, ...]:
             head = _closing(words, head + 1) if aligned else head + 1
         own = [one.text for one in words[at + 1 : head]]
         before_bases = own[: own.index(":")] if ":" in own else own
-        alias = words[_closing(words, head)].text if head < len(words) and _closing(words, head) < len(words) else ""
-        if head >= len(words) or words[head].text != "{" or (name not in before_bases and alias != name):
-            continue
-        return tuple(_member_names(words[head + 1 : _closing(words, head) - 1]))
+        end = _closing(words, head) if head < len(words) else head
+        alias = words[end].text if end < len(words) else ""
+        if head < len(words) and words[head].text == "{" and (name in before_bases or alias == name):
+            return words[head + 1 : end - 1]
     return ()
 
 
-def _member_names(words: Sequence[Token]) -> Iterator[str]:
+def _members(words: Sequence[Token]) -> Iterator[_Member]:
     at = 0
     while at < len(words):
-        end, body = at, False
+        end = at
         while end < len(words) and words[end].text != ";":
-            if words[end].text in _OPENS:
-                body = body or (words[end].text == "{" and end > at and words[end - 1].text in (")", "const"))
-                end = _closing(words, end)
-                if body:
-                    break
-            else:
-                end += 1
+            body = words[end].text == "{" and end > at and words[end - 1].text in (")", "const")
+            end = _closing(words, end) if words[end].text in _OPENS else end + 1
+            if body:
+                break
         own = [one for one in words[at:end] if one.text not in ("public", "private", "protected", ":")]
         texts = [one.text for one in own]
         function = any(one == "(" for one in texts) and "=" not in texts[: texts.index("(")]
         skipped = texts[:1] and texts[0] in ("using", "typedef", "static", "friend", "template", "static_assert")
         if not function and not skipped and len(own) > 1:
-            for part in _parts(own):
-                if (name := _parameter_name(part if len(part) > 1 else [part[0], part[0]])) != "":
-                    yield name
+            parts = _parts(own)
+            kind = _value_type([*parts[0]])
+            for number, part in enumerate(parts):
+                whole = part if number == 0 or len(part) > 1 else [own[0], part[0]]
+                if (name := _parameter_name(whole)) != "":
+                    starred = any(one.text in "*&" for one in part)
+                    named = "" if starred else kind or _element_type(parts[0])
+                    yield _Member(name, named, _sizes(part))
         at = end + (end < len(words) and words[end].text == ";")
+
+
+def _element_type(words: Sequence[Token]) -> str:
+    """Returns the name of the type of an array's elements; "" of an array of pointers."""
+    brackets = [at for at, word in enumerate(words) if word.text == "["]
+    return _value_type(words[: brackets[0]]) if brackets else ""
+
+
+def _sizes(words: Sequence[Token]) -> tuple[int, ...]:
+    """Returns the sizes of an array's declaration; a size that is not a number counts as 1."""
+    found: list[int] = []
+    for at, word in enumerate(words[:-1]):
+        if word.text == "=":
+            break
+        if word.text == "[":
+            text = words[at + 1].text
+            found.append(int(text) if text.isdigit() else 1)
+    return tuple(found)
 
 
 # ---- The device code of a file with host code ----

@@ -24,7 +24,7 @@ from silo.errors import CompileError, CompilerMissingError, SourceError
 from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_declaration import NVRTC
 from silo.kinds.cuda_cpp.cuda_source import CudaSource
-from silo.kinds.cuda_cpp.cuda_unit import CudaUnit
+from silo.kinds.cuda_cpp.cuda_unit import CudaUnit, Form
 from silo.kinds.cuda_cpp.nvrtc import find_nvrtc, load_nvrtc
 from silo.kinds.cuda_cpp.nvrtc_process import ask_nvrtc, macro_options
 from silo.settings import settings
@@ -135,7 +135,7 @@ def lowered_unit(compiler: str, source: Source, variant: Variant, target: Target
 
 
 def _effects(source: CudaSource) -> dict[str, Effect]:
-    return {one.name: source.effect_of(one) for one in source.parameters}
+    return {one.name: one.effect for one in source.passed if one.type.form == Form.POINTER}
 
 
 def read_unit(job: CompileJob) -> CudaUnit:

@@ -11,27 +11,30 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from silo.core.dtypes import dtype
 from silo.errors import SourceError
 from silo.frozen import frozen
 from silo.kinds.cuda_cpp.cuda_text import members_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaMember, CudaText, CudaType, Form
 
-__all__ = ["PROBE", "Mangled", "Prober", "demangled", "parameter_types"]
+__all__ = ["PROBE", "Mangled", "Prober", "demangled", "parameter_types", "written_scalar"]
 
 PROBE: Final = (
-    "\n#undef silo_probe\n"
-    "template<class F> __global__ void silo_probe() {}\n"
-    "template<class T, unsigned long long... V> __global__ void silo_sizes() {}\n"
-    "template<class F, int N> struct silo_argument;\n"
-    "template<class R, class A, class... S, int N> struct silo_argument<R(A, S...), N> : "
-    "silo_argument<R(S...), N - 1> {};\n"
-    "template<class R, class A, class... S> struct silo_argument<R(A, S...), 0> { using type = A; };\n"
-    "template<class T> struct silo_element;\n"
-    "template<class T, decltype(sizeof(0)) N> struct silo_element<T[N]> { using type = T; };\n"
-    "template<class T, bool> struct silo_underlying { using type = T; };\n"
-    "template<class T> struct silo_underlying<T, true> { using type = __underlying_type(T); };\n"
+    "\ntemplate<class silo_f> __global__ void silo_probe() {}\n"
+    "template<class silo_t, unsigned long long... silo_v> __global__ void silo_sizes() {}\n"
+    "template<class silo_f, int silo_n> struct silo_argument;\n"
+    "template<class silo_r, class silo_a, class... silo_s, int silo_n>\n"
+    "struct silo_argument<silo_r(silo_a, silo_s...), silo_n> : silo_argument<silo_r(silo_s...), silo_n - 1> {};\n"
+    "template<class silo_r, class silo_a, class... silo_s>\n"
+    "struct silo_argument<silo_r(silo_a, silo_s...), 0> { using silo_type = silo_a; };\n"
+    "template<class silo_t> struct silo_element;\n"
+    "template<class silo_t, decltype(sizeof(0)) silo_n>\n"
+    "struct silo_element<silo_t[silo_n]> { using silo_type = silo_t; };\n"
+    "template<class silo_t, bool> struct silo_underlying { using silo_type = silo_t; };\n"
+    "template<class silo_t>\n"
+    "struct silo_underlying<silo_t, true> { using silo_type = __underlying_type(silo_t); };\n"
 )
-"""The text that follows the user's own when types are read. No code is made of it."""
+"""The text that follows the user's own when types are read. Its names are reserved, since a text may define macros."""
 
 
 class Prober(Protocol):
@@ -327,6 +330,48 @@ TENSOR_MAPS: Final = ("CUtensorMap", "CUtensorMap_st")
 _LARGEST_ARRAY = 64  # elements of an array in a struct, each of which is a value of its own
 
 
+_SPELLED = MappingProxyType(
+    {
+        **{name: short for name, (short, _) in _SCALARS.items() if name not in ("wchar_t", "__bf16")},
+        **_VECTORS,
+        "unsigned": "u32",
+        "signed": "i32",
+        "short int": "i16",
+        "unsigned short int": "u16",
+        "long int": "i64",
+        "unsigned long int": "u64",
+        "long long int": "i64",
+        "unsigned long long int": "u64",
+        "size_t": "u64",
+        "int8_t": "i8",
+        "uint8_t": "u8",
+        "int16_t": "i16",
+        "uint16_t": "u16",
+        "int32_t": "i32",
+        "uint32_t": "u32",
+        "int64_t": "i64",
+        "uint64_t": "u64",
+        "half": "fp16",
+        "nv_bfloat16": "bf16",
+    }
+)
+
+
+def written_scalar(spelled: str) -> CudaType | None:
+    """Returns the type of a scalar by its usual names in C++; None for any other type.
+
+    A text may give such a name another meaning, so the compiler's reading is compared with it.
+
+    >>> written_scalar("unsigned long long").dtype, written_scalar("T")
+    ('u64', None)
+    """
+    short = _SPELLED.get(spelled)
+    if short is None:
+        return None
+    size = dtype(short).itemsize
+    return CudaType(Form.SCALAR, spelled, short, bytes=size, align=size)
+
+
 def _element(of: Mangled) -> tuple[str, int]:
     """Returns the scalar's short name and the number of them in a type behind a pointer; ("", 1) if unknown."""
     name = of.text.rpartition("::")[2]
@@ -374,7 +419,7 @@ class _Probing:
                 f"{self._label}: {expression} is {function}, not one function: name the kernel's arguments"
             )
         given = [one for one in function.inner[1:] if str(one) != "void"]
-        spelled = [f"silo_argument<decltype({expression}), {at}>::type" for at in range(len(given))]
+        spelled = [f"silo_argument<decltype({expression}), {at}>::silo_type" for at in range(len(given))]
         return tuple(self._typed(list(zip(given, spelled, strict=True))))
 
     def _typed(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
@@ -392,7 +437,7 @@ class _Probing:
     def _structs(self, given: Sequence[tuple[Mangled, str]]) -> list[CudaType]:
         names = self._ask(
             [
-                f"silo_sizes<silo_underlying<{spelled}, __is_enum({spelled})>::type, sizeof({spelled}), "
+                f"silo_sizes<silo_underlying<{spelled}, __is_enum({spelled})>::silo_type, sizeof({spelled}), "
                 f"alignof({spelled}), __is_enum({spelled})>"
                 for _, spelled in given
             ]
@@ -408,12 +453,15 @@ class _Probing:
             elif _is_tensor_map(of):
                 found.append(CudaType(Form.TENSORMAP, str(of), bytes=size, align=align))
             else:
-                members = self._members(of, spelled)
+                members = self._members(of, spelled, size, align)
                 found.append(CudaType(Form.STRUCT, str(of), bytes=size, align=align, members=tuple(members)))
         return found
 
-    def _members(self, of: Mangled, spelled: str) -> list[CudaMember]:
-        """Returns the members of a struct, those of structs and arrays in it by their paths; [] if none is found."""
+    def _members(self, of: Mangled, spelled: str, size: int, align: int) -> list[CudaMember]:
+        """Returns the members of a struct, those of structs and arrays in it by their paths.
+
+        [] if none is found, or if they do not fill the struct: bases, unions and virtual functions are not read.
+        """
         name = of.text.partition("<")[0].rpartition("::")[2]
         vector = _VECTOR.fullmatch(name)
         if vector is not None or name in _PAIRS:
@@ -433,6 +481,8 @@ class _Probing:
         while any(kind.kind == "array" for _, _, kind, _ in flat):
             flat = self._without_arrays(flat)
         types = self._typed([(kind, spelling) for _, _, kind, spelling in flat])
+        if not _covers([(offset, kind) for (_, offset, _, _), kind in zip(flat, types, strict=True)], size, align):
+            return []
         for (own, offset, _, _), kind in zip(flat, types, strict=True):
             if kind.form == Form.STRUCT:
                 found += [CudaMember(f"{own}.{one.name}", offset + one.offset, one.type) for one in kind.members]
@@ -443,7 +493,7 @@ class _Probing:
     def _without_arrays(self, given: list[tuple[str, int, Mangled, str]]) -> list[tuple[str, int, Mangled, str]]:
         found: list[tuple[str, int, Mangled, str]] = []
         arrays = [one for one in given if one[2].kind == "array"]
-        elements = [f"silo_element<{spelling}>::type" for _, _, _, spelling in arrays]
+        elements = [f"silo_element<{spelling}>::silo_type" for _, _, _, spelling in arrays]
         sizes = self._ask([f"silo_sizes<int, sizeof({one})>" for one in elements])
         size_of = {
             path: int(demangled(size, "silo_sizes")[1].text)
@@ -459,11 +509,21 @@ class _Probing:
                     f"{self._label}: {path} is an array of {count} elements in a struct by value; at most "
                     f"{_LARGEST_ARRAY} are passed: pass a pointer to an array instead"
                 )
-            element = f"silo_element<{spelling}>::type"
+            element = f"silo_element<{spelling}>::silo_type"
             found += [
                 (f"{path}.{index}", offset + index * size_of[path], kind.inner[0], element) for index in range(count)
             ]
         return found
+
+
+def _covers(members: Sequence[tuple[int, CudaType]], size: int, align: int) -> bool:
+    """Whether members at these offsets follow each other with C's padding alone, up to the struct's ``size``."""
+    end = 0
+    for offset, own in members:
+        if offset != -(-end // own.align) * own.align:
+            return False
+        end = offset + own.bytes
+    return size == -(-end // align) * align
 
 
 def parameter_types(

@@ -56,8 +56,19 @@ _LIMITS = (
     "#define CHAR_BIT 8\n"
 )
 _TRAITS = "#pragma once\n#include <cuda/std/type_traits>\nnamespace std { using namespace cuda::std; }\n"
+_MATHEMATICS = (
+    "#pragma once\n#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
+    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
+    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
+)
+_HALVES = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
 _SHORT = MappingProxyType(
     {
+        "math.h": _MATHEMATICS,
+        "cmath": _MATHEMATICS,
+        "cuda_runtime.h": _MATHEMATICS,  # nvcc's own includes the host's math.h
+        "cublas_v2.h": _HALVES,
+        "cublasLt.h": _HALVES,
         "stdint.h": _INTEGERS,
         "cstdint": _INTEGERS,
         "inttypes.h": _INTEGERS,

@@ -103,7 +103,7 @@ def test_two_headers_of_one_name_are_an_error(tmp_path):
         (tmp_path / name).write_text(content)
     (tmp_path / "b/two.h").write_text('#include "x.h"')
     text = CudaText("k.cu", '#include "a/one.h"\n#include "b/two.h"\n')
-    with pytest.raises(SourceError, match="'x.h' names two files"):
+    with pytest.raises(SourceError, match=r"'x\.h' names two files"):
         closed_text(text, HeaderFolders.of((), tmp_path), "k.cu")
 
 
@@ -121,7 +121,7 @@ def test_a_remark_about_includes_is_no_include():
     [
         ("struct P { const float *x; float *y; int n; float a[2]; };", ("x", "y", "n", "a")),
         (
-            "struct alignas(16) P : Base { int a = 1, *b; void f() {} P(int x) : a(x) {} static int s; using U = int; };",
+            "struct alignas(16) P : Base { int a = 1, *b; void f() {} P(int x) : a(x) {} static int s; };",
             ("a", "b"),
         ),
         ("typedef struct { int a; } P;", ("a",)),
@@ -218,7 +218,7 @@ def test_definition_needs_no_compiler(tmp_path):
     "flag", ["-I/etc", "-DX=1", "--pre-include=/etc/passwd", "-dlto", "--use-bundled-headers=/tmp", "-G"]
 )
 def test_flags_that_read_files_or_leave_cubins_are_refused(flag):
-    with pytest.raises(SourceError, match="flag|option|constants="):
+    with pytest.raises(SourceError, match=r"option|constants="):
         silo.cuda("__global__ void k() {}", threads=1, flags=[flag])
 
 

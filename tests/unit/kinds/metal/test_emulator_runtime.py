@@ -303,7 +303,8 @@ kernel void f(device int *o, uint3 p [[thread_position_in_grid]], ushort2 s [[th
 
 
 def test_what_a_group_does_wrong_is_an_error_with_its_line():
-    barrier, mixed = "threadgroup_barrier(mem_flags::mem_threadgroup);", "wait at different calls of threadgroup_barrier"
+    barrier = "threadgroup_barrier(mem_flags::mem_threadgroup);"
+    mixed = "wait at different calls of threadgroup_barrier"
     full = r"f\.metal:4: .* more threadgroup memory than the 32768 bytes"
     here = ("thread_position_in_threadgroup",)
     head = HEAD + "kernel void f(device float *o, uint t [[thread_position_in_threadgroup]]) {\n"

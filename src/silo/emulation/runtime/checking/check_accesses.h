@@ -7,7 +7,7 @@
 namespace silo_threads::checked {
 
 SILO_THREADS_PLAIN inline void bounds(Check *check, u64 address, u64 size, bool write, int area,
-                                    unsigned site) {
+                                      unsigned site) {
     Found *found = claim(check, Kind::bounds);
     found->site = site;
     found->address = address;
@@ -19,7 +19,7 @@ SILO_THREADS_PLAIN inline void bounds(Check *check, u64 address, u64 size, bool 
 
 // True where the bytes are, or may be, a variable's.
 SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, bool write, u64 pc,
-                                      const void *frame) {
+                                        const void *frame) {
     Page *page = page_of(address, false);
     if (address > host_stack && address - host_stack < near_stack) {
         return true; // what the entry holds: scalars
@@ -68,7 +68,7 @@ SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, boo
 
 // A constant of the program, or the runtime's own.
 SILO_THREADS_PLAIN inline void in_object(Check *check, u64 address, u64 size, bool write, u64 pc,
-                                       const void *frame) {
+                                         const void *frame) {
     for (u64 i = 0; i < global_count; i++) {
         const Global &one = globals[i];
         if (address < one.low || address >= one.low + one.bytes_with_gap) {
@@ -131,7 +131,7 @@ SILO_THREADS_PLAIN inline void needs_value(u64 address, u64 size, u64 pc, const 
 }
 
 SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool atomic, u64 pc,
-                                    const void *frame) {
+                                      const void *frame) {
     Check *check = state();
     if (!check || !inside || size == 0) {
         return;
@@ -143,6 +143,10 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
         if (address >= reinterpret_cast<u64>(__ehdr_start) &&
             address < reinterpret_cast<u64>(_end)) {
             in_object(check, address, size, write, pc, frame);
+            if (atomic && check->atomics) { // which may order groups, as one on an array may
+                check->atomics[group_number - check->first_group] = 1;
+                check->any_atomic = 1;
+            }
             return;
         }
         bool arrays = (address >= check->arena_low && address < check->arena_high) ||

@@ -12,7 +12,7 @@ extern "C" __attribute__((visibility("hidden"))) char _end[];
 namespace silo_threads::checked {
 
 constexpr unsigned mem_device = 1, mem_group = 2; // of mem_flags
-constexpr unsigned no_memory_order = ~0u;               // of an operation between lanes
+constexpr unsigned no_memory_order = ~0u;         // of an operation between lanes
 constexpr u64 page_bytes = 4096;
 constexpr u64 near_stack = 1 << 16; // bytes from the stack pointer that count as the stack
 constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
@@ -22,7 +22,7 @@ constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
 inline Cell group_cells[most_group_bytes / 4 * 2];
 inline Area group_areas[most_group_areas];
 inline unsigned group_area_count, group_granules;
-inline u64 group_memory;                 // where it begins
+inline u64 group_memory; // where it begins
 inline u64 group_memory_bytes;
 inline unsigned running;                 // the thread that runs
 inline bool inside;                      // a thread of a group runs
@@ -37,6 +37,13 @@ inline const Global *globals; // constants of the program
 inline u64 global_count;
 inline u64 covered_low, covered_high; // what the runtime told itself that it accesses
 inline unsigned last_area;
+
+// A read that is a race unless an atomic operation on the same memory follows.
+struct Pending {
+    u64 address; // 0: none
+    Found found;
+};
+inline Pending pending[most_threads];
 
 // The stack, by page: for each eight bytes what clang says of them, and which of them were written.
 struct Page {

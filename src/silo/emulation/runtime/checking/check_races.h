@@ -15,8 +15,8 @@ SILO_THREADS_PLAIN inline bool ordered(const Mark &mark, unsigned kind, unsigned
 
 // Whether what `mark` did and what `thread` does now may happen in either order, and that matters.
 SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned kind,
-                                       unsigned thread, unsigned char mask, bool atomic,
-                                       bool both_write) {
+                                         unsigned thread, unsigned char mask, bool atomic,
+                                         bool both_write) {
     if (!mark.group || !(mark.mask & mask) || (mark.atomic && atomic)) {
         return false;
     }
@@ -35,9 +35,8 @@ SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigne
     return true;
 }
 
-[[noreturn]] SILO_THREADS_PLAIN inline void race(Check *check, const Mark &mark, u64 address,
-                                               u64 size, bool write, bool other_write, int area,
-                                               unsigned site) {
+SILO_THREADS_PLAIN inline void note_race(Check *check, const Mark &mark, u64 address, u64 size,
+                                         bool write, bool other_write, int area, unsigned site) {
     Found *found = claim(check, Kind::race);
     found->site = site;
     found->address = address;
@@ -49,11 +48,46 @@ SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigne
     found->other_write = other_write;
     found->other_group =
         mark.group == group_number ? found->group : mark.group - check->first_group;
+}
+
+[[noreturn]] SILO_THREADS_PLAIN inline void race(Check *check, const Mark &mark, u64 address,
+                                                 u64 size, bool write, bool other_write, int area,
+                                                 unsigned site) {
+    note_race(check, mark, address, size, write, other_write, area, site);
     stop();
 }
 
+// A plain read beside an atomic operation of another thread is no fault if the thread's next atomic
+// operation is on the same memory: a loop around a compare-and-swap begins with such a read, and
+// the swap finds out whether its value is old.
+SILO_THREADS_PLAIN inline bool await_swap(Check *check, const Mark &mark, u64 address, u64 size,
+                                          int area, unsigned site) {
+    if (!mark.atomic || size > 8) {
+        return false;
+    }
+    Pending &own = pending[running];
+    if (!own.address) {
+        note_race(check, mark, address, size, false, true, area, site);
+        own.found = check->found;
+        check->found.kind = static_cast<int>(Kind::nothing);
+        own.address = address;
+    }
+    return true;
+}
+
+// The thread has come to a place where its awaited operation is late.
+SILO_THREADS_PLAIN inline bool swap_is_missing(Check *check, unsigned thread) {
+    Pending &own = pending[thread];
+    if (!own.address) {
+        return false;
+    }
+    check->found = own.found;
+    own.address = 0;
+    return true;
+}
+
 SILO_THREADS_PLAIN inline void mark_cells(Check *check, const Area &area, int index, u64 address,
-                                        u64 size, bool write, bool atomic, unsigned site) {
+                                          u64 size, bool write, bool atomic, unsigned site) {
     unsigned kind = area.kind == AreaKind::group ? 1 : 0;
     unsigned thread = running;
     Mark now = {};
@@ -73,7 +107,8 @@ SILO_THREADS_PLAIN inline void mark_cells(Check *check, const Area &area, int in
         }
         now.mask = mask;
         Cell &cell = area.cells[granule - area.origin / 4];
-        if (conflicts(check, cell.writer, kind, thread, mask, atomic, write)) {
+        if (conflicts(check, cell.writer, kind, thread, mask, atomic, write) &&
+            (write || !await_swap(check, cell.writer, address, size, index, site))) {
             race(check, cell.writer, address, size, write, true, index, site);
         }
         if (write) {

@@ -21,7 +21,8 @@ enum class Kind : int {
 
 enum class AreaKind : unsigned { array = 0, group = 1 };
 
-// Of an address in the code: nobody's line, a line of the kind's library, a line that the user wrote.
+// Of an address in the code: nobody's line, a line of the kind's library, a line that the user
+// wrote.
 enum class PcClass : unsigned char { none = 0, library = 1, user = 2 };
 
 // One access. `group` counts from 1 over all runs, 0 is none; `mask` are bytes of four.

@@ -2,9 +2,9 @@
 //
 // Compiled with -fsanitize=kernel-address, whose calls stand before every load and store and at the
 // start and end of every variable's life. Accesses are looked up in the areas that a launch may
-// reach: its arrays, its scalars, the arrays that threads share, variables on a thread's stack. For arrays
-// and shared memory a cell for each four bytes keeps who wrote and read there last, so that a
-// race shows in any schedule. The first thing that is wrong ends the launch.
+// reach: its arrays, its scalars, the arrays that threads share, variables on a thread's stack. For
+// arrays and shared memory a cell for each four bytes keeps who wrote and read there last, so that
+// a race shows in any schedule. The first thing that is wrong ends the launch.
 #pragma once
 
 // Words of Metal that are names here.
@@ -41,6 +41,9 @@ SILO_THREADS_PLAIN inline void begin_group(Group &g, const void *memory, unsigne
     left = check->steps;
     dice = check->seed * 0x9E3779B97F4A7C15ull + group_index() * 0xD1B54A32D192ED03ull + 1;
     running = 0;
+    for (unsigned i = 0; i < most_threads; i++) {
+        pending[i].address = 0;
+    }
     check->group = group_index();
     check->group_threads = g.size;
     for (unsigned i = 0; i < 3; i++) {
@@ -48,8 +51,15 @@ SILO_THREADS_PLAIN inline void begin_group(Group &g, const void *memory, unsigne
     }
 }
 
-SILO_THREADS_PLAIN inline void end_group(Group &) {
+SILO_THREADS_PLAIN inline void end_group(Group &g) {
     inside = false;
+    Check *check = state();
+    for (unsigned thread = 0; check && thread < g.size; thread++) {
+        if (swap_is_missing(check, thread)) {
+            note_fault(g, Fault::checked, Place{}, "a check found something");
+            return;
+        }
+    }
 }
 
 SILO_THREADS_PLAIN inline void enter(Group &, unsigned thread) {
@@ -100,6 +110,9 @@ SILO_THREADS_PLAIN inline unsigned next(Group &g, const unsigned *ready, unsigne
 
 SILO_THREADS_PLAIN inline void arrive(Group &, unsigned thread, Place place, unsigned) {
     if (Check *check = state()) {
+        if (swap_is_missing(check, thread)) {
+            stop();
+        }
         check->threads[thread] = {place.file, place.line, 1};
     }
 }
@@ -115,7 +128,7 @@ SILO_THREADS_PLAIN inline void pass_barrier(Group &g, Place, unsigned flags) {
 }
 
 SILO_THREADS_PLAIN inline void pass_simd(Group &, unsigned simdgroup, unsigned mask, unsigned live,
-                                       Place place, unsigned flags) {
+                                         Place place, unsigned flags) {
     Check *check = state();
     // Headers that others wrote add up what the lanes that are there have, which is defined.
     if (check && live & ~mask && __builtin_strcmp(place.file, check->file) == 0) {
@@ -164,12 +177,15 @@ SILO_THREADS_PLAIN inline void group_array(Group &, const char *name, const void
     fill_bytes(memory, static_cast<unsigned char>(check->fill), bytes);
 }
 
-SILO_THREADS_PLAIN inline bool access(const volatile void *memory, unsigned long bytes, AtomicUse use,
-                                    Place) {
+SILO_THREADS_PLAIN inline bool access(const volatile void *memory, unsigned long bytes,
+                                      AtomicUse use, Place) {
     u64 address = reinterpret_cast<u64>(memory);
     u64 pc = reinterpret_cast<u64>(__builtin_return_address(0));
     const void *frame = __builtin_frame_address(0);
     covered_low = covered_high = 0;
+    if (pending[running].address == address) {
+        pending[running].address = 0;
+    }
     if (use == AtomicUse::change) {
         needs_value(address, bytes, pc, frame);
     }

@@ -3,11 +3,12 @@
 
 #include "check_accesses.h"
 
-#define SILO_THREADS_ACCESS(NAME, SIZE, WRITE)                                                       \
-    SILO_THREADS_CALLBACK void __asan_##NAME##_noabort(unsigned long address) {                      \
-        silo_threads::checked::access(address, SIZE, WRITE, false,                                   \
-                                    reinterpret_cast<unsigned long>(__builtin_return_address(0)),  \
-                                    __builtin_frame_address(0));                                   \
+#define SILO_THREADS_ACCESS(NAME, SIZE, WRITE)                                                     \
+    SILO_THREADS_CALLBACK void __asan_##NAME##_noabort(unsigned long address) {                    \
+        silo_threads::checked::access(                                                             \
+            address, SIZE, WRITE, false,                                                           \
+            reinterpret_cast<unsigned long>(__builtin_return_address(0)),                          \
+            __builtin_frame_address(0));                                                           \
     }
 SILO_THREADS_ACCESS(load1, 1, false)
 SILO_THREADS_ACCESS(load2, 2, false)
@@ -22,41 +23,42 @@ SILO_THREADS_ACCESS(store16, 16, true)
 
 SILO_THREADS_CALLBACK void __asan_loadN_noabort(unsigned long address, unsigned long size) {
     silo_threads::checked::access(address, size, false, false,
-                                reinterpret_cast<unsigned long>(__builtin_return_address(0)),
-                                __builtin_frame_address(0));
+                                  reinterpret_cast<unsigned long>(__builtin_return_address(0)),
+                                  __builtin_frame_address(0));
 }
 SILO_THREADS_CALLBACK void __asan_storeN_noabort(unsigned long address, unsigned long size) {
     silo_threads::checked::access(address, size, true, false,
-                                reinterpret_cast<unsigned long>(__builtin_return_address(0)),
-                                __builtin_frame_address(0));
+                                  reinterpret_cast<unsigned long>(__builtin_return_address(0)),
+                                  __builtin_frame_address(0));
 }
 // Copies of whole values. The element copied may be unset, so nothing is said of that.
 SILO_THREADS_CALLBACK void *__asan_memcpy(void *to, const void *from, unsigned long size) {
     unsigned long pc = reinterpret_cast<unsigned long>(__builtin_return_address(0));
     silo_threads::checked::access(reinterpret_cast<unsigned long>(from), size, false, false, pc,
-                                __builtin_frame_address(0));
+                                  __builtin_frame_address(0));
     silo_threads::checked::access(reinterpret_cast<unsigned long>(to), size, true, false, pc,
-                                __builtin_frame_address(0));
+                                  __builtin_frame_address(0));
     return __builtin_memcpy(to, from, size);
 }
 SILO_THREADS_CALLBACK void *__asan_memmove(void *to, const void *from, unsigned long size) {
     unsigned long pc = reinterpret_cast<unsigned long>(__builtin_return_address(0));
     silo_threads::checked::access(reinterpret_cast<unsigned long>(from), size, false, false, pc,
-                                __builtin_frame_address(0));
+                                  __builtin_frame_address(0));
     silo_threads::checked::access(reinterpret_cast<unsigned long>(to), size, true, false, pc,
-                                __builtin_frame_address(0));
+                                  __builtin_frame_address(0));
     return __builtin_memmove(to, from, size);
 }
 SILO_THREADS_CALLBACK void *__asan_memset(void *to, int value, unsigned long size) {
     silo_threads::checked::access(reinterpret_cast<unsigned long>(to), size, true, false,
-                                reinterpret_cast<unsigned long>(__builtin_return_address(0)),
-                                __builtin_frame_address(0));
+                                  reinterpret_cast<unsigned long>(__builtin_return_address(0)),
+                                  __builtin_frame_address(0));
     return __builtin_memset(to, value, size);
 }
 
-#define SILO_THREADS_SHADOW(NAME, VALUE)                                                             \
-    SILO_THREADS_CALLBACK void __asan_set_shadow_##NAME(unsigned long shadow, unsigned long count) { \
-        silo_threads::checked::set_shadow(shadow, count, VALUE);                                     \
+#define SILO_THREADS_SHADOW(NAME, VALUE)                                                           \
+    SILO_THREADS_CALLBACK void __asan_set_shadow_##NAME(unsigned long shadow,                      \
+                                                        unsigned long count) {                     \
+        silo_threads::checked::set_shadow(shadow, count, VALUE);                                   \
     }
 SILO_THREADS_SHADOW(00, 0x00)
 SILO_THREADS_SHADOW(01, 0x01)
@@ -73,7 +75,7 @@ SILO_THREADS_SHADOW(f5, 0xF5)
 SILO_THREADS_SHADOW(f8, 0xF8)
 
 SILO_THREADS_CALLBACK void __asan_register_globals(const silo_threads::Global *all,
-                                                 unsigned long count) {
+                                                   unsigned long count) {
     silo_threads::checked::globals = all;
     silo_threads::checked::global_count = count;
 }
@@ -102,7 +104,7 @@ struct SiloThreadsOutOfBounds {
     const SiloThreadsArrayType *array, *index;
 };
 SILO_THREADS_CALLBACK void __ubsan_handle_out_of_bounds(SiloThreadsOutOfBounds *what,
-                                                      unsigned long index) {
+                                                        unsigned long index) {
     using namespace silo_threads;
     Check *check = checked::state();
     if (!check || !checked::inside) {

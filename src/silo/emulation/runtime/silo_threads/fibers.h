@@ -50,8 +50,8 @@ struct Runner : Group {
     const void *barrier_site; // of the first of those
     bool barrier_mixed;
     unsigned ended;
-    unsigned votes[2]; // what threads bring to a barrier, by turns
-    unsigned turn;     // of the next barrier
+    unsigned votes[2];          // what threads bring to a barrier, by turns
+    unsigned turn;              // of the next barrier
     unsigned ready[most_words]; // a bit a thread
     char *memory;               // that the threads share
     unsigned long memory_bytes; // of it
@@ -89,9 +89,8 @@ extern "C" int snprintf(char *, unsigned long, const char *, ...);
     __builtin_trap();
 }
 
-// Notes the fault, if it is the first of the launch. `text` may have one %u, for `number`.
 [[gnu::noinline, gnu::cold]] inline void note_fault(Group &in, Fault fault, Place place,
-                                                    const char *text, unsigned number = 0) {
+                                                    const char *text, unsigned number) {
     in.fault = fault;
     Context *context = in.context;
     if (!context || context->bytes < sizeof *context ||
@@ -251,10 +250,11 @@ inline void done_reading(Runner &run) {
             if (run.fiber[word * simd_width + lane].site == one.site)
                 there |= 1u << lane;
         }
-        note_fault(run, Fault::simd_diverged, one.place,
-                   "an operation between lanes waits for lanes that its mask names: %u of them went "
-                   "another way, or brought another mask",
-                   unsigned(__builtin_popcount(one.wanted & lanes.live & ~there)));
+        note_fault(
+            run, Fault::simd_diverged, one.place,
+            "an operation between lanes waits for lanes that its mask names: %u of them went "
+            "another way, or brought another mask",
+            unsigned(__builtin_popcount(one.wanted & lanes.live & ~there)));
         leave(run);
     }
 #if SILO_THREADS_MASKED && !defined SILO_THREADS_CHECKED
@@ -272,7 +272,8 @@ inline void done_reading(Runner &run) {
             break;
         }
     note_fault(run, Fault::barrier_missed, place,
-               SILO_THREADS_BARRIER " is not reached by every thread: %u of the group ended or went "
+               SILO_THREADS_BARRIER
+               " is not reached by every thread: %u of the group ended or went "
                "another way",
                run.size - run.at_barrier);
     leave(run);

@@ -4,7 +4,8 @@
 //   SILO_THREADS_GROUP        its word for a group, in messages
 //   SILO_THREADS_BARRIER      its name of the barrier of a group, in messages
 //   SILO_THREADS_GROUP_BYTES  the most memory that the threads of a group share
-//   SILO_THREADS_MASKED       1: lanes meet those that they name (CUDA), 0: all that are there (Metal)
+//   SILO_THREADS_MASKED       1: lanes meet those that they name (CUDA), 0: all that are there
+//   (Metal)
 #pragma once
 
 #include "place.h"
@@ -66,6 +67,9 @@ SILO_THREADS_OWN Group *&own_group() {
     return group;
 }
 #endif
+
+// Notes the fault, if it is the first of the launch. `text` may have one %u, for `number`.
+void note_fault(Group &in, Fault fault, Place place, const char *text, unsigned number = 0);
 
 // Ends the group with a message, from a thread of it; does not return. The first fault of a launch
 // is told.

@@ -1,6 +1,6 @@
-// What the runtime tells a checker. Code that checks itself is compiled with SILO_THREADS_CHECKED and
-// a folder that has <checked_hooks.h>, which defines the same functions in the same namespace; in
-// all other code they are these, which are nothing.
+// What the runtime tells a checker. Code that checks itself is compiled with SILO_THREADS_CHECKED
+// and a folder that has <checked_hooks.h>, which defines the same functions in the same namespace;
+// in all other code they are these, which are nothing.
 //
 // In both: threads are numbered within their group, 0 to group.size - 1; thread / 32 is the
 // simdgroup. One group runs at a time on a host thread, and one thread of it at a time. Everything
@@ -24,8 +24,8 @@ enum class AtomicUse { load, store, update, change };
 namespace silo_threads::hook {
 
 // Before the first thread of a group begins, and after the last has ended. `group` says which it
-// is (position, grid, shape) and what the launch lent (context); the others are where the memory begins
-// that its threads share, and its bytes.
+// is (position, grid, shape) and what the launch lent (context); the others are where the memory
+// begins that its threads share, and its bytes.
 inline void begin_group(Group &, const void *, unsigned long) {}
 inline void end_group(Group &) {}
 

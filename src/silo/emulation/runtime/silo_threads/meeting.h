@@ -1,5 +1,5 @@
-// Lanes of a simdgroup (a warp in CUDA) that meet and hand each other values: what all operations between lanes are
-// made of. Lanes that have ended, or went another way, take no part.
+// Lanes of a simdgroup (a warp in CUDA) that meet and hand each other values: what all operations
+// between lanes are made of. Lanes that have ended, or went another way, take no part.
 #pragma once
 
 #include "fibers.h"

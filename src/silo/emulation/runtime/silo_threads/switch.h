@@ -25,13 +25,13 @@ extern "C" void silo_threads_switch(void **save, void *to) __attribute__((visibi
 
 #if defined __x86_64__
 
-#define SILO_THREADS_SWITCH_CODE                                                                     \
+#define SILO_THREADS_SWITCH_CODE                                                                   \
     asm(".text\n"                                                                                  \
         ".p2align 4\n"                                                                             \
-        ".weak silo_threads_switch\n"                                                                \
-        ".hidden silo_threads_switch\n"                                                              \
-        ".type silo_threads_switch, @function\n"                                                     \
-        "silo_threads_switch:\n"                                                                     \
+        ".weak silo_threads_switch\n"                                                              \
+        ".hidden silo_threads_switch\n"                                                            \
+        ".type silo_threads_switch, @function\n"                                                   \
+        "silo_threads_switch:\n"                                                                   \
         "  pushq %rbp\n"                                                                           \
         "  pushq %rbx\n"                                                                           \
         "  pushq %r12\n"                                                                           \
@@ -78,13 +78,13 @@ inline void *new_stack(char *top, void (*begin)()) {
 
 #elif defined __aarch64__
 
-#define SILO_THREADS_SWITCH_CODE                                                                     \
+#define SILO_THREADS_SWITCH_CODE                                                                   \
     asm(".text\n"                                                                                  \
         ".p2align 4\n"                                                                             \
-        ".weak silo_threads_switch\n"                                                                \
-        ".hidden silo_threads_switch\n"                                                              \
-        ".type silo_threads_switch, %function\n"                                                     \
-        "silo_threads_switch:\n"                                                                     \
+        ".weak silo_threads_switch\n"                                                              \
+        ".hidden silo_threads_switch\n"                                                            \
+        ".type silo_threads_switch, %function\n"                                                   \
+        "silo_threads_switch:\n"                                                                   \
         "  sub sp, sp, #160\n"                                                                     \
         "  stp x19, x20, [sp, #0]\n"                                                               \
         "  stp x21, x22, [sp, #16]\n"                                                              \

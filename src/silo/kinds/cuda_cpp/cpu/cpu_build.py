@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -31,7 +32,17 @@ from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait, rewritten
 from silo.kinds.cuda_cpp.cpu.runtime import FOLDER
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 
-__all__ = ["HEADER", "code_flags", "cpu_identity", "compile_unit", "first_cause", "group_memory", "header_folder", "refused", "runnable"]
+__all__ = [
+    "HEADER",
+    "code_flags",
+    "compile_unit",
+    "cpu_identity",
+    "first_cause",
+    "group_memory",
+    "header_folder",
+    "refused",
+    "runnable",
+]
 
 HEADER = FOLDER / "silo_cuda.h"
 """CUDA's language for the CPU."""
@@ -43,9 +54,15 @@ _MOST_DYNAMIC = 232448 - _STATIC
 _MOST_THREADS = 1024
 _PRINTS = 65536  # bytes of stack that printf may take
 _SCRATCH_ALIGN = 64  # bytes, of the CPU kernel ABI
+_PLAIN_BYTES = 48  # sizeof(silo_cuda::Here)
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_TLS = 7
 _NO_SUCH = re.compile(r"undefined (?:reference|symbol|hidden symbol)")
 _PTX = "SILO_inline_PTX_does_not_run_on_the_CPU"
-_REFUSALS = re.compile(r"'[^'\n]*' is unavailable: (?P<what>[^\n]*does not run on the CPU)|error: \"(?P<header>[^\"\n]*does not run on the CPU)\"")
+_REFUSALS = re.compile(
+    r"'[^'\n]*' is unavailable: (?P<what>[^\n]*does not run on the CPU)"
+    r"|error: \"(?P<header>[^\"\n]*does not run on the CPU)\""
+)
 _PLACE = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):\d+: (?:fatal )?error: ", re.MULTILINE)
 _INCLUDED = re.compile(r"^In file included from (?P<file>[^\n:]+):(?P<line>\d+):", re.MULTILINE)
 _FROM = re.compile(r"^ {17}from (?P<file>[^\n:]+):(?P<line>\d+):", re.MULTILINE)
@@ -87,7 +104,9 @@ def group_memory(unit: CudaUnit) -> int:
     return _STATIC + -(-unit.shared_bytes // 128) * 128
 
 
-def compile_unit(job: CompileJob, unit: CudaUnit, clang: CCompiler, identity: str, options: Sequence[tuple[str, int]]) -> Compiled:
+def compile_unit(
+    job: CompileJob, unit: CudaUnit, clang: CCompiler, identity: str, options: Sequence[tuple[str, int]]
+) -> Compiled:
     """Compiles and links one variant.
 
     Raises:
@@ -95,20 +114,12 @@ def compile_unit(job: CompileJob, unit: CudaUnit, clang: CCompiler, identity: st
     """
     runnable(job.kernel, unit)
     entry = f"silo_{re.sub('[^A-Za-z0-9_]', '_', job.kernel)}_{job.key(identity)[:12]}"
-    waits, stack = may_wait(unit), STACK
     try:
-        if not waits:
-            try:
-                built = _built(unit, entry, job.target, clang, waits=False, stack=stack)
-            except CompileError as error:
-                if not _needs_fibers(str(error)):
-                    raise
-                waits = True  # a function that the kernel calls waits, or has shared memory
-        if waits:
+        built = None if may_wait(unit) else _built_plain(unit, entry, job.target, clang)
+        stack, waits = STACK, built is None
+        if built is None:
             built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
-            stack = stack_needed(built.log)
-            if re.search(r"\bprintf\b", unit.text.text):
-                stack = max(stack, _PRINTS)
+            stack = max(stack_needed(built.log), _PRINTS if re.search(r"\bprintf\b", unit.text.text) else 0)
             if stack > STACK:
                 built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
     except CompileError as error:
@@ -126,8 +137,25 @@ def compile_unit(job: CompileJob, unit: CudaUnit, clang: CCompiler, identity: st
     return Compiled(launch, CompiledBlob("so", built.data), (sidecar,))
 
 
-def _needs_fibers(log: str) -> bool:
-    return _NO_SUCH.search(log) is not None or "cannot combine with previous" in log
+def _built_plain(unit: CudaUnit, entry: str, target: Target, clang: CCompiler) -> BuiltObject | None:
+    """Returns code whose threads run in a plain loop; None if a function that the kernel calls waits, or shares memory.
+
+    Raises CompileError: clang refuses the text.
+    """
+    try:
+        built = _built(unit, entry, target, clang, waits=False, stack=STACK)
+    except CompileError as error:
+        if _NO_SUCH.search(str(error)) is None:
+            raise
+        return None
+    return built if _thread_bytes(built.data) <= _PLAIN_BYTES else None
+
+
+def _thread_bytes(data: bytes) -> int:
+    """Returns the bytes of the variables that a shared object has for each thread of the host (ELF, 64 bits)."""
+    start, size, count = *struct.unpack_from("<Q", data, 0x20), *struct.unpack_from("<HH", data, 0x36)
+    headers = (_SEGMENT.unpack_from(data, start + index * size) for index in range(count))
+    return sum(header[6] for header in headers if header[0] == _TLS)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from silo.core.launch_info import parameter_bytes
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 
 __all__ = ["HIDDEN", "entry_text", "head_text", "may_wait", "quoted", "rewritten"]
@@ -95,7 +96,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
         memory: bytes that the threads of a block share.
     """
     x, y, z = unit.block
-    count = len(unit.layout)
+    count = len(parameter_bytes(unit.layout))
     held = "".join(
         f"  const Silo_kernel::type<{at}> silo_{at} = Silo_kernel::value<{at}>(parameters);\n" for at in range(count)
     )

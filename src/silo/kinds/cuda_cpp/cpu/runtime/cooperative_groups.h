@@ -6,7 +6,8 @@
 namespace cooperative_groups {
 
 struct grid_group {
-    void sync() const __attribute__((unavailable("a barrier of the grid (grid_group::sync) does not run on the CPU")));
+    void sync() const __attribute__((
+        unavailable("a barrier of the grid (grid_group::sync) does not run on the CPU")));
     bool is_valid() const {
         return false;
     }
@@ -14,7 +15,8 @@ struct grid_group {
         return (unsigned long long)gridDim.x * gridDim.y * gridDim.z;
     }
     unsigned long long block_rank() const {
-        return blockIdx.x + (unsigned long long)gridDim.x * (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
+        return blockIdx.x + (unsigned long long)gridDim.x *
+                                (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
     }
     dim3 group_dim() const {
         return gridDim;
@@ -80,6 +82,11 @@ struct thread_block : thread_group {
 inline thread_block this_thread_block() {
     return {};
 }
+// Memory for tiles of more than a warp, which do not run on the CPU.
+template <unsigned threads> struct block_tile_memory {};
+template <unsigned threads> inline thread_block this_thread_block(block_tile_memory<threads> &) {
+    return {};
+}
 
 // Lanes of a warp that are named by their mask, the lowest first.
 struct lanes_group : thread_group {
@@ -95,15 +102,18 @@ struct lanes_group : thread_group {
     }
     template <class T> SILO_LANES T shfl_up(T value, unsigned delta, SILO_HERE) const {
         const unsigned rank = thread_rank();
-        return silo_cuda::take(mask, value, int(lane_of(rank < delta ? rank : rank - delta)), place);
+        return silo_cuda::take(mask, value, int(lane_of(rank < delta ? rank : rank - delta)),
+                               place);
     }
     template <class T> SILO_LANES T shfl_down(T value, unsigned delta, SILO_HERE) const {
         const unsigned rank = thread_rank();
-        return silo_cuda::take(mask, value, int(lane_of(rank + delta < size() ? rank + delta : rank)), place);
+        return silo_cuda::take(mask, value,
+                               int(lane_of(rank + delta < size() ? rank + delta : rank)), place);
     }
     template <class T> SILO_LANES T shfl_xor(T value, unsigned other, SILO_HERE) const {
         const unsigned rank = thread_rank() ^ other;
-        return silo_cuda::take(mask, value, int(lane_of(rank < size() ? rank : thread_rank())), place);
+        return silo_cuda::take(mask, value, int(lane_of(rank < size() ? rank : thread_rank())),
+                               place);
     }
     SILO_LANES int any(int predicate, SILO_HERE) const {
         return __any_sync(mask, predicate, place);
@@ -148,7 +158,8 @@ template <unsigned count, class Parent = void> struct thread_block_tile : lanes_
     thread_block_tile()
         : lanes_group((count == 32 ? ~0u : (1u << count % 32) - 1)
                       << silo_cuda::thread_rank() % 32 / count * count) {}
-    template <class Other> thread_block_tile(const thread_block_tile<count, Other> &) : thread_block_tile() {}
+    template <class Other>
+    thread_block_tile(const thread_block_tile<count, Other> &) : thread_block_tile() {}
     static constexpr unsigned size() {
         return count;
     }
@@ -182,7 +193,9 @@ inline thread_block_tile<count, Parent> tiled_partition(const Parent &) {
     return {};
 }
 inline lanes_group tiled_partition(const thread_block &, unsigned count) {
-    return {count == 32 ? ~0u : ((1u << count % 32) - 1) << silo_cuda::thread_rank() % 32 / count * count};
+    return {count == 32
+                ? ~0u
+                : ((1u << count % 32) - 1) << silo_cuda::thread_rank() % 32 / count * count};
 }
 SILO_LANES coalesced_group labeled_partition(const lanes_group &group, int label, SILO_HERE) {
     return coalesced_group(__match_any_sync(group.mask, label, place));

@@ -8,5 +8,6 @@
 #include "emulator/warps.h"
 
 #define assert(condition)                                                                          \
-    ((condition) ? (void)0 : silo_cuda::stop("the assertion fails: " #condition,                   \
-                                             silo_threads::Place{__FILE__, __LINE__}))
+    ((condition) ? (void)0                                                                         \
+                 : silo_cuda::stop("the assertion fails: " #condition,                             \
+                                   silo_threads::Place{__FILE__, __LINE__}))

@@ -22,8 +22,7 @@ template <> struct Word<8> {
 
 // What lies there is replaced by what `change` makes of it; gives what lay there. A thread whose
 // operation changes nothing may wait for another one, which then goes on.
-template <class T, class F>
-inline T update(T *pointer, AtomicUse use, F change, Place place) {
+template <class T, class F> inline T update(T *pointer, AtomicUse use, F change, Place place) {
     using W = typename Word<sizeof(T)>::type;
     T *const at = const_cast<T *>(pointer);
     if (!hook::access(at, sizeof(T), use, place))
@@ -42,8 +41,7 @@ inline T update(T *pointer, AtomicUse use, F change, Place place) {
     return bits_as<T>(before);
 }
 
-template <class T>
-inline T exchange_if(T *pointer, T expected, T value, Place place) {
+template <class T> inline T exchange_if(T *pointer, T expected, T value, Place place) {
     using W = typename Word<sizeof(T)>::type;
     if (!hook::access(pointer, sizeof(T), AtomicUse::update, place))
         return expected;

@@ -10,8 +10,11 @@ template <class F> struct Kernel;
 template <class... A> struct Kernel<void(A...)> {
     static constexpr unsigned count = sizeof...(A);
     template <unsigned index> using type = plain<__type_pack_element<index, A...>>;
-    template <unsigned index> static const type<index> &value(void *const *parameters) {
-        return *static_cast<const type<index> *>(parameters[index]);
+    // A launch aligns a struct to 8 bytes, whatever its type has.
+    template <unsigned index> static type<index> value(void *const *parameters) {
+        alignas(type<index>) char bytes[sizeof(type<index>)];
+        __builtin_memcpy(bytes, parameters[index], sizeof bytes);
+        return __builtin_bit_cast(type<index>, bytes);
     }
 };
 

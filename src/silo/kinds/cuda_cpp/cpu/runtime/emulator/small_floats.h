@@ -46,7 +46,8 @@ inline float once(double value) {
         NUMBER(RAW raw) : bits(raw.x) {}                                                           \
         NUMBER(float x) : bits(silo_cuda::f(x)) {}                                                 \
         NUMBER(double x) : bits(silo_cuda::f(silo_cuda::once(x))) {}                               \
-        template <silo_cuda::Integral T> NUMBER(T x) : bits(silo_cuda::f(silo_cuda::once(double(x)))) {} \
+        template <silo_cuda::Integral T>                                                           \
+        NUMBER(T x) : bits(silo_cuda::f(silo_cuda::once(double(x)))) {}                            \
         operator float() const {                                                                   \
             return silo_cuda::v(bits);                                                             \
         }                                                                                          \

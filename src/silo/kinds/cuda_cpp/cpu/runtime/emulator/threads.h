@@ -2,8 +2,9 @@
 //
 // Code whose threads wait for each other is compiled with SILO_CUDA_WAITS: each thread has a stack,
 // and a __shared__ variable is a __thread variable of clang's emulated kind, whose address is a
-// place in the block's memory. In all other code threads run in a plain loop, and what would wait or
-// share does not link.
+// place in the block's memory. In all other code threads run in a plain loop; what would wait does
+// not link, and an object with a __shared__ variable has more __thread variables than that loop's
+// own.
 #pragma once
 
 #define SILO_THREADS_GROUP "block"
@@ -27,11 +28,7 @@
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __builtin_align__(bytes) __attribute__((aligned(bytes)))
-#ifdef SILO_CUDA_WAITS
 #define __shared__ static __thread
-#else
-#define __shared__ extern __thread // nothing defines it
-#endif
 
 #define __CUDACC__ 1
 #define __CUDACC_RTC__ 1
@@ -84,6 +81,7 @@ struct Here {
     unsigned thread[3], block[3], grid[3];
     Group *group;
 };
+static_assert(sizeof(Here) == 48); // as in cpu_build.py
 static __thread Here here_now;
 
 inline unsigned thread_x() {
@@ -168,8 +166,9 @@ struct Control {
 } // namespace silo_cuda
 
 #define SILO_CUDA_SHARED                                                                           \
-    extern "C" __attribute__((noinline, visibility("hidden"), no_sanitize("address", "coverage"))) \
-    void *__emutls_get_address(silo_cuda::Control *control) {                                      \
+    extern "C"                                                                                     \
+        __attribute__((noinline, visibility("hidden"), no_sanitize("address", "coverage"))) void * \
+        __emutls_get_address(silo_cuda::Control *control) {                                        \
         using namespace silo_cuda;                                                                 \
         unsigned long at = __atomic_load_n(&control->place, __ATOMIC_ACQUIRE);                     \
         if (__builtin_expect(at == 0, 0)) {                                                        \

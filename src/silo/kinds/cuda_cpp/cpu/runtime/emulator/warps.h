@@ -51,8 +51,7 @@ SILO_LANES unsigned ballot(unsigned mask, bool value, Place place) {
     return bits;
 }
 
-template <class T, class F>
-SILO_LANES T combine(unsigned mask, T value, Place place, F function) {
+template <class T, class F> SILO_LANES T combine(unsigned mask, T value, Place place, F function) {
     const Brought<T> all = exchange(Kind::reduce, mask, value, place);
     unsigned rest = all.active();
     T result = all[unsigned(__builtin_ctz(rest))];
@@ -63,7 +62,8 @@ SILO_LANES T combine(unsigned mask, T value, Place place, F function) {
 
 } // namespace silo_cuda
 
-template <class T> SILO_LANES T __shfl_sync(unsigned mask, T value, int from, int width = 32, SILO_HERE) {
+template <class T>
+SILO_LANES T __shfl_sync(unsigned mask, T value, int from, int width = 32, SILO_HERE) {
     const int lane = int(silo_cuda::lane_now());
     return silo_cuda::take(mask, value, (lane & ~(width - 1)) + (from & (width - 1)), place);
 }

@@ -1,0 +1,4 @@
+/* The same under the name that HIP has. */
+#pragma once
+
+#include <cuda_fp16.h>
