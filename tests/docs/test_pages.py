@@ -22,8 +22,8 @@ def blocks(page, language):
     return [text for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
-# Their kernels need NVRTC, the CuTe DSL, and jax: test_cuda_page.py, test_cute_page.py, test_pallas_page.py, test_jax_page.py. Tutorials'
-# blocks are files: test_tutorials.py.
+# Their kernels need NVRTC, the CuTe DSL, and jax: test_cuda_page.py, test_cute_page.py, test_pallas_page.py,
+# test_jax_page.py. Tutorials' blocks are files: test_tutorials.py.
 ELSEWHERE = (
     "cuda.md",
     "cute.md",

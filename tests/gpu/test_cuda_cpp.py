@@ -11,8 +11,8 @@ import pytest
 import silo
 from gpu_kernels import torch
 from silo.errors import SiloError
-from silo.settings import override
 from silo.kinds.cuda_cpp.nvrtc import find_nvrtc, load_nvrtc
+from silo.settings import override
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "cuda_kernels.py"
