@@ -73,7 +73,9 @@ def _half(*shape):
 
 
 def _descriptor(array, *block):
-    return TensorDescriptor.from_tensor(array, list(block), gl.NVMMASharedLayout.get_default_for(list(block), gl.float16))
+    return TensorDescriptor.from_tensor(
+        array, list(block), gl.NVMMASharedLayout.get_default_for(list(block), gl.float16)
+    )
 
 
 def _add(kernel):

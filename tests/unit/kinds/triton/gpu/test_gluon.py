@@ -189,7 +189,7 @@ def test_the_layout_is_part_of_the_variant():
     assert one == same
 
 
-FILE = '''
+FILE = """
 import silo
 import gluon_kernels
 from gluon_kernels import gl
@@ -209,7 +209,7 @@ def sums(n, make):
 def moves(make):
     x, out = make.normal(128, 64, dtype="float16"), make.empty(128, 64, dtype="float16")
     return silo.Case(args=(make.descriptor(x, (64, 64)), make.descriptor(out, (64, 64))), expected={"target": lambda: x.host})
-'''
+"""
 
 
 def test_bundles_hold_gluon_kernels_and_are_reproducible(tmp_path):
