@@ -3,7 +3,6 @@
 import json
 
 import torch
-from gluon_kernels import add, gl, load_tile, move, staged, store_tile
 from triton.experimental import gluon
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
@@ -13,6 +12,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from gluon_kernels import add, gl, load_tile, move, staged, store_tile
 
 
 @gluon.jit

@@ -78,9 +78,9 @@ def rewritten(text: str) -> str:
 def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
     """Edits that leave one of the functions that differ in address spaces alone.
 
-    ``f(device T &x) {}`` and ``f(thread T &x) {}`` are one function here, as are ``f() device {}`` and ``f() thread {}``.
-    Functions of other bodies stay, and clang reports the second as a redefinition. By the index of the first token that
-    an edit replaces, each with the index after the last one.
+    ``f(device T &x) {}`` and ``f(thread T &x) {}`` are one function here, as are ``f() device {}`` and
+    ``f() thread {}``. Functions of other bodies stay, and clang reports the second as a redefinition. By the index of
+    the first token that an edit replaces, each with the index after the last one.
     """
     found: dict[int, tuple[_Edit, int]] = {}
     bodies: dict[tuple[int, str], str] = {}

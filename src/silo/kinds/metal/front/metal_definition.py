@@ -17,8 +17,8 @@ from silo.core.space import Space as SearchSpace
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
 from silo.kinds.metal.front.metal_source import MetalSource, scalar_of
-from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, MslText, parse_metal, written_by_cast
+from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, read_axes

@@ -40,9 +40,9 @@ class _Macro:
 
 
 def makes_kernels(text: str) -> bool:
-    """Whether the parser needs the preprocessor: a macro's text has kernels or attributes, or a file is included.
+    r"""Whether the parser needs the preprocessor: a macro's text has kernels or attributes, or a file is included.
 
-    >>> makes_kernels("#define K(T) kernel void f_##T() {}"), makes_kernels("#define N 4\\nkernel void f() {}")
+    >>> makes_kernels("#define K(T) kernel void f_##T() {}"), makes_kernels("#define N 4\nkernel void f() {}")
     (True, False)
     """
     for one in tokens_of(text):
@@ -151,7 +151,7 @@ class _Run:
                 self.once.add(path)
         elif word in ("pragma", "line"):
             self.put(one.text)
-        self.put(lines if word != "pragma" and word != "include" else "")
+        self.put(lines if word not in ("pragma", "include") else "")
 
     def _condition(self, word: str, rest: str, name: str, line: int, stack: list[_Condition]) -> None:
         if word in ("if", "ifdef", "ifndef"):

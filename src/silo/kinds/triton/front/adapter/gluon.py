@@ -182,10 +182,10 @@ def layout_in_type(text: str, block: tuple[int, ...], bits: int) -> RecordValue 
     """
     try:
         call = ast.parse(text, mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
-            raise ValueError(text)
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Name)
         fields = {str(one.arg): _frozen(ast.literal_eval(one.value)) for one in call.keywords}
-    except (SyntaxError, ValueError, TypeError) as error:
+    except (SyntaxError, ValueError, TypeError, AssertionError) as error:
         raise SourceError(f"a descriptor's layout is spelled {text}, which Silo does not read") from error
     found = RecordValue.of(call.func.id, fields)
     return None if found == _default_layout(block, bits) else found
