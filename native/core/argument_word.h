@@ -1,8 +1,8 @@
 /* The facts of a launch about one argument, as a 64-bit word: equal for calls from Python and from
  * C, so that both find and choose the same code.
  *
- * Kind in bits 56-63, a descriptor's block in 24-51 and its layout in 52-55, DLPack type code in 16-23, bits of an element
- * in 8-15, flags in 0-7. */
+ * Kind in bits 56-63, a descriptor's block in 24-51 and its layout in 52-55, DLPack type code in
+ * 16-23, bits of an element in 8-15, flags in 0-7. */
 #ifndef SILO_ARGUMENT_WORD_H
 #define SILO_ARGUMENT_WORD_H
 

@@ -143,8 +143,7 @@ static int object_value(struct request *request, PyObject *object, struct silo_v
     const int element = is_of(object, "silo.core.dtypes", "DType");
     const int function =
         element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
-    const int record =
-        function == 0 ? is_of(object, "silo.core.values", "RecordValue") : function;
+    const int record = function == 0 ? is_of(object, "silo.core.values", "RecordValue") : function;
     if (element < 0 || function < 0 || record < 0)
         return -1;
     if (element > 0) {

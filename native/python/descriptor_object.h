@@ -42,8 +42,8 @@ int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_
 int silo_descriptor_pads(struct silo_members *members);
 int silo_descriptor_rounds(struct silo_members *members);
 
-/* The layout in bits of an argument's word (SILO_BLOCK_LAYOUT_SHIFT), 0 for None; -1 with an exception
- * set, also for a layout that no tensor map has. */
+/* The layout in bits of an argument's word (SILO_BLOCK_LAYOUT_SHIFT), 0 for None; -1 with an
+ * exception set, also for a layout that no tensor map has. */
 int silo_descriptor_layout(struct silo_members *members);
 /* Whether descriptors of a class have one. Never leaves an exception. */
 bool silo_descriptors_have_layouts(PyObject *type);

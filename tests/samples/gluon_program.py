@@ -3,7 +3,6 @@
 import json
 
 import torch
-from gluon_kernels import add, gl, load_tile, move, staged, store_tile
 from triton.experimental import gluon
 from triton.experimental.gluon.language.nvidia.hopper import (
     fence_async_shared,
@@ -13,6 +12,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+from gluon_kernels import add, gl, load_tile, move, staged, store_tile
 
 
 @gluon.jit
@@ -73,7 +74,9 @@ def _half(*shape):
 
 
 def _descriptor(array, *block):
-    return TensorDescriptor.from_tensor(array, list(block), gl.NVMMASharedLayout.get_default_for(list(block), gl.float16))
+    return TensorDescriptor.from_tensor(
+        array, list(block), gl.NVMMASharedLayout.get_default_for(list(block), gl.float16)
+    )
 
 
 def _add(kernel):

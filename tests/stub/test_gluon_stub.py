@@ -13,9 +13,10 @@ from silo.errors import ArgumentError
 if find_spec("triton") is None or find_spec("triton.experimental.gluon") is None:
     pytest.skip("no Triton with Gluon is installed", allow_module_level=True)
 
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
 import gluon_kernels
 from gluon_kernels import gl
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 
 class Base:
@@ -75,8 +76,8 @@ def test_layouts_without_a_tensor_map_are_refused():
     x, out = buffers(2, 64, 64, dtype="float16")
     with pytest.raises(ArgumentError, match="a layout that is not one of a tensor map"):
         kernel(descriptor(x, (64, 64), gl.AutoLayout()), descriptor(out, (64, 64)))
+    clusters = gl.NVMMASharedLayout(128, 16, rank=2, cga_layout=[[1, 0]])
     with pytest.raises(ArgumentError, match="a layout that is not one of a tensor map") as caught:
-        clusters = gl.NVMMASharedLayout(128, 16, rank=2, cga_layout=[[1, 0]])
         kernel(descriptor(x, (64, 64), clusters), descriptor(out, (64, 64)))
     assert "cga_layout" in str(caught.value.__cause__)
 

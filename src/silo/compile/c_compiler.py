@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -17,6 +18,10 @@ __all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identi
 # Tried in this order unless a setting names a compiler.
 COMPILERS = ("cc", "gcc", "clang")
 
+# The same for code of another family of machines.
+CROSS_COMPILERS = {"aarch64": ("aarch64-linux-gnu-gcc",), "x86-64": ("x86_64-linux-gnu-gcc",)}
+_PACKAGES = {"aarch64": "gcc-aarch64-linux-gnu", "x86-64": "gcc-x86-64-linux-gnu"}
+
 
 @dataclass(frozen=True, slots=True)
 class CCompiler:
@@ -27,16 +32,19 @@ class CCompiler:
 
 
 def choose_compiler(
-    requested: str | None, found: Mapping[str, str | None], need: str = "CPU kernels need"
+    requested: str | None, found: Mapping[str, str | None], need: str = "CPU kernels need", family: str = ""
 ) -> tuple[str, ...]:
     """The command to run, from the requested name and the place where each name was found (None: nowhere).
 
     ``requested`` may carry arguments (``ccache gcc``); it is the path of a compiler where ``found`` has all of it, with
     spaces in it too. It is never replaced by another compiler when it is missing.
-    ``need`` names, in the error's message, the feature that needs a compiler.
+    ``need`` names, in the error's message, the feature that needs a compiler; ``family`` the machines that the code is
+    for (``aarch64``, ``x86-64``) if they are others than this one.
 
     >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
     ('/usr/bin/gcc',)
+    >>> choose_compiler(None, {"aarch64-linux-gnu-gcc": "/usr/bin/aarch64-linux-gnu-gcc"}, family="aarch64")
+    ('/usr/bin/aarch64-linux-gnu-gcc',)
     >>> choose_compiler("/opt/my tools/cc", {"/opt/my tools/cc": "/opt/my tools/cc", "/opt/my": None})
     ('/opt/my tools/cc',)
     """
@@ -52,30 +60,45 @@ def choose_compiler(
                 f"{', '.join(COMPILERS)}"
             )
         return (place, *words[1:])
-    for name in COMPILERS:
+    names = CROSS_COMPILERS.get(family, COMPILERS)
+    for name in names:
         place = found.get(name)
         if place is not None:
             return (place,)
+    if family in CROSS_COMPILERS:
+        raise CompilerMissingError(
+            f"{need} a C compiler for {family}, which this machine is not, and {' or '.join(names)} is not on PATH: "
+            f"install it (Debian, Ubuntu: apt-get install {_PACKAGES[family]}) or name one in SILO_CC"
+        )
     raise CompilerMissingError(
         f"{need} a C compiler and none of {', '.join(COMPILERS)} is on PATH: install one "
         "(Debian, Ubuntu: apt-get install gcc libc6-dev; Fedora: dnf install gcc) or name one in SILO_CC"
     )
 
 
-def find_compiler(requested: str | None, need: str = "CPU kernels need") -> CCompiler:
+def find_compiler(requested: str | None, need: str = "CPU kernels need", family: str = "") -> CCompiler:
     """Find the compiler and ask its version; both are remembered for the life of the process, by ``PATH``.
+
+    ``family`` is that of the machines which the code is for: another family than this machine's has compilers of its
+    own, unless ``requested`` names one.
 
     Raises:
         CompilerMissingError: no compiler was found, or it does not run; the failure is not remembered.
     """
     found = _found if requested is None or requested.startswith("/") else _found.__wrapped__  # by the current folder
-    return found(requested, search_path(), need)
+    return found(requested, search_path(), need, "" if family in ("", _own_family()) else family)
 
 
 @lru_cache(maxsize=8)
-def _found(requested: str | None, path: str | None, need: str) -> CCompiler:
-    names = [*COMPILERS] if requested is None else [requested.strip(), *_words(requested)[:1]]
-    return identify(choose_compiler(requested, {name: shutil.which(name, path=path) for name in names}, need))
+def _found(requested: str | None, path: str | None, need: str, family: str) -> CCompiler:
+    own = CROSS_COMPILERS.get(family, COMPILERS)
+    names = [*own] if requested is None else [requested.strip(), *_words(requested)[:1]]
+    return identify(choose_compiler(requested, {name: shutil.which(name, path=path) for name in names}, need, family))
+
+
+def _own_family() -> str:
+    machine = platform.machine().lower()
+    return {"amd64": "x86-64", "x86_64": "x86-64", "arm64": "aarch64"}.get(machine, machine)
 
 
 def _words(requested: str) -> list[str]:

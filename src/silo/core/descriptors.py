@@ -15,8 +15,8 @@ class TensorDescriptor:
 
     ``base`` is an array at a multiple of 16 bytes; ``strides`` count elements, are multiples of 16 bytes and end in 1;
     ``padding`` is the value of loads outside: ``zero`` or ``nan``; ``round_f32_to_tf32`` rounds float32 as it is
-    loaded. ``layout`` is how a block lies in shared memory (Gluon's ``NVMMASharedLayout``), for kernels that depend on it;
-    None means the default of the block. Checked at each launch, so members may be set.
+    loaded. ``layout`` is how a block lies in shared memory (Gluon's ``NVMMASharedLayout``), for kernels that depend
+    on it; None means the default of the block. Checked at each launch, so members may be set.
     """
 
     __tensor_descriptor__: ClassVar[bool] = True

@@ -1,8 +1,9 @@
 """Values that keys and manifests hold: one canonical JSON form for each, and canonical JSON itself.
 
 Integers, strings, bools and None are their own form. What JSON cannot hold without loss is an object with one member:
-``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``, ``{"function": ["<name>",
-"<fingerprint>"]}``, ``{"record": ["<class>", "<field>", <value>, ...]}``. Integers outside 64 bits are ``{"int": "..."}``.
+``{"float": "0x1.8p+1"}`` (``float.hex``), ``{"tuple": [...]}``, ``{"dtype": "float32"}``,
+``{"function": ["<name>", "<fingerprint>"]}``, ``{"record": ["<class>", "<field>", <value>, ...]}``.
+Integers outside 64 bits are ``{"int": "..."}``.
 """
 
 from __future__ import annotations

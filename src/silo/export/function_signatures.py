@@ -221,9 +221,11 @@ def _constants(
                 f"call it; write the heuristic so that it can be traced (docs/heuristics.md), or give {name} in the "
                 "cases, which makes it an argument",
             )
-        strange = [value for value in values if isinstance(value, tuple | FunctionValue | RecordValue) or _is_big(value)]
+        composed = (tuple, FunctionValue, RecordValue)
+        strange = [value for value in values if isinstance(value, composed) or _is_big(value)]
         if strange or any(isinstance(value, str) and "\0" in value for value in values):
-            what = "a tuple" if strange and isinstance(strange[0], tuple) else "a function, a layout, or a number beyond 64 bits"
+            is_tuple = bool(strange) and isinstance(strange[0], tuple)
+            what = "a tuple" if is_tuple else "a function, a layout, or a number beyond 64 bits"
             raise _refused(kernel, f"its constant {name} is {what}, which no C program can give")
         found[name] = tuple(values)
     return found

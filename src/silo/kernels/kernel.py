@@ -106,7 +106,16 @@ class Kernel(DeclaredKernel):
             location = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
             names = (*self.argument_names, *(n for n in self.source.signature.names if n not in self.argument_names))
             ordered = tuple(name for name in self.source.signature.names if name in names)
-            made = CaseFunction(self.name, ordered, self.config_names, function, values, location, self.source.constant, self.open_blocks)
+            made = CaseFunction(
+                self.name,
+                ordered,
+                self.config_names,
+                function,
+                values,
+                location,
+                constant=self.source.constant,
+                open_blocks=self.open_blocks,
+            )
             self.case_functions.append(made)
             return function
 

@@ -69,10 +69,10 @@ class CallArgument:
 
     ``ndim`` is None unless the argument is an array; ``block_shape`` is a tensor descriptor's, whose other members
     describe its base; ``block_form`` the form of its layout in shared memory (``SILO_BLOCK_LAYOUT_SHIFT`` of
-    ``native/core/argument_word.h``), 0 without one. ``shape`` and ``strides`` (in elements) are set if the guard holds them, because they decide the
-    code; ``layout`` is set if the guard holds these facts of an array whose extents are passed. The facts hold for
-    every call with the same guard, except ``off_element``: that the address in this call is not a multiple of the
-    element's bytes.
+    ``native/core/argument_word.h``), 0 without one. ``shape`` and ``strides`` (in elements) are set if the guard
+    holds them, because they decide the code; ``layout`` is set if the guard holds these facts of an array whose
+    extents are passed. The facts hold for every call with the same guard, but for ``off_element``: the address in
+    this call is not a multiple of the element's bytes.
     """
 
     name: str

@@ -593,7 +593,7 @@ acceleration.stop()
     assert "record 2 2 2 2" in run(HEAD + code, "record", str(path))
     assert {"add", "move"} <= set(silo.load(path))
     served = run(HEAD + code, "serve", str(path))
-    assert "serve 0 2 2 2" in served, served  # frozen: Triton takes the code of move from the file, and compiles nothing
+    assert "serve 0 2 2 2" in served, served  # frozen: Triton takes the code of move from the file
 
 
 def test_dictionaries_of_options_are_compared_by_value():

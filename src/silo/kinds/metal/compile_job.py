@@ -75,6 +75,11 @@ def _passed(argument: MetalArgument, file: str) -> str:
             return f"at.{argument.text}()"
 
 
+# Clang refuses the cast from half to its own bfloat, which Metal has.
+_CASTS = "#define static_cast ::silo_metal::cast\n"
+_END_OF_CASTS = "#undef static_cast\n"
+
+
 def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     """Returns the whole text; ``#line`` marks the kernel's own lines. ``stack``: bytes per thread, 0: the default."""
     x, y, z = job.group
@@ -90,13 +95,16 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
         threads = "cut"
     own_stack = f", {stack}" if stack and job.waits else ""
     switch = "SILO_THREADS_SWITCH\n" if job.waits else ""
+    casts = "bfloat" in job.source and "static_cast" in job.source
     return (
         f"#include <metal_stdlib>\n"
         f"{switch}"
         # Internal linkage: only the functions that this kernel calls are compiled.
         f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
+        f"{_CASTS if casts else ''}"
         f"#line 1 {quoted(job.file)}\n"
         f"{job.source}\n"
+        f"{_END_OF_CASTS if casts else ''}"
         f'#line 1 "entry"\n'
         f"#pragma clang attribute pop\n"
         f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'

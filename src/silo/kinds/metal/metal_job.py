@@ -29,6 +29,9 @@ __all__ = ["BufferRole", "EmulatorJob", "MetalArgument", "lowered_job", "may_wai
 # ---- Translates a text in Metal's language to C++ where the headers cannot give i ----
 
 
+_OBJECT_SPACES = frozenset({"thread", "device", "threadgroup", "constant"})
+_AFTER_PARAMETERS = _OBJECT_SPACES | {"const", "noexcept"}
+_CONTROL = frozenset({"if", "for", "while", "switch", "catch", "return", "(", ",", "="})
 _BEFORE_STATEMENT = frozenset({"{", "}", ";", ")"})
 _ENDS_DECLARATOR = frozenset({"[", ",", ";", "=", "(", "{"})
 # How many brackets a sign opens; negative if it closes them.
@@ -47,9 +50,14 @@ def rewritten(text: str) -> str:
     """Returns a text in Metal's language, whose function constants have their values, as C++."""
     words = tokens_of(text)
     edits: list[_Edit] = []
+    members = _functions_of_one_space(text, words)
     at = 0
     while at < len(words):
         word = words[at]
+        if at in members:
+            edit, at = members[at]
+            edits.append(edit)
+            continue
         if word.text == "[[":
             end = _balanced(words, at)
             edits.append(_blank(text, word.begin, words[end - 1].end))
@@ -65,6 +73,68 @@ def rewritten(text: str) -> str:
                 continue
         at += 1
     return _applied(text, sorted(edits))
+
+
+def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
+    """Edits that leave one of the functions that differ in address spaces alone.
+
+    ``f(device T &x) {}`` and ``f(thread T &x) {}`` are one function here, as are ``f() device {}`` and
+    ``f() thread {}``. Functions of other bodies stay, and clang reports the second as a redefinition. By the index of
+    the first token that an edit replaces, each with the index after the last one.
+    """
+    found: dict[int, tuple[_Edit, int]] = {}
+    bodies: dict[tuple[int, str], str] = {}
+    opened: list[int] = []  # the braces around a token
+    pairs = _brackets(words)
+    for at, word in enumerate(words):
+        if word.text == "{":
+            opened.append(at)
+        elif word.text == "}" and opened:
+            opened.pop()
+        if word.text != "(" or at == 0 or words[at - 1].text in _CONTROL or at not in pairs:
+            continue
+        after = pairs[at] + 1
+        own: list[int] = []  # address spaces of the object
+        while after < len(words) and words[after].text in _AFTER_PARAMETERS:
+            own += [after] if words[after].text in _OBJECT_SPACES else []
+            after += 1
+        ends = ("{", ":", ";", "=") if own else ("{",)
+        if after >= len(words) or words[after].text not in ends:
+            continue
+        begin = at
+        while begin > 0 and words[begin - 1].text not in (";", "}", "{", "("):
+            begin = pairs[begin - 1] if words[begin - 1].text == ")" else begin - 1
+        head = [one.text for one in words[begin:after]]
+        if begin == at or not _OBJECT_SPACES & set(head):
+            continue
+        end = after
+        while end < len(words) and words[end].text not in ("{", ";"):
+            end = pairs.get(end, end) + 1
+        end = min(pairs.get(end, end) + 1, len(words))
+        plain = " ".join(one for one in head if one not in (*_OBJECT_SPACES, "const"))
+        key = (opened[-1] if opened else -1, plain)
+        body = " ".join(one.text for one in words[after:end] if one.text not in _OBJECT_SPACES)
+        if key not in bodies:
+            bodies[key] = body
+            found.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+        elif bodies[key] == body:
+            found[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+        else:
+            found.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+    return found
+
+
+def _brackets(words: Sequence[Token]) -> dict[int, int]:
+    """The index of the matching bracket for each round, square or curly bracket."""
+    found: dict[int, int] = {}
+    stack: list[int] = []
+    for at, word in enumerate(words):
+        if word.text in ("(", "[", "{"):
+            stack.append(at)
+        elif word.text in (")", "]", "}") and stack:
+            found[stack[-1]] = at
+            found[at] = stack.pop()
+    return found
 
 
 def may_wait(text: str) -> bool:
@@ -329,7 +399,7 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
     # The launch's threadgroup memory stays a parameter here, also for a template's instance.
     kernel = source.kernel
     own = replace(kernel, parameters=tuple(one for one in kernel.parameters if one.attribute != "threadgroup"))
-    text = metal_text(source.text, own, constants, {})
+    text = metal_text(source.text, own, constants, {}, instances=False)
     options = EMULATOR.read(EMULATOR.own(variant.config.options))
     return EmulatorJob(
         source=rewritten(text),

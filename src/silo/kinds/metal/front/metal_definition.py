@@ -18,6 +18,7 @@ from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
 from silo.kinds.metal.front.metal_source import MetalSource, scalar_of
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, MslText, parse_metal, written_by_cast
+from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, read_axes
@@ -36,6 +37,7 @@ def metal(
     group_size: LaunchOption | None = None,
     threadgroup_bytes: Mapping[str, LaunchOption] | LaunchOption | None = None,
     effects: Mapping[str, str] | None = None,
+    include: Sequence[str | Path] = (),
     space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | None = None,
     grid: Callable[[Any], object] | Sequence[int] | Grid | None = None,
     key: Sequence[str] = (),
@@ -54,6 +56,9 @@ def metal(
         threadgroup_bytes: bytes of each ``[[threadgroup(n)]]`` parameter, by its name; a number for a single one.
         effects: ``in``, ``out`` or ``inout`` by parameter. By default ``const`` parameters that no cast makes writable
             are read, others are read and written.
+        include: folders that are searched for the files which the text includes, after the folder of ``source``. If
+            the text includes files, or its macros make kernels, the preprocessor runs first: conditions hold for Metal
+            3.1, and nothing outside of these folders is read.
         space: as for :func:`silo.kernel`; its values are constants.
         grid: as for :func:`silo.kernel`; it counts threadgroups.
         key: as for :func:`silo.kernel`.
@@ -67,17 +72,18 @@ def metal(
         TraceError: the grid, or a size, cannot be traced to an expression.
     """
     caller = sys._getframe(2)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # the caller of silo.metal
-    text = _read(source, f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}")
-    chosen = _chosen(text, kernel)
-    made_name = name or chosen.name
-    where = f"{made_name} ({text.file}:{chosen.line})"
     try:
         made_space = space if space is None or isinstance(space, DeclaredSpace) else SearchSpace.of(space)
         configs = () if made_space is None else space_of(made_space).configs()
     except SpaceError as error:
-        raise SpaceError(f"{where}: {error}") from error
-    values = dict(constants) if isinstance(constants, Mapping) else {}
+        raise SpaceError(f"{name or kernel or 'a kernel'} of a text in Metal's language: {error}") from error
     in_configs = [name for config in configs for name, _ in config.values]
+    place = f"{Path(caller.f_code.co_filename).name}:{caller.f_lineno}"
+    text = _read(source, place, [Path(one) for one in include], frozenset((*constants, *in_configs)))
+    chosen = _chosen(text, kernel)
+    made_name = name or chosen.name
+    where = f"{made_name} ({text.file}:{chosen.line})"
+    values = dict(constants) if isinstance(constants, Mapping) else {}
     names = tuple(dict.fromkeys((*constants, *(one.name for one in text.constants), *in_configs)))
     constant = [one.name for one in chosen.buffers if one.const]
     cast = written_by_cast(text.text[slice(*chosen.body)], constant)
@@ -101,13 +107,20 @@ def metal(
     return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
 
 
-def _read(source: str | Path, caller: str) -> MslText:
+def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Collection[str]) -> MslText:
+    file, searched = f"<text at {caller}>", list(folders)
     if isinstance(source, Path) or (source.endswith(".metal") and "\n" not in source):
         try:
-            return parse_metal(read_plain(source).decode(), Path(source).name)
+            text = read_plain(source).decode()
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"{source}: the text of Metal kernels cannot be read: {error}") from error
-    return parse_metal(source, f"<text at {caller}>")
+        file = Path(source).name
+        searched.insert(0, Path(source).parent)
+    else:
+        text = source
+    if folders or makes_kernels(text):
+        text = preprocess(text, file, searched, given)
+    return parse_metal(text, file)
 
 
 def _chosen(text: MslText, name: str | None) -> MslKernel:
@@ -125,7 +138,17 @@ def _chosen(text: MslText, name: str | None) -> MslKernel:
     for one in text.kernels:
         if one.name == name:
             return one
-    raise SourceError(f"{text.file}: there is no kernel {name!r}; it has {known}")
+    raise SourceError(f"{text.file}: there is no kernel {name!r}; {_listed(text, known)}")
+
+
+def _listed(text: MslText, known: str) -> str:
+    """The kernels that were found, and those that cannot be launched with their reasons."""
+    refused = "; ".join(reason for _, reason in text.refused[:3])
+    more = f"; and {len(text.refused) - 3} more" if len(text.refused) > 3 else ""
+    cannot = f"{len(text.refused)} cannot be launched: {refused}{more}" if text.refused else ""
+    shown = known if len(known) < 2000 else f"{known[:2000]} ..."
+    has = f"it has {shown}" if known else "it has none that can be launched"
+    return f"{has}; {cannot}" if cannot else has
 
 
 def _parameter(where: str, one: MslParameter, effects: Mapping[str, str], cast: Collection[str]) -> Parameter:

@@ -231,7 +231,7 @@ class MslText:
     kernels: tuple[MslKernel, ...]
     constants: tuple[FunctionConstant, ...]
     arrays: tuple[ArrayDeclaration, ...]
-    instances: tuple[Span, ...]  # attributes of explicit instances, which C++ does not accept there
+    instances: tuple[tuple[str, Span], ...]  # explicit instances of templates: the name for programs, the statement
     words: frozenset[str]
     refused: tuple[tuple[str, str], ...] = ()
 
@@ -313,7 +313,7 @@ class _Parser:
         self._kernels: list[MslKernel] = []
         self._constants: list[FunctionConstant] = []
         self._arrays: list[ArrayDeclaration] = []
-        self._instances: list[tuple[int, int]] = []
+        self._instances: list[tuple[str, Span]] = []
         self._refused: list[tuple[str, str]] = []
 
     def read(self) -> MslText:
@@ -375,6 +375,8 @@ class _Parser:
         while begin and self._at(begin - 1) not in (";", "}", "{"):
             begin -= 1
         opening = place - 1
+        while self._at(begin) == "static":
+            begin += 1
         if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(place + 1) != "(":
             return  # an attribute of a parameter, or an unrelated word
         name = self._tokens[opening - 1]
@@ -446,9 +448,9 @@ class _Parser:
         begin = place
         while begin and self._at(begin - 1) not in (";", "}", "{"):
             begin -= 1
-        at = place + 1
+        at = self._attribute_end(place) if self._within_attribute(place) else place + 1
         while at < len(self._tokens) and self._at(at) not in ("(", ";", "decltype"):
-            at += 1
+            at = self._pairs[at] + 1 if self._at(at) == "[[" else at + 1
         if self._at(at) == "decltype":
             at = self._pairs[at + 1] + 1
             while self._at(at) not in (";", "(", ""):
@@ -467,7 +469,7 @@ class _Parser:
         if self._at(body) != "{":
             return  # declared here, defined elsewhere
         span = (self._tokens[body].end, self._tokens[self._pairs[body]].begin)
-        host = attributes.get("host_name", name.text).strip('"')
+        host = _literal(attributes.get("host_name", "")) or name.text
         try:
             parameters = _numbered([self._parameter(*part, name.text) for part in self._split(at + 1, close)])
         except SourceError as error:
@@ -486,6 +488,18 @@ class _Parser:
             self._templates[name.text] = (self._template_names(begin), replace(made, template=True))
             return
         self._keep(made)
+
+    def _within_attribute(self, place: int) -> bool:
+        """Whether a token is within ``[[ ]]``."""
+        while place and self._at(place) not in (";", "{", "}", "]]", "[["):
+            place -= 1
+        return self._at(place) == "[["
+
+    def _attribute_end(self, place: int) -> int:
+        """Returns the place behind the ``]]`` of the attribute that holds a token."""
+        while self._at(place) != "[[":
+            place -= 1
+        return self._pairs[place] + 1
 
     def _keep(self, kernel: MslKernel) -> None:
         """Keeps a valid kernel and records an invalid one in ``refused``; others can still be launched."""
@@ -528,10 +542,11 @@ class _Parser:
                 break
             place -= 1
         name = self._tokens[place - 1]
-        host = attributes.get("host_name", "").strip('"')
+        host = _literal(attributes.get("host_name", ""))
         template = self._templates.get(name.text)
         if template is None:
-            self._refuse(name.line, f"{name.text} is instanced before a template of that name is defined")
+            self._refused.append((host, f"{self._file}:{name.line}: {name.text} is no template that is defined before"))
+            return
         if not host:
             self._refuse(name.line, f'this instance of {name.text} has no name: write [[host_name("...")]]')
         names, kernel = template
@@ -541,9 +556,10 @@ class _Parser:
         function = f"{name.text}<{', '.join(given)}>"
         made = replace(kernel, name=host, function=function, parameters=parameters, line=name.line)
         self._keep(made)
-        for one in range(begin, at):
-            if self._at(one) == "[[":
-                self._instances.append((self._tokens[one].begin, self._tokens[self._pairs[one]].end))
+        end = at
+        while end < len(self._tokens) and self._at(end) != ";":
+            end = self._pairs[end] + 1 if self._at(end) in _OPEN else end + 1
+        self._instances.append((host, (self._tokens[begin].begin, self._tokens[min(end, len(self._tokens) - 1)].end)))
 
     def _parameter(self, begin: int, end: int, kernel: str) -> MslParameter:
         attributes = self._attributes(begin, end)
@@ -560,12 +576,16 @@ class _Parser:
         names = [one for one in plain if one.is_word]
         if len(names) < 2:
             self._refuse(line, f"{kernel}: a parameter without a name: {self._slice(begin, end)}")
+        array = False
+        if plain[-1].text == "]":  # `constant T a[2]` is a pointer
+            opening = max(at for at, one in enumerate(plain) if one.text == "[")
+            plain, array = plain[:opening], True
         name = plain[-1]
         if not name.is_word:
             self._refuse(line, f"{kernel}: the parameter {self._slice(begin, end)!r} is not understood")
         words = plain[:-1]
         space = next((_SPACES[one.text] for one in words if one.text in _SPACES), AddressSpace.NONE)
-        form = "".join(one.text for one in words if one.text in ("*", "&"))
+        form = "*" if array else "".join(one.text for one in words if one.text in ("*", "&"))
         const = any(one.text == "const" for one in words) or space is AddressSpace.CONSTANT
         kind = _spelled([one for one in words if one.text not in (*_SPACES, *_QUALIFIERS, "*", "&")])
         attribute = next(iter(attributes), "")
@@ -607,8 +627,8 @@ class _Parser:
             if not one.attribute:
                 self._refuse(
                     one.line,
-                    f"{what} has no attribute: write [[buffer(0)]], [[thread_position_in_grid]], ...; only where no "
-                    "buffer has an index do they get theirs by their order",
+                    f"{what} has no attribute: write [[thread_position_in_grid]], ...; device and constant buffers "
+                    "alone get an index by their order",
                 )
             if one.attribute == "stage_in" or (
                 one.attribute == "buffer" and one.space in (AddressSpace.NONE, AddressSpace.THREADGROUP)
@@ -639,18 +659,21 @@ class _Parser:
 
 
 def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
-    """Returns the parameters; if no buffer has an index, buffers get indices by their order, as in Metal."""
-    if any(one.attribute == "buffer" for one in parameters):
-        return tuple(parameters)
+    """Returns the parameters; a buffer without an index gets the lowest one that is free, in order, as in Metal."""
+    taken = {one.index for one in parameters if one.attribute == "buffer"}
+    free = (index for index in range(len(parameters) + len(taken)) if index not in taken)
     found: list[MslParameter] = []
-    index = 0
     for one in parameters:
         if not one.attribute and one.form and one.space in (AddressSpace.DEVICE, AddressSpace.CONSTANT):
-            found.append(replace(one, attribute="buffer", index=index))
-            index += 1
+            found.append(replace(one, attribute="buffer", index=next(free)))
         else:
             found.append(one)
     return tuple(found)
+
+
+def _literal(text: str) -> str:
+    """Returns the text of string literals that stand beside each other."""
+    return "".join(one.text[1:-1] for one in tokens_of(text) if one.kind is TokenKind.TEXT)
 
 
 def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:

@@ -16,13 +16,23 @@ __all__ = ["MLX_POSITIONS", "SMALL", "metal_text"]
 _Edit = tuple[int, int, str]
 
 
-def metal_text(text: MslText, kernel: MslKernel, constants: Mapping[str, Value], group_bytes: Mapping[str, int]) -> str:
+def metal_text(
+    text: MslText,
+    kernel: MslKernel,
+    constants: Mapping[str, Value],
+    group_bytes: Mapping[str, int],
+    *,
+    instances: bool = True,
+) -> str:
     """Returns the text for Metal: constants have their values, and the launch's threadgroup memory is declared.
+
+    Of the instances of templates this kernel alone is left, or none if ``instances`` is False.
 
     Raises:
         CompileError: a constant without a value, or threadgroup memory of a template's instance.
     """
     edits = [*_constants(text, constants), *_questions(text)]
+    edits += [(*span, "") for name, span in text.instances if name != kernel.name or not instances]
     given = [one for one in kernel.parameters if one.attribute == "threadgroup"]
     if given and kernel.template:
         raise CompileError(

@@ -6,7 +6,7 @@ A process whose code is stored uses this module for identities alone: the module
 
 from __future__ import annotations
 
-from silo.compile.c_compiler import find_compiler
+from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled
 from silo.core.consent import Consent, text_sha256
@@ -45,8 +45,7 @@ class CpuCompiler:
             CompilerMissingError: no usable C compiler.
             ToolchainError: no usable Triton.
         """
-        toolchain = find_compiler(settings().cc)
-        return compiler_identity(level_of(target), toolchain)
+        return compiler_identity(level_of(target), _toolchain(target))
 
     def artifact_target(self, target: Target) -> Target:
         """The same: code for a target is for that target."""
@@ -58,7 +57,7 @@ class CpuCompiler:
             return taken
         try:
             level_of(target)
-            toolchain = find_compiler(settings().cc)
+            toolchain = _toolchain(target)
         except (TargetError, CompilerMissingError) as error:
             return Rejected(str(error))
         return Accepted(f"compiled by {toolchain.version}")
@@ -85,7 +84,7 @@ class CpuCompiler:
         """
         from silo.kinds.triton.cpu.cpu_jobs import compile_ttir  # noqa: PLC0415  # stored code needs none of it
 
-        return compile_ttir(job, find_compiler(settings().cc))
+        return compile_ttir(job, _toolchain(job.target))
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
         """The module in MLIR's generic form, and the C text."""
@@ -103,7 +102,7 @@ class CpuCompiler:
             return job.text
         from silo.kinds.triton.cpu.cpu_jobs import emit_job  # noqa: PLC0415  # stored code needs none of it
 
-        emitted = emit_job(job, find_compiler(settings().cc))
+        emitted = emit_job(job, _toolchain(job.target))
         return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
@@ -134,8 +133,13 @@ class CpuCompiler:
             level=level,
             options=CpuOptions.of(variant.config, "reference", level.vector_bits),
             nan=nan,
-            toolchain=find_compiler(settings().cc),
+            toolchain=_toolchain(variant.target),
         )
+
+
+def _toolchain(target: Target) -> CCompiler:
+    """The C compiler for a target's family of machines. Raises CompilerMissingError."""
+    return find_compiler(settings().cc, family="aarch64" if target.arch.startswith("aarch64") else "x86-64")
 
 
 def _triton(source: Source) -> TritonSource:

@@ -374,7 +374,9 @@ class TritonSource:
         if not adapter.is_gluon(self.function):
             return arguments
         return {
-            name: replace_frozen(one, block_layout=adapter.descriptor_layout(one.block_form, one.block_shape, one.dtype.bits))
+            name: replace_frozen(
+                one, block_layout=adapter.descriptor_layout(one.block_form, one.block_shape, one.dtype.bits)
+            )
             if one.block_shape and one.dtype is not None
             else one
             for name, one in arguments.items()

@@ -388,7 +388,11 @@ def _is_settled(value: object) -> bool:
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
         return True
     enumerations: Any = sys.modules.get("enum")
-    return adapter.is_settled(value) or adapter.is_layout(value) or (enumerations is not None and isinstance(value, enumerations.Enum))
+    return (
+        adapter.is_settled(value)
+        or adapter.is_layout(value)
+        or (enumerations is not None and isinstance(value, enumerations.Enum))
+    )
 
 
 # ---- Compiled kernels that a program launches by hand, as ``kernel.warmup`` returns them ----

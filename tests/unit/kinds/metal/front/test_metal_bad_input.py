@@ -19,7 +19,7 @@ kernel void add(device const float* x [[buffer(0)]], device float* out [[buffer(
         ("device const float*", "device const double*", "x is a double"),
         ("uint i", "texture2d<float> t [[texture(0)]], uint i", "without textures"),
         ("device float* out", "float* out", "of the address space device or constant"),
-        (" [[buffer(1)]]", "", "out has no attribute"),
+        (" [[thread_position_in_grid]]", "", "i has no attribute"),
         ("kernel void add", "void add", "no kernel is defined here"),
     ],
 )

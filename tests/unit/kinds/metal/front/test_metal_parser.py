@@ -19,9 +19,10 @@ def test_buffers_without_indices_get_them_by_their_order():
     assert [(one.name, one.index) for one in kernel.buffers] == [("x", 0), ("y", 1), ("n", 2)]
 
 
-def test_a_buffer_without_an_index_beside_one_that_has_it_is_refused():
-    with pytest.raises(SourceError, match=r"y has no attribute.*only where no buffer has an index"):
-        silo.metal("kernel void k(device const float* x [[buffer(1)]], device float* y) {}", group_size=1)
+def test_a_buffer_without_an_index_gets_the_lowest_that_is_free():
+    text = "kernel void k(device const float* x [[buffer(1)]], device float* y, constant int z[2]) {}"
+    kernel = silo.metal(text, group_size=1).kernel.source.kernel
+    assert [(one.name, one.index, one.form) for one in kernel.buffers] == [("y", 0, "*"), ("x", 1, "*"), ("z", 2, "*")]
 
 
 MACROS = """
@@ -42,10 +43,12 @@ def test_macros_in_parameters_are_what_they_stand_for():
     assert (y.name, y.type) == ("y", "T"), "a default, which a constant of the launch may take the place of"
 
 
-def test_a_macro_with_arguments_is_refused_where_it_matters():
+def test_a_macro_with_arguments_among_the_parameters():
     text = MACROS.replace("[[buffer(1)]]", "BUFFER(1)")
-    with pytest.raises(SourceError, match=r"BUFFER\(...\) is a macro in the parameters"):
-        silo.metal(text, group_size=1)
+    kernel = silo.metal(text, group_size=1).kernel.source.kernel
+    assert [(one.name, one.index) for one in kernel.buffers] == [("y", 1), ("x", 3)]
+    with pytest.raises(SourceError, match=r"OWN\(...\) is a macro in the parameters"):
+        silo.metal("#define OWN(T) device T*\nkernel void k(OWN(float) x) {}", group_size=1)
 
 
 def test_one_kernel_that_cannot_be_launched_leaves_the_others():

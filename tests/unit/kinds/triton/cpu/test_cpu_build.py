@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 from pathlib import Path
@@ -43,6 +44,23 @@ def test_choice(requested, found, command):
 def test_no_compiler_says_what_to_do(requested, found, words):
     with pytest.raises(CompilerMissingError, match=words):
         choose_compiler(requested, found)
+
+
+def test_another_family_has_compilers_of_its_own(tmp_path, monkeypatch):
+    cross = "aarch64-linux-gnu-gcc"
+    assert choose_compiler(None, {"cc": "/a/cc", cross: "/a/cross"}, family="aarch64") == ("/a/cross",)
+    assert choose_compiler("gcc", {"gcc": "/a/gcc", cross: "/a/cross"}, family="aarch64") == ("/a/gcc",)
+    with pytest.raises(CompilerMissingError, match=r"for aarch64.*aarch64-linux-gnu-gcc is not on PATH.*SILO_CC"):
+        choose_compiler(None, {"cc": "/a/cc", cross: None}, family="aarch64")
+    place = tmp_path / cross
+    place.write_text("#!/bin/sh\necho cross 1.0\n")
+    place.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr("silo.compile.c_compiler._own_family", lambda: "x86-64")
+    assert find_compiler(None, family="aarch64").command == (str(place),)
+    assert find_compiler(None, family="x86-64").command != (str(place),)
+    monkeypatch.setattr("silo.compile.c_compiler._own_family", lambda: "aarch64")
+    assert find_compiler(None, family="aarch64").command != (str(place),)
 
 
 def test_a_compiler_that_does_not_run(tmp_path):

@@ -19,12 +19,12 @@ from silo.errors import CompileError, SourceError
 if find_spec("triton") is None or find_spec("triton.experimental.gluon") is None:
     pytest.skip("no Triton with Gluon is installed", allow_module_level=True)
 
-import gluon_kernels
 import triton
-from gluon_kernels import gl
 from triton.backends.compiler import GPUTarget
 from triton.experimental.gluon._runtime import GluonASTSource
 
+import gluon_kernels
+from gluon_kernels import gl
 from silo.kinds.triton.front.adapter.gluon import descriptor_layout, layout_object, layout_value
 from silo.kinds.triton.front.adapter.lowering import lower_to_ttir
 from silo.kinds.triton.front.triton_source import TritonSource
@@ -150,7 +150,7 @@ def test_records_in_files_are_read_as_they_are_written():
 def test_layouts_that_this_gluon_lacks_are_refused_by_name():
     with pytest.raises(CompileError, match="has no layout MartianLayout"):
         layout_object(RecordValue.of("MartianLayout", {}))
-    with pytest.raises(CompileError, match="SliceLayout of Triton .* has no field depth"):
+    with pytest.raises(CompileError, match=r"SliceLayout of Triton .* has no field depth"):
         layout_object(RecordValue.of("SliceLayout", {"depth": 2}))
 
 
@@ -189,7 +189,7 @@ def test_the_layout_is_part_of_the_variant():
     assert one == same
 
 
-FILE = '''
+FILE = """
 import silo
 import gluon_kernels
 from gluon_kernels import gl
@@ -202,14 +202,16 @@ move = silo.kernel(gluon_kernels.move, grid=lambda a: (silo.cdiv(a.source.shape[
 def sums(n, make):
     x, y, out = make.normal(n), make.normal(n), make.empty(n)
     layout = gl.BlockedLayout([1], [32], [4], [0])
-    return silo.Case(args=(x, y, out, n), kwargs={"BLOCK": 128, "layout": layout}, expected={"out": lambda: x.host + y.host})
+    constants = {"BLOCK": 128, "layout": layout}
+    return silo.Case(args=(x, y, out, n), kwargs=constants, expected={"out": lambda: x.host + y.host})
 
 
 @move.cases()
 def moves(make):
     x, out = make.normal(128, 64, dtype="float16"), make.empty(128, 64, dtype="float16")
-    return silo.Case(args=(make.descriptor(x, (64, 64)), make.descriptor(out, (64, 64))), expected={"target": lambda: x.host})
-'''
+    both = make.descriptor(x, (64, 64)), make.descriptor(out, (64, 64))
+    return silo.Case(args=both, expected={"target": lambda: x.host})
+"""
 
 
 def test_bundles_hold_gluon_kernels_and_are_reproducible(tmp_path):

@@ -90,3 +90,16 @@ template <class T>
 }
 
 #endif
+
+namespace silo_metal {
+// Functions of bfloats are templates over it, so that a text may define its own in the namespace metal.
+template <class T> concept Bfloat = __is_same(T, bfloat);
+
+// static_cast, and from half to bfloat by way of float.
+template <class T, class U> [[gnu::always_inline]] constexpr T cast(U &&value) {
+    if constexpr (__is_same(T, bfloat) && __is_same(__remove_cvref(U), half))
+        return bfloat(float(value));
+    else
+        return static_cast<T>(static_cast<U &&>(value));
+}
+} // namespace silo_metal

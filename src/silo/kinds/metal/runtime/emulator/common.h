@@ -15,30 +15,33 @@ namespace metal {
     M(long)                                                                                        \
     M(ulong)                                                                                       \
     M(half)                                                                                        \
-    M(bfloat)                                                                                      \
     M(float)
 
 // Of two numbers of which one is NaN, the other.
-#define SILO_MIN_MAX(T)                                                                            \
-    constexpr T max(T a, T b) {                                                                    \
+#define SILO_MIN_MAX(T, HEAD)                                                                      \
+    HEAD constexpr T max(T a, T b) {                                                               \
         return a > b || b != b ? a : b;                                                            \
     }                                                                                              \
-    constexpr T min(T a, T b) {                                                                    \
+    HEAD constexpr T min(T a, T b) {                                                               \
         return a < b || b != b ? a : b;                                                            \
     }                                                                                              \
-    constexpr T clamp(T x, T low, T high) {                                                        \
+    HEAD constexpr T clamp(T x, T low, T high) {                                                   \
         return min(max(x, low), high);                                                             \
     }                                                                                              \
-    constexpr T max3(T a, T b, T c) {                                                              \
+    HEAD constexpr T max3(T a, T b, T c) {                                                         \
         return max(a, max(b, c));                                                                  \
     }                                                                                              \
-    constexpr T min3(T a, T b, T c) {                                                              \
+    HEAD constexpr T min3(T a, T b, T c) {                                                         \
         return min(a, min(b, c));                                                                  \
     }                                                                                              \
-    constexpr T median3(T a, T b, T c) {                                                           \
+    HEAD constexpr T median3(T a, T b, T c) {                                                      \
         return max(min(a, b), min(max(a, b), c));                                                  \
     }
-SILO_NUMBERS(SILO_MIN_MAX)
+#define SILO_PLAIN_MIN_MAX(T) SILO_MIN_MAX(T, )
+SILO_NUMBERS(SILO_PLAIN_MIN_MAX)
+// A template, so that a text may define those of bfloats in the namespace metal: its own are taken.
+SILO_MIN_MAX(T, template <silo_metal::Bfloat T>)
+#undef SILO_PLAIN_MIN_MAX
 
 } // namespace metal
 

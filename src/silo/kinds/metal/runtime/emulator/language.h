@@ -16,6 +16,7 @@
 #define object_data
 
 #define __METAL__ 1
+#define METAL_FUNC inline
 #ifndef __METAL_VERSION__
 #define __METAL_VERSION__ 310
 #endif

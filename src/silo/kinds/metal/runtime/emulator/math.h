@@ -13,8 +13,8 @@ namespace metal {
     inline half name(half x) {                                                                     \
         return half(name(float(x)));                                                               \
     }                                                                                              \
-    inline bfloat name(bfloat x) {                                                                 \
-        return bfloat(name(float(x)));                                                             \
+    template <silo_metal::Bfloat T> inline T name(T x) {                                           \
+        return T(name(float(x)));                                                                  \
     }                                                                                              \
     SILO_VECTOR1(name)
 #define SILO_REAL2(name, expression)                                                               \
@@ -24,8 +24,8 @@ namespace metal {
     inline half name(half x, half y) {                                                             \
         return half(name(float(x), float(y)));                                                     \
     }                                                                                              \
-    inline bfloat name(bfloat x, bfloat y) {                                                       \
-        return bfloat(name(float(x), float(y)));                                                   \
+    template <silo_metal::Bfloat T> inline T name(T x, T y) {                                      \
+        return T(name(float(x), float(y)));                                                        \
     }                                                                                              \
     SILO_VECTOR2(name)
 #define SILO_REAL3(name, expression)                                                               \
@@ -35,8 +35,8 @@ namespace metal {
     inline half name(half x, half y, half z) {                                                     \
         return half(name(float(x), float(y), float(z)));                                           \
     }                                                                                              \
-    inline bfloat name(bfloat x, bfloat y, bfloat z) {                                             \
-        return bfloat(name(float(x), float(y), float(z)));                                         \
+    template <silo_metal::Bfloat T> inline T name(T x, T y, T z) {                                 \
+        return T(name(float(x), float(y), float(z)));                                              \
     }                                                                                              \
     SILO_VECTOR3(name)
 
@@ -213,7 +213,7 @@ inline float abs(float x) {
 inline half abs(half x) {
     return fabs(x);
 }
-inline bfloat abs(bfloat x) {
+template <silo_metal::Bfloat T> inline T abs(T x) {
     return fabs(x);
 }
 // The least of a signed type has no absolute value and stays as it is.
@@ -222,11 +222,31 @@ template <silo_metal::Integer T> constexpr T abs(T x) {
 }
 SILO_VECTOR1(abs)
 
+// By name, too: a text may define functions of its own in these namespaces, which would hide those that a directive
+// alone brings, so that a call with a float would go to a function of bfloats.
+#define SILO_MATH_NAMES                                                                            \
+    using metal::abs; using metal::acos; using metal::acosh; using metal::asin; using              \
+    metal::asinh; using metal::atan; using metal::atan2; using metal::atanh; using metal::ceil;    \
+    using metal::clamp; using metal::copysign; using metal::cos; using metal::cosh; using          \
+    metal::cospi; using metal::divide; using metal::exp; using metal::exp10; using metal::exp2;    \
+    using metal::fabs; using metal::fdim; using metal::floor; using metal::fma; using              \
+    metal::fmax; using metal::fmax3; using metal::fmedian3; using metal::fmin; using               \
+    metal::fmin3; using metal::fmod; using metal::fract; using metal::frexp; using metal::ldexp;   \
+    using metal::log; using metal::log10; using metal::log2; using metal::mad; using metal::max;   \
+    using metal::max3; using metal::median3; using metal::min; using metal::min3; using            \
+    metal::mix; using metal::modf; using metal::nextafter; using metal::pow; using metal::powr;    \
+    using metal::rint; using metal::round; using metal::rsqrt; using metal::saturate; using        \
+    metal::sign; using metal::sin; using metal::sincos; using metal::sinh; using metal::sinpi;     \
+    using metal::smoothstep; using metal::sqrt; using metal::step; using metal::tan; using         \
+    metal::tanh; using metal::tanpi; using metal::trunc;
 namespace precise {
 using namespace metal;
-}
+SILO_MATH_NAMES
+} // namespace precise
 namespace fast {
 using namespace metal;
-}
+SILO_MATH_NAMES
+} // namespace fast
+#undef SILO_MATH_NAMES
 
 } // namespace metal

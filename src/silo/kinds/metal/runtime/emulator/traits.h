@@ -20,6 +20,9 @@ template <class T, T v> struct integral_constant {
 template <bool v> using bool_constant = integral_constant<bool, v>;
 using true_type = bool_constant<true>;
 using false_type = bool_constant<false>;
+// The names within Apple's own header, which some texts use.
+template <class... T> struct _disjunction : bool_constant<(bool(T::value) || ...)> {};
+template <class... T> struct _conjunction : bool_constant<(bool(T::value) && ...)> {};
 
 template <bool, class T = void> struct enable_if {};
 template <class T> struct enable_if<true, T> {

@@ -46,7 +46,9 @@ def source_class() -> Any:  # noqa: ANN401  # Triton's class
     try:
         return importlib.import_module(f"{_GLUON}._runtime").GluonASTSource
     except ImportError as error:
-        raise SourceError(f"this Triton has no Gluon that Silo can compile ({error}); install Triton 3.6 or newer") from error
+        raise SourceError(
+            f"this Triton has no Gluon that Silo can compile ({error}); install Triton 3.6 or newer"
+        ) from error
 
 
 # ---- Layouts as values ----
@@ -180,10 +182,10 @@ def layout_in_type(text: str, block: tuple[int, ...], bits: int) -> RecordValue 
     """
     try:
         call = ast.parse(text, mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
-            raise ValueError(text)
+        assert isinstance(call, ast.Call)
+        assert isinstance(call.func, ast.Name)
         fields = {str(one.arg): _frozen(ast.literal_eval(one.value)) for one in call.keywords}
-    except (SyntaxError, ValueError, TypeError) as error:
+    except (SyntaxError, ValueError, TypeError, AssertionError) as error:
         raise SourceError(f"a descriptor's layout is spelled {text}, which Silo does not read") from error
     found = RecordValue.of(call.func.id, fields)
     return None if found == _default_layout(block, bits) else found
@@ -214,5 +216,7 @@ def descriptor_type_text(element: str, block: Value, bits: int) -> str:
     layouts = [part for part in block if isinstance(part, RecordValue)] if isinstance(block, tuple) else []
     layout = layouts[0] if layouts else _default_layout(extents, bits)
     if layout is None:
-        raise CompileError(f"Gluon has no default layout for a block {list(extents)} of {element}; give the descriptor a layout")
+        raise CompileError(
+            f"Gluon has no default layout for a block {list(extents)} of {element}; give the descriptor a layout"
+        )
     return f"tensordesc<{element}[{','.join(map(str, extents))}],{layout_object(layout)!r}>"

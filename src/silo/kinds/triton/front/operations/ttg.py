@@ -28,9 +28,7 @@ _PARTITIONS = "ttg.warp_specialize.partitions"
 def _gpu(
     name: str, *, access: Effect | None = None, flow: Flow | None = None, family: Family | None = None
 ) -> OperationRecord:
-    return define(
-        name, OperationRole.FOREIGN, types=None, attributes=None, access=access, flow=flow, family=family
-    )
+    return define(name, OperationRole.FOREIGN, types=None, attributes=None, access=access, flow=flow, family=family)
 
 
 def _specialize_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:

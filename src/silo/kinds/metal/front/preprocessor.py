@@ -1,0 +1,530 @@
+"""The preprocessor for texts whose macros make kernels, or that include files of named folders.
+
+Directives are carried out and macros of the text are expanded, so that the parser finds the kernels. Includes of
+Metal's own library stay, and so do their macros. Line numbers stay those of the files, by ``#line``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from silo.errors import SourceError
+from silo.kinds.metal.front.parser import Token, TokenKind, tokens_of
+from silo.plain_files import read_plain
+
+__all__ = ["METAL_VERSION", "makes_kernels", "preprocess"]
+
+METAL_VERSION = 310
+"""``__METAL_VERSION__`` in conditions of a text: Metal 3.1, the first version with bfloat."""
+
+_PREDEFINED = {"__METAL__": "1", "__METAL_VERSION__": str(METAL_VERSION), "__HAVE_BFLOAT__": "1"}
+_MOST_NESTED = 64  # files that include each other; macros that expand to each other
+_MOST_TEXT = 64 << 20  # characters of the expanded text
+_MOST_WORDS = 1 << 20  # of one use of a macro, which can double its text again and again
+_INCLUDE = re.compile(r'\s*(?:"([^"]+)"|<([^>]+)>)')
+_HEAD = re.compile(r"\s*([A-Za-z_]\w*)(\(([^)]*)\))?\s*(.*)", re.DOTALL)
+_KERNEL_WORDS = frozenset({"kernel", "host_name", "[["})
+
+
+@dataclass(frozen=True, slots=True)
+class _Macro:
+    """``parameters`` is None for a macro without arguments; the last is ``__VA_ARGS__`` for a variadic macro."""
+
+    body: tuple[str, ...]
+    parameters: tuple[str, ...] | None = None
+    variadic: bool = False
+
+
+def makes_kernels(text: str) -> bool:
+    r"""Whether the parser needs the preprocessor: a macro's text has kernels or attributes, or a file is included.
+
+    >>> makes_kernels("#define K(T) kernel void f_##T() {}"), makes_kernels("#define N 4\nkernel void f() {}")
+    (True, False)
+    """
+    for one in tokens_of(text):
+        if one.kind is TokenKind.DIRECTIVE:
+            name, rest = _directive(one.text)
+            if name == "include" and rest.lstrip().startswith('"'):
+                return True
+            if name == "define" and "(" in rest and _KERNEL_WORDS & {part.text for part in tokens_of(rest)}:
+                return True
+    return False
+
+
+def preprocess(text: str, file: str, folders: Sequence[Path], given: Collection[str] = ()) -> str:
+    """Returns the text with the included files of ``folders`` in it, and with its macros expanded.
+
+    Args:
+        text: the text.
+        file: its name, for messages.
+        folders: the folders that are searched for included files, in this order. Nothing outside of them is read.
+        given: names that a launch defines. They count as defined, stay as they are, and no condition reads their value.
+
+    Raises:
+        SourceError: a file is missing, a directive or a macro's use is malformed, or ``#error`` is met.
+    """
+    run = _Run([one.resolve() for one in folders], frozenset(given))
+    run.macros.update({name: _Macro((value,)) for name, value in _PREDEFINED.items()})
+    run.file(text, file, 0)
+    return "".join(run.parts)
+
+
+def _directive(text: str) -> tuple[str, str]:
+    """The name of a directive, and its rest without comments and line ends."""
+    joined = text[1:].replace("\\\n", " ").strip()
+    joined = re.sub(r"/\*.*?\*/|//[^\n]*", " ", joined, flags=re.DOTALL)
+    name = re.match(r"\w*", joined)
+    word = "" if name is None else name.group()
+    return word, joined[len(word) :]
+
+
+@dataclass(slots=True)
+class _Condition:
+    active: bool  # the lines that follow count
+    taken: bool  # a branch was taken already, or none can be
+    line: int
+
+
+@dataclass(slots=True)
+class _Run:
+    folders: list[Path]
+    given: frozenset[str]
+    macros: dict[str, _Macro] = field(default_factory=dict[str, _Macro])
+    parts: list[str] = field(default_factory=list[str])
+    once: set[Path] = field(default_factory=set[Path])
+    size: int = 0
+    words: int = 0  # made by the macro that is being expanded
+
+    def put(self, text: str) -> None:
+        self.size += len(text)
+        if self.size > _MOST_TEXT:
+            raise SourceError(f"the preprocessed text has more than {_MOST_TEXT >> 20} MiB of characters")
+        self.parts.append(text)
+
+    def file(self, text: str, name: str, depth: int, path: Path | None = None) -> None:
+        """One file: its directives in order, and the text between them."""
+        if depth > _MOST_NESTED:
+            raise SourceError(f"{name}: more than {_MOST_NESTED} files include each other")
+        stack: list[_Condition] = []
+        self.put(f'#line 1 "{name}"\n')
+        at = 0
+        for one in tokens_of(text):
+            if one.kind is not TokenKind.DIRECTIVE:
+                continue
+            self._text(text[at : one.begin], name, text.count("\n", 0, at) + 1, active=_active(stack))
+            self._do(one, name, depth, stack, path)
+            at = one.end
+        self._text(text[at:], name, text.count("\n", 0, at) + 1, active=_active(stack))
+        if stack:
+            raise SourceError(f"{name}:{stack[-1].line}: this condition has no #endif")
+        self.put("\n")
+
+    # Directives
+
+    def _do(self, one: Token, name: str, depth: int, stack: list[_Condition], path: Path | None) -> None:
+        word, rest = _directive(one.text)
+        lines = "\n" * one.text.count("\n")
+        if word in ("if", "ifdef", "ifndef", "elif", "else", "endif"):
+            self._condition(word, rest, name, one.line, stack)
+            self.put(lines)
+            return
+        if not _active(stack):
+            self.put(lines)
+            return
+        if word == "define":
+            self._define(rest, name, one.line)
+        elif word == "undef":
+            self.macros.pop(rest.strip(), None)
+        elif word == "error":
+            raise SourceError(f"{name}:{one.line}: #error{rest.rstrip()}")
+        elif word == "include":
+            if self._include(rest, name, one.line, depth):
+                self.put(f'#line {one.line} "{name}"\n')
+            else:
+                self.put(one.text)
+        elif word == "pragma" and rest.strip() == "once":
+            if path is not None:
+                self.once.add(path)
+        elif word in ("pragma", "line"):
+            self.put(one.text)
+        self.put(lines if word not in ("pragma", "include") else "")
+
+    def _condition(self, word: str, rest: str, name: str, line: int, stack: list[_Condition]) -> None:
+        if word in ("if", "ifdef", "ifndef"):
+            outer = _active(stack)
+            holds = outer and self._holds(word, rest, name, line)
+            stack.append(_Condition(holds, holds or not outer, line))
+            return
+        if not stack:
+            raise SourceError(f"{name}:{line}: #{word} without #if")
+        if word == "endif":
+            stack.pop()
+            return
+        top = stack[-1]
+        top.active = not top.taken and (word == "else" or self._holds("if", rest, name, line))
+        top.taken |= top.active
+
+    def _holds(self, word: str, rest: str, name: str, line: int) -> bool:
+        if word != "if":
+            found = rest.strip() in self.macros or rest.strip() in self.given
+            return found == (word == "ifdef")
+        words = [one.text for one in tokens_of(rest)]
+        ready: list[str] = []
+        at = 0
+        while at < len(words):
+            if words[at] == "defined":
+                bracket = words[at + 1 : at + 2] == ["("]
+                named = words[at + 1 + bracket] if at + 1 + bracket < len(words) else ""
+                ready.append(str(int(named in self.macros or named in self.given)))
+                at += 4 if bracket else 2
+            elif words[at] in ("__has_include", "__has_builtin", "__has_feature", "__has_extension"):
+                end = words.index(")", at) if ")" in words[at:] else len(words) - 1
+                ready.append("0")
+                at = end + 1
+            elif words[at] in self.given:
+                raise SourceError(
+                    f"{name}:{line}: the condition reads {words[at]}, which a launch sets, and the text's macros are "
+                    "expanded before: use if constexpr, or a function constant"
+                )
+            else:
+                ready.append(words[at])
+                at += 1
+        self.words = 0
+        expanded = self._expand(ready, frozenset(), 0, f"{name}:{line}")
+        try:
+            return _Expression(expanded).value() != 0
+        except (ValueError, IndexError, ZeroDivisionError) as error:
+            raise SourceError(f"{name}:{line}: the condition #if{rest} is not understood") from error
+
+    def _define(self, rest: str, name: str, line: int) -> None:
+        found = _HEAD.match(rest)
+        if found is None:
+            raise SourceError(f"{name}:{line}: #define without a name")
+        word, listed, inner, body = found.groups()
+        if word in self.given:
+            return  # the launch's definition counts
+        if listed is not None and not rest.strip().startswith(f"{word}("):
+            listed, inner, body = None, None, f"{found.group(2)} {body}"  # a blank before the bracket: no arguments
+        flat = body.replace("\n", " ")
+        tokens = tuple(one.text for one in tokens_of(f"_ {flat}")[1:])  # a # in front is no directive here
+        tokens = tuple(_pasted(tokens))
+        if listed is None:
+            self.macros[word] = _Macro(tokens)
+            return
+        names = [one.strip() for one in inner.split(",")] if inner.strip() else []
+        variadic = bool(names) and names[-1].endswith("...")
+        if variadic:
+            names[-1] = names[-1].removesuffix("...").strip() or "__VA_ARGS__"
+        self.macros[word] = _Macro(tokens, tuple(names), variadic)
+
+    def _include(self, rest: str, name: str, line: int, depth: int) -> bool:
+        """Puts an included file in. False: a header of Metal's library, whose directive stays."""
+        found = _INCLUDE.match(rest)
+        if found is None:
+            raise SourceError(f"{name}:{line}: #include{rest.rstrip()} names no file")
+        quoted, library = found.groups()
+        wanted = quoted or library
+        for folder in self.folders:
+            path = (folder / wanted).resolve()
+            if not path.is_relative_to(folder) or not path.is_file():
+                continue
+            if path not in self.once:
+                try:
+                    self.file(read_plain(path).decode(), wanted, depth + 1, path)
+                except (OSError, UnicodeDecodeError) as error:
+                    raise SourceError(f"{name}:{line}: {path} cannot be read: {error}") from error
+            return True
+        if library is not None:
+            return False
+        where = ", ".join(str(one) for one in self.folders) or "no folder"
+        raise SourceError(
+            f'{name}:{line}: #include "{wanted}" is not in {where}: name its folder in include=, and nothing outside '
+            "of these folders is read"
+        )
+
+    # Text between directives
+
+    def _text(self, text: str, name: str, line: int, *, active: bool) -> None:
+        if not active:
+            self.put("\n" * text.count("\n"))
+            return
+        tokens = tokens_of(text)
+        at = place = 0
+        while place < len(tokens):
+            one = tokens[place]
+            macro = self.macros.get(one.text) if one.is_word else None
+            if macro is None:
+                place += 1
+                continue
+            end = place + 1
+            if macro.parameters is not None:
+                if end >= len(tokens) or tokens[end].text != "(":
+                    place += 1
+                    continue
+                end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
+            self.put(text[at : one.begin])
+            words = [part.text for part in tokens[place:end]]
+            self.words = 0
+            made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
+            last = self.macros.get(made[-1]) if made else None
+            if last is not None and last.parameters is not None and end < len(tokens) and tokens[end].text == "(":
+                end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
+                words = [part.text for part in tokens[place:end]]
+                made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
+            self.put(f" {' '.join(made)} " + "\n" * text.count("\n", one.begin, tokens[end - 1].end))
+            at, place = tokens[end - 1].end, end
+        self.put(text[at:])
+
+    # Macros
+
+    def _expand(self, words: Sequence[str], hidden: frozenset[str], depth: int, place: str) -> list[str]:
+        """Expands every macro in ``words`` that is not ``hidden``, which it was made of."""
+        if depth > _MOST_NESTED:
+            raise SourceError(f"{place}: macros expand to each other more than {_MOST_NESTED} times")
+        self.words += len(words)
+        if self.words > _MOST_WORDS:
+            raise SourceError(f"{place}: a macro expands to more than {_MOST_WORDS} words")
+        found: list[str] = []
+        at = 0
+        while at < len(words):
+            word = words[at]
+            macro = None if word in hidden else self.macros.get(word)
+            if macro is None:
+                found.append(word)
+                at += 1
+                continue
+            if macro.parameters is None:
+                found += self._expand(_joined(macro.body), hidden | {word}, depth + 1, place)
+                at += 1
+                last = self.macros.get(found[-1]) if found else None
+                if last is not None and last.parameters is not None and words[at : at + 1] == ["("]:
+                    stop = _closing(words, at, place)
+                    found += self._expand([found.pop(), *words[at : stop + 1]], hidden | {word}, depth + 1, place)
+                    at = stop + 1
+                continue
+            if words[at + 1 : at + 2] != ["("]:
+                found.append(word)
+                at += 1
+                continue
+            end = _closing(words, at + 1, place)
+            given = _arguments(words[at + 2 : end], macro, word, place)
+            made = self._substituted(macro, given, hidden, depth, place)
+            # A function-like macro at the end of the text takes its arguments from behind it.
+            rest = list(words[end + 1 :])
+            last = self.macros.get(made[-1]) if made else None
+            if last is not None and last.parameters is not None and rest[:1] == ["("] and made[-1] not in hidden:
+                stop = _closing(rest, 0, place)
+                made += rest[: stop + 1]
+                end += stop + 1
+            found += self._expand(made, hidden | {word}, depth + 1, place)
+            at = end + 1
+        return found
+
+    def _substituted(
+        self, macro: _Macro, given: dict[str, list[str]], hidden: frozenset[str], depth: int, place: str
+    ) -> list[str]:
+        body, made = macro.body, list[str]()
+        at = 0
+        while at < len(body):
+            word = body[at]
+            if word == "#" and at + 1 < len(body) and body[at + 1] in given:
+                made.append('"' + " ".join(given[body[at + 1]]).replace("\\", "\\\\").replace('"', '\\"') + '"')
+                at += 2
+            elif word == "##" and made and at + 1 < len(body):
+                right = given.get(body[at + 1], [body[at + 1]])
+                if made[-1] == "," and not right:
+                    made.pop()  # , ## __VA_ARGS__ without arguments
+                elif made[-1] == "," and body[at + 1] == "__VA_ARGS__":
+                    made += right
+                elif right:
+                    made[-1:] = [made[-1] + right[0], *right[1:]]
+                at += 2
+            elif word in given:
+                pasted = body[at + 1 : at + 2] == ("##",)
+                part = given[word] if pasted else self._expand(given[word], hidden, depth + 1, place)
+                made += part or ([""] if pasted else [])
+                at += 1
+            else:
+                made.append(word)
+                at += 1
+        return [word for word in made if word]
+
+
+def _active(stack: Sequence[_Condition]) -> bool:
+    return all(one.active for one in stack)
+
+
+def _pasted(words: Sequence[str]) -> Iterator[str]:
+    """Tokens of a macro's text: ``##`` is one."""
+    at = 0
+    while at < len(words):
+        if words[at] == "#" and words[at + 1 : at + 2] == ("#",):
+            yield "##"
+            at += 2
+        else:
+            yield words[at]
+            at += 1
+
+
+def _joined(body: Sequence[str]) -> list[str]:
+    """The text of a macro without arguments: the words beside ``##`` are one."""
+    made: list[str] = []
+    at = 0
+    while at < len(body):
+        if body[at] == "##" and made and at + 1 < len(body):
+            made[-1] += body[at + 1]
+            at += 2
+        else:
+            made.append(body[at])
+            at += 1
+    return made
+
+
+def _closing(words: Sequence[str], at: int, place: str) -> int:
+    """The place of the bracket that closes the one at ``at``."""
+    depth = 0
+    for end in range(at, len(words)):
+        depth += (words[end] == "(") - (words[end] == ")")
+        if depth == 0:
+            return end
+    raise SourceError(f"{place}: the arguments of the macro {words[at - 1]} have no end")
+
+
+def _arguments(words: Sequence[str], macro: _Macro, name: str, place: str) -> dict[str, list[str]]:
+    names = macro.parameters or ()
+    parts: list[list[str]] = [[]]
+    depth = 0
+    for word in words:
+        depth += (word == "(") - (word == ")")
+        if word == "," and depth == 0 and not (macro.variadic and len(parts) == len(names)):
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    if parts == [[]] and not names:
+        parts = []
+    if macro.variadic and len(parts) == len(names) - 1:
+        parts.append([])
+    if len(parts) != len(names):
+        raise SourceError(f"{place}: the macro {name} takes {len(names)} arguments, not {len(parts)}")
+    return dict(zip(names, parts, strict=True))
+
+
+_LEVELS = (("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"))
+_SUMS, _PRODUCTS = ("+", "-"), ("*", "/", "%")
+
+
+class _Expression:
+    """The integer expression of an ``#if``; names that are no macros are 0."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = list(_shifts(words))
+        self._at = 0
+
+    def value(self) -> int:
+        found = self._choice()
+        if self._at != len(self._words):
+            self._fail()
+        return found
+
+    def _fail(self) -> NoReturn:
+        raise ValueError(" ".join(self._words))
+
+    def _next(self) -> str:
+        return self._words[self._at] if self._at < len(self._words) else ""
+
+    def _take(self, *words: str) -> str:
+        word = self._next()
+        if word and word in words:
+            self._at += 1
+            return word
+        return ""
+
+    def _choice(self) -> int:
+        found = self._level(0)
+        if not self._take("?"):
+            return found
+        first = self._choice()
+        if not self._take(":"):
+            self._fail()
+        second = self._choice()
+        return first if found else second
+
+    def _level(self, level: int) -> int:
+        signs = (*_LEVELS, _SUMS, _PRODUCTS)
+        if level == len(signs):
+            return self._unary()
+        found = self._level(level + 1)
+        while sign := self._take(*signs[level]):
+            found = _applied(sign, found, self._level(level + 1))
+        return found
+
+    def _unary(self) -> int:
+        sign = self._take("!", "-", "+", "~")
+        if sign:
+            found = self._unary()
+            return {"!": int(not found), "-": -found, "+": found, "~": ~found}[sign]
+        if self._take("("):
+            found = self._choice()
+            if not self._take(")"):
+                self._fail()
+            return found
+        word = self._next()
+        self._at += 1
+        if word[:1].isdigit():
+            return int(word.rstrip("uUlL").replace("'", ""), 0)
+        if not re.fullmatch(r"[A-Za-z_]\w*", word):
+            self._fail()
+        return int(word == "true")
+
+
+def _shifts(words: Sequence[str]) -> Iterator[str]:
+    """``>>`` is two tokens for the parser."""
+    at = 0
+    while at < len(words):
+        double = words[at : at + 2] == [">", ">"]
+        yield ">>" if double else words[at]
+        at += 1 + double
+
+
+def _applied(sign: str, left: int, right: int) -> int:
+    match sign:
+        case "||":
+            return int(bool(left) or bool(right))
+        case "&&":
+            return int(bool(left) and bool(right))
+        case "|":
+            return left | right
+        case "^":
+            return left ^ right
+        case "&":
+            return left & right
+        case "==":
+            return int(left == right)
+        case "!=":
+            return int(left != right)
+        case "<":
+            return int(left < right)
+        case ">":
+            return int(left > right)
+        case "<=":
+            return int(left <= right)
+        case ">=":
+            return int(left >= right)
+        case "<<":
+            return left << min(right, 64)
+        case ">>":
+            return left >> min(right, 64)
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+        case _:
+            return left - right * (abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
