@@ -53,7 +53,7 @@ class Attempt:
 
     @property
     def how(self) -> str:
-        """How it ended, for the row of a case: the signal or the exit status."""
+        """How the process ended, for the row of a case: the signal or the exit status."""
         if self.code >= 0:
             return f"exit status {self.code}"
         try:
@@ -103,7 +103,7 @@ def _blamed(
             begun = alone.in_flight or _begun(number, alone.rows.get(number) or made.rows[number])
             return found | {number: _crashed(begun, alone.how)}
         if number in alone.rows and last is not None and number == last.number:
-            found |= alone.rows  # another case is to blame for it, and its own row stands
+            found |= alone.rows  # another case is to blame, and its own row is kept
     if last is not None:
         found[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
     return found

@@ -361,7 +361,7 @@ def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
 
 
 def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
-    """A device of this machine to measure on, for each target that has one."""
+    """A device of this machine to measure on, for each target with a device."""
     found: dict[Target, Device] = {}
     for target in targets:
         for device in devices_of_kind(target.kind):
@@ -483,7 +483,7 @@ def _open_names(entry: _Planned) -> set[str]:
 
 
 def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """Constexprs that calls of other sizes must compute anew: a case's value would give wrong results."""
+    """Constexprs that calls of other sizes must compute themselves, because a case's value would give wrong results."""
     rules = [study.situation.rule for study in entry.studies]
     return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
 

@@ -55,7 +55,7 @@ class Packing:
 
     @classmethod
     def parse(cls, text: str | None) -> Packing:
-        """What ``--configs`` says; None is the default.
+        """The value of ``--configs``; None is the default.
 
         Raises ``SpaceError`` for a text that is neither a number nor ``all``.
 
@@ -91,7 +91,7 @@ def first_of(
 
 
 def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limit: int | None) -> frozenset[T]:
-    """Which items stay where each brings blobs (sha256 and size), equal ones once, and all together have a limit.
+    """The items that stay within a limit of bytes, if each has blobs (sha256 and size) and equal blobs count once.
 
     Each item comes with its rank; items of rank 0 stay whatever they take, others by rank, then in the order given.
     """
@@ -131,8 +131,8 @@ class Chosen(NamedTuple):
 class BuildCase:
     """The needs of one case: its typed signature and the specialization that its arguments allow.
 
-    ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
-    ``ruled`` where a heuristic made them, its best guess first.
+    ``configs`` is the part of the kernel's space that constraints leave for the case's arguments; None is the whole
+    space. ``ruled``: a heuristic made them, its best guess first.
     """
 
     label: str
@@ -147,8 +147,8 @@ class BuildKernel:
     """One kernel to plan for.
 
     ``configs`` is its space in order, ``(Config(),)`` for a kernel without one. ``neighbours`` gives the configs one
-    step in one parameter away (``Space.neighbours``). ``has_fallback`` is False where the code is made for certain
-    extents: then none serves calls that are like no case.
+    step in one parameter away (``Space.neighbours``). ``has_fallback`` is False if the code is made for certain
+    extents: then calls that differ from all cases are not served.
     """
 
     name: str
@@ -161,7 +161,7 @@ class BuildKernel:
 
 @dataclass(frozen=True, slots=True)
 class BuildVariant:
-    """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
+    """A variant to build. ``reasons`` are the reasons for it, ``cases`` the cases that it serves; both in order.
 
     ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
     measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer

@@ -84,7 +84,7 @@ def compiler_process(
             _kill_group(keeper)
             keeper.wait()
         else:
-            keeper.returncode = 0  # the parent waits for it
+            keeper.returncode = 0  # the parent process waits for it
 
 
 def run_compiler(

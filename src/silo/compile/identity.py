@@ -53,9 +53,9 @@ def code_digest(*packages: str) -> str:
     comments, other files by their bytes. Names and folders of modules do not count: the modules are a set, in which
     each import leads to the code that it imports (:func:`digest_of`).
 
-    A version number raised by hand would, the one time it is forgotten, let old artifacts pass for new ones. The files
-    are read once a process, some milliseconds, and only by a process that compiles or asks the store for artifacts:
-    a bundle names the compiler of its kernels and computes nothing. The digest of equal bytes is remembered beside the
+    If a version number had to be raised by hand and was forgotten once, old artifacts would count as new. The files are
+    read once a process, some milliseconds, and only by a process that compiles or reads artifacts from the store: a
+    bundle names the compiler of its kernels and computes nothing. The digest of equal bytes is remembered beside the
     byte code of Python (:mod:`silo.compile.known_digests`); without it the files are parsed, which takes most of a
     second.
     """
@@ -132,7 +132,7 @@ def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
     """The digest of each module and of all that it imports, directly or through other modules.
 
     Modules of equal code that import different code differ at the end: each round looks one import further, until no
-    further modules are told apart.
+    further modules differ.
     """
     digests = {name: code.digest for name, code in codes.items()}
     while True:

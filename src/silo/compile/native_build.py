@@ -120,7 +120,7 @@ class _Running:
 
 @contextmanager
 def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[str] = ()) -> Generator[_Running]:
-    """The compiler started; it is ended with the block where it has not by then."""
+    """The compiler started; it is killed at the end of the block if it is still running."""
     toolchain, target, maker = asked.toolchain, Path(folder, output), os.getpid()
     command = asked.command(objects, target)
     # A file, not a pipe: a child that a signal handler forks would go on filling the pipe, beside this process.

@@ -141,7 +141,7 @@ class Toolchain:
         decisions = self.decisions(source_kind, target)
         accepted = {name: decision for name, decision in decisions.items() if isinstance(decision, Accepted)}
         if not accepted:
-            # Plug-ins for other kernels altogether are left out of the reason if a plug-in is for these.
+            # If a plug-in compiles kernels of this kind, plug-ins for other kinds are left out of the reason.
             own = {name: one for name, one in decisions.items() if self._is_for(name, source_kind)}
             listed = _listed(own or decisions)
             raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{listed}")
@@ -203,7 +203,7 @@ def _most_specific(found: _Declared) -> _Declared:
 
 
 def _preferred(found: _Declared) -> _Declared:
-    """Those that no other is declared to stand before, if these say so of all others."""
+    """The compilers that no other precedes by its declaration, if they precede all others."""
     return [one for one in found if all(other is one or other.name in one.before for other in found)]
 
 
@@ -211,7 +211,7 @@ def _shipped(found: _Declared) -> _Declared:
     return [one for one in found if one.name in shipped_places(COMPILERS)]
 
 
-# Each leaves some of several compilers, none where it does not apply; with the reason.
+# Each rule selects some of several compilers, or none if it does not apply; with the reason.
 _RULES: tuple[tuple[Callable[[_Declared], _Declared], str], ...] = (
     (_most_specific, "it names the kinds of sources and targets that it is for"),
     (_preferred, "its declaration says so"),

@@ -47,7 +47,7 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
 
 
 def give_way(nice: int) -> None:
-    """Let other processes go first where CPUs are short. As far as the system allows; nothing depends on it."""
+    """Let other processes run first if CPUs are scarce. As far as the system allows; nothing depends on it."""
     with contextlib.suppress(OSError, AttributeError):  # Windows has no nice
         os.nice(nice)
     # A worker leads a session of its own, and Linux may share CPUs among sessions before it looks at niceness

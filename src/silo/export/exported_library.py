@@ -250,7 +250,7 @@ def _written(plan: RecordedPlan, kernels: Mapping[str, BundleKernel]) -> Iterabl
 
 
 def _writes(kernel: BundleKernel) -> set[str]:
-    """The parameters that some variant writes through, or does not say."""
+    """The parameters that a variant writes through, or whose effect is unknown."""
     return {
         parameter.name
         for one in kernel.variants

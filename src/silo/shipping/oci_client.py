@@ -37,7 +37,7 @@ class Sink(Protocol):
     """A receiver of bytes."""
 
     def write(self, data: bytes, /) -> object:
-        """Writes all of them."""
+        """Writes all of the bytes."""
         ...
 
 

@@ -276,7 +276,7 @@ class TrustLedger:
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
     def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
-        """Whether this native code may be loaded, or run on these cases. ``signed`` is called if nothing else consents."""
+        """Whether this native code may be loaded, or run on these cases; ``signed`` is called last."""
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()
         trusted = (digest,) if not built and self._has(TRUSTED, digest) else ()

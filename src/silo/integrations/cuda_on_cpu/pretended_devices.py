@@ -1,4 +1,4 @@
-"""The devices that the stand-in for ``cuda`` can present to a program: names, capabilities, sizes."""
+"""The devices that the CPU in the place of ``cuda`` can present to a program: names, capabilities, sizes."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _CONSTANT = "constexpr"
 
 @frozen
 class _Made:
-    """A kernel made for one kernel of Helion: its marks (``said``), and the grid and ranks in its code (``own``).
+    """A kernel made for one of Helion: Helion's attributes of it (``said``), the grid and ranks in its code (``own``).
 
     ``kernel`` is referenced so that its id is not reused.
     """

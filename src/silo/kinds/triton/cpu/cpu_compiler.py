@@ -93,7 +93,7 @@ class CpuCompiler:
         return ("ttir", "c")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """One of these, or LLVM's form of the C text (``llir``) where clang is here. Emits again, builds nothing.
+        """One of these, or LLVM's form of the C text (``llir``) if clang is installed. Emits again, builds nothing.
 
         Raises:
             CompileError: see :meth:`compile`.

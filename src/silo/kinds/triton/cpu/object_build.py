@@ -135,7 +135,7 @@ def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:
 
 
 def llvm_of(source: str, flags: tuple[str, ...]) -> str:
-    """Clang's intermediate form of the C text. ``ToolchainError`` where it is not here, or refuses."""
+    """Clang's intermediate form of the C text. ``ToolchainError`` if clang is missing, or refuses."""
     place = shutil.which("clang")
     if place is None:
         raise ToolchainError(

@@ -1,4 +1,4 @@
-"""Triton kernels as sources: everything their decorators say, in Silo's words."""
+"""Triton kernels as sources: their decorators as Silo's values."""
 
 from __future__ import annotations
 
@@ -359,7 +359,7 @@ class TritonSource:
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call, by :mod:`silo.kinds.triton.front.triton_specialize`.
 
-        A descriptor whose block shape the configs set has a fact for it instead of a constant.
+        A descriptor whose block shape the configs set has a fact instead of a constant.
         """
         signature, found = specialize(self.signature, arguments)
         shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}

@@ -1,4 +1,4 @@
-"""The switch: Silo's methods on Triton's classes, put there and taken off again."""
+"""Patching: puts Silo's methods on Triton's classes, and removes them again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 # ---- What decides launches besides their arguments, as the native module compares it at each launch ----
 
-_MOST_EPOCHS = 1 << 16  # the guard's word for it has 16 bits
+_MOST_EPOCHS = 1 << 16  # its word in the guard has 16 bits
 # Blocked, and watches nothing.
 _NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False, None, None, None)  # noqa: FBT003
 
@@ -121,9 +121,9 @@ def accelerate() -> Acceleration:
     >>> with silo.accelerate() as acceleration:  # doctest: +SKIP
     ...     program()
 
-    May come before or after ``import triton``, and more than once: each is undone by itself. Launches that Silo does
-    not understand go Triton's own way, which the log says once for each kernel and reason. Tuners obey the lock file
-    that ``SILO_LOCK`` names.
+    May come before or after ``import triton``, and more than once: each is undone separately. Launches that Silo does
+    not support go through Triton, which is logged once for each kernel and reason. Tuners follow the lock file that
+    ``SILO_LOCK`` names.
 
     Raises:
         ToolchainError: Triton is not installed, or one whose launches Silo does not know.
@@ -181,7 +181,7 @@ class _Switch:
         self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, its former member (None: nothing), ours
         self._left_alone = ""
         self._situations: Any = None
-        self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
+        self._methods: tuple[Any, Any] | None = None  # objects in the place of run and __getitem__
         self._held = False  # a launcher calls them itself, so they serve to the end
         self._unlock: Any = None  # ends that a lock, or the store, decides for tuners
         self._searches: Any = None  # watches tuners that measure
@@ -265,7 +265,7 @@ class _Switch:
                 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
                 from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
 
-                if not self._before:  # it was taken off while a tuner was at work
+                if not self._before:  # it was removed while a tuner was running
                     return TunerSearches(None, self._launches)
                 current = settings()
                 ahead = AheadCompiles() if current.compile_ahead else None
@@ -337,7 +337,8 @@ class _Switch:
     def _restore(put: Sequence[tuple[Any, str, Any, Any]]) -> None:
         for kind, name, before, ours in reversed(put):
             if _member(kind, name) is not ours:
-                continue  # a program put its own there meanwhile, which calls ours: that goes Triton's way
+                # a program put its own method there meanwhile, which calls ours: these calls go through Triton
+                continue
             if before is None:
                 delattr(kind, name)
             else:
@@ -397,7 +398,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Look whether it is time; every import asks."""
+        """Check whether Triton is imported; every import calls this."""
         del path, target
         if name.startswith("triton.") and adapter.seams_are_loaded():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]

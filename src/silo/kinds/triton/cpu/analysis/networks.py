@@ -51,7 +51,7 @@ class _Found:
 
 
 def steps_of(operation: Operation) -> tuple[tuple[SwapStep, ...], str]:
-    """The steps of a network operation, and the element type of its C function (``u32`` where unsigned)."""
+    """The steps of a network operation, and the element type of its C function (``u32`` if unsigned)."""
     steps, unsigned = operation.attributes["steps"], operation.attributes["unsigned"]
     assert isinstance(steps, tuple)
     made: list[SwapStep] = []
@@ -142,7 +142,7 @@ def _through_bitcast(value: Value) -> Value:
 
 
 def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
-    """Whether ``own > partner`` is unsigned, where ``value`` is that (0 or 1); None where it is not."""
+    """Whether the comparison is unsigned, if ``value`` is ``own > partner`` (0 or 1); None if it is not."""
     operation = value.owner
     if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner

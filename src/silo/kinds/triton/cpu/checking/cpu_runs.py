@@ -158,7 +158,7 @@ class CpuReporter:
         return CheckFinding("out of bounds", f"a {_noun(site)} out of bounds", (said,), owner)
 
     def _where(self, site: Site, address: int) -> tuple[str | None, str]:
-        """The argument that an address belongs to, or derives from, and where in it an access of it is."""
+        """The argument that an address belongs to, or derives from, and the place of an access in it."""
         allocations = self.allocations
         size = site.bytes if site.use else 0
         inside = [one for one in allocations if one.low <= address < one.high]
@@ -509,7 +509,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self._shadow()
         state = self._state
         ctypes.memset(ctypes.addressof(state), 0, ctypes.sizeof(state))
-        state.bytes = 1024  # of the part that is struct silo_fault
+        state.bytes = 1024  # bytes of the part that is struct silo_fault
         state.sites = ctypes.addressof(self._cells)
         state.bounds = ctypes.addressof(self._bounds)
         state.reach = ctypes.addressof(self._reach)

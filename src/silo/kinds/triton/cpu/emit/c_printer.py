@@ -53,7 +53,7 @@ def kernel_text(program: LoopProgram) -> str:
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")
     if program.parts > 1:
-        # A launch that asks how many parts there may be hands out no program.
+        # A launch that requests the number of parts hands out no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
         one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.apart]
         most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)

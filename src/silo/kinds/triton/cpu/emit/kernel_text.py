@@ -92,7 +92,7 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)
-    # A program that writes memory that it reads has read all of it before; its parts do not wait for each other.
+    # A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
     separate = options.mode == "optimized" and (options.row_parts or options.elements_apart)
     parts = cut_rows(module) if separate else RowParts()
     order_memory(module)

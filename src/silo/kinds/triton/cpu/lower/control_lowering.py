@@ -1,8 +1,8 @@
 """Lowers the planned steps of a function: scalars, loops, branches and jumps.
 
-A tile that is turned as a whole waits for memory twice: for its own lines, one in each row, and then for the nest's
-reads and writes. Here the nest goes through parts of 16 x 16 elements. The lines of a part are turned in registers and
-used at once, and each row of a part has instructions of its own, so that the CPU knows each row's next line.
+A tile that is transposed as a whole waits for memory twice: for its own lines, one in each row, and then for the nest's
+reads and writes. Here the nest goes through parts of 16 x 16 elements. The lines of a part are transposed in registers
+and used at once, and each row of a part has instructions of its own, so that the CPU knows each row's next line.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def lower_turning(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
-    """Emit ``group`` and the nests that turn tiles for it alone."""
+    """Emit ``group`` and the nests that transpose tiles for it alone."""
     parts = _parts(scope, turned, group)
     if parts is None:
         for one in [*turned, group]:
@@ -181,7 +181,7 @@ def _loop(index: str, first: str, body: list[Statement], *, simd: bool = False, 
 
 
 def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
-    """How ``group`` goes in parts; None where a tile is not turned by lines, or a mask may cut single elements."""
+    """How ``group`` is done in parts; None if a tile is not transposed by lines, or a mask may cut single elements."""
     stores = group.stores
     if not turned or scope.reference or group.checks or len(stores) != len(group.sinks):
         return None
@@ -217,7 +217,7 @@ def _filled(group: NestGroup) -> Value:
 
 
 def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
-    """The tile that ``group`` reads; None where its rows do not lie in memory as they are."""
+    """The tile that ``group`` reads; None if its rows are not in memory unchanged."""
     value = _filled(group)
     load = value.owner
     if load is None or element_bytes(value.type.element) != _ELEMENT_BYTES or value.type.pointer:
@@ -246,7 +246,7 @@ def _stored(nest: Nest, store: Operation) -> Statement | None:
 # ---- Lowers the planned steps of a function ----
 
 
-NEXT_PROGRAM = "next_program"  # the label at the end of one program, where a return goes
+NEXT_PROGRAM = "next_program"  # the label at the end of one program, the target of a return
 _AXES = "xyz"
 
 

@@ -1,4 +1,4 @@
-"""Lowers one planned nest: its sinks, its limits, its reductions, and the run-time check where it needs one."""
+"""Lowers one planned nest: its sinks, its limits, its reductions, and the run-time check if it needs one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = ["lower_group"]
 # A tile of these elements is turned by vectors from these extents on (`runtime/transpose.h`).
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
-_TURNED_LINES = 16  # rows of four-byte elements that are turned at a time, where a vector is a line of memory
+_TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time, if a vector is a cache line
 _LEAST_ROW_AHEAD = 64  # bytes
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
@@ -127,12 +127,12 @@ class _GroupLowering:
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
-        self.limits_of: dict[Operation, set[str]] = {}  # of a store: it does nothing where one of them is passed
+        self.limits_of: dict[Operation, set[str]] = {}  # limits of a store, which does nothing after any of them
         self.repeated: list[tuple[ReduceSink, str]] = []  # the value that a reduction adds for a whole tail
         self.combined: list[CombinedRow] = []  # the values that the last lowered body adds to rows of results
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._turned()
-        self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
+        self.aside: Streaming | None = None  # set while the body with deferred stores is lowered
 
     def emit(self) -> None:
         """Emit the loops."""
@@ -178,7 +178,7 @@ class _GroupLowering:
             self._turn()
 
     def _rows_to_join(self, ahead: list[Statement], values: list[Statement]) -> int:
-        """How many rows are read at a time, where all that the nest does is to combine them; else 0."""
+        """The number of rows read at a time, if the nest only combines them; else 0."""
         nest = self.nest
         if len(nest.axes) < 2 or nest.flat is not None or nest.runs is not None or self.streaming is not None:
             return 0
@@ -289,7 +289,7 @@ class _GroupLowering:
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
     def _turned(self) -> LoopBuffer | None:
-        """A buffer for a tile as it lies in memory, from which it is turned by vectors; None where it is not turned."""
+        """A buffer for a tile as it is in memory, from which vectors transpose it; None if it is not transposed."""
         nest = self.nest
         match self.group.sinks:
             case [BufferFill(target=target, staged=False)] if not self.scope.reference:
@@ -305,7 +305,7 @@ class _GroupLowering:
         return LoopBuffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
 
     def _rows_to_turn(self) -> str:
-        """The C name of the address of a row of a tile that is turned where it lies, "" where a buffer has it."""
+        """The C name of the address of a row of a tile that is transposed in place, "" if it is in a buffer."""
         if self.turned is None or self.nest.runs is not None:
             return ""
         (sink,) = self.group.sinks
@@ -319,7 +319,7 @@ class _GroupLowering:
         return self.nest.row_start(pointer, self.nest.index) or ""
 
     def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
-        """Some rows at a time are turned from where they lie; ``copy`` makes one in a buffer where masks cut it."""
+        """Some rows at a time are transposed in place; ``copy`` makes a copy in a buffer if masks cut the tile."""
         nest, scope, turned = self.nest, self.scope, self.turned
         assert turned is not None
         (sink,) = self.group.sinks
@@ -369,7 +369,7 @@ class _GroupLowering:
         self.scope.emit(LoopCall(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
 
     def _address(self, value: Value) -> str:
-        """An address that accesses alone want, by the loop's own counter where it follows it; "" where it does not."""
+        """An address that only accesses use, by the loop's own counter if it follows it; "" if it does not."""
         nest = self.nest
         if not value.type.pointer or not nest.fast or any(use.name not in _ACCESSES for use in value.uses):
             return ""
@@ -407,7 +407,7 @@ class _GroupLowering:
         return [Assign(place, text, condition)]
 
     def _limits_of_mask(self, mask: Value | None) -> set[str]:
-        """From where on a store that is put off will do nothing; unknown where memory has a say, which changes."""
+        """The index from which a deferred store does nothing; unknown if it depends on memory, which changes."""
         nest = self.nest
         if mask is None or _reads_memory(mask):
             return set()
@@ -462,7 +462,7 @@ class _GroupLowering:
     # ---- loops
 
     def _rest_ends(self, limits: list[str], extent: int) -> str:
-        """The condition under which nothing is left to do from the limits on; "" where that is not known.
+        """The condition under which nothing is left to do after the limits; "" if it is unknown.
 
         From the least limit on one of the comparisons is false, unless its numbers leave 32 bits on the way.
         """

@@ -1,8 +1,8 @@
 """The optimised schedule of one block: the loop nests, their purposes, and the stored values.
 
-Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest where that is sound, else opens
-a new one. Backward: knowing where each value is needed, decide for each whether it is evaluated where it is used or
-written to a buffer once.
+Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest if that is sound, else opens a
+new one. Backward: knowing where each value is needed, decide for each whether it is evaluated at its uses or written to
+a buffer once.
 
 Invariant: a load is evaluated before every store that follows it in the program and may touch the same memory, unless
 both are in one nest and a run-time check (``NestGroup.checks``) covers the pair.
@@ -78,7 +78,7 @@ from silo.kinds.triton.front.ssa import Block, Operation, Value
 __all__ = ["plan_block"]
 
 # Recompute rather than store a value whose cost is at most this. Index arithmetic mostly leaves the inner loop, and
-# stored addresses hide that they are consecutive.
+# addresses in a buffer would no longer be known as consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
 # Pairs of accesses that one nest compares when it runs: gcc takes time by the square of so long a condition.
@@ -434,7 +434,7 @@ class _Planner:
             lone_nest = False
         stored = any(demand.stored for demand in demands)
         again = cost <= limit and not reads_out_of_order(operation, demands)
-        if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written up to the last
+        if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written before the last
             again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
         if barrier is None and not stored and (lone_nest or again):
             self._pass_on(operation, demands)

@@ -80,7 +80,7 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
             if _decisions:
                 return  # the others' methods are these
             for kind, name, own, ours in _replaced:
-                if getattr(kind, name) is ours:  # else a program has put its own there, which calls ours
+                if getattr(kind, name) is ours:  # otherwise a program has put its own method there, which calls ours
                     setattr(kind, name, own)
             _replaced.clear()
         for tuner in list(_changed):
@@ -244,7 +244,7 @@ class TunerDecision(dict[TunerKey, Any]):
 
 
 def kernel_of_tuner(tuner: Any) -> Any:  # noqa: ANN401
-    """The jit function behind a tuner, whatever decorators lie between."""
+    """The jit function behind a tuner, below all other decorators."""
     found = tuner.fn
     jit: Any = module("triton.runtime.jit").JITFunction
     while not isinstance(found, jit) and hasattr(found, "fn"):

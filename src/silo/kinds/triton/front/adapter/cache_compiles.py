@@ -120,8 +120,8 @@ def watch_requests(before: RequestWatcher) -> Callable[[], None]:
     """Call ``before`` before each compile of Triton's; the function returned undoes it.
 
     A function that ``before`` returns is called after the compile, unless that failed. While it is watched,
-    :func:`requested_compile` may be called. An error that ``before`` raises, the launch raises. All watchers of a
-    compile get the same request, whose place in the cache is worked out once.
+    :func:`requested_compile` may be called. The launch raises an error that ``before`` raises. All watchers of a
+    compile get the same request, whose place in the cache is computed once.
     """
     with _watching:
         _watchers.append(before)
@@ -201,7 +201,7 @@ def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measur
     """Why the files of a compile are of no use to a process with another cache; "" if they are.
 
     A listener of compiles is a reason while a tuner measures (``measured``), whose configs compile in their turn then.
-    Else it is told that the cache had the kernel.
+    Otherwise it is called as for a kernel from the cache.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:

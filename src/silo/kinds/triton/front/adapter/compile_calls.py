@@ -112,7 +112,7 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
     Returns the function that undoes it exactly.
 
     Sources other than plain functions (Gluon, files of IR) and arguments that are tuples go Triton's way. Of several
-    handlers the newest is asked.
+    handlers the newest is called.
     """
     return _begin(_handlers, handler)
 
@@ -270,7 +270,7 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
 
 
 def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKernel
-    """The kernel's TTIR in MLIR's generic form without places, as Silo reads it; None where Triton cannot give it."""
+    """The kernel's TTIR in MLIR's generic form without places, as Silo reads it; None if Triton cannot print it."""
     text = compiled.asm.get("ttir")
     if not isinstance(text, str):
         return None

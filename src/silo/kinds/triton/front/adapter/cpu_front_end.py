@@ -71,7 +71,7 @@ _PASSES = (
 
 @dataclass(frozen=True)  # no slots: Triton reads and checks options through ``__dict__``
 class CpuFrontEndOptions:
-    """Every compile option that Triton's own backends know, so that a config for a GPU is taken as it is.
+    """Every compile option that Triton's own backends know, so that a config for a GPU is accepted unchanged.
 
     The CPU heeds ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
     rest changes nothing.
@@ -173,7 +173,7 @@ class CpuFrontEnd:
         return {"min_dot_size": _any_size, "convert_custom_types": convert_fp8e4b15}
 
     def get_module_map(self) -> dict[str, Any]:
-        """Functions of libdevice arrive under NVIDIA's names, ``__nv_sinf``, which the CPU compiler knows."""
+        """Functions of libdevice arrive under NVIDIA's names, ``__nv_sinf``, which the CPU compiler has."""
         return {_LIBDEVICE: module("triton.language.extra.cuda.libdevice")}
 
 

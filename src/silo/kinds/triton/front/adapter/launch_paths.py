@@ -56,7 +56,7 @@ def usable_for_programs(*, force: bool = False) -> Decision:
 
 
 def programs_reached(*, force: bool = False) -> Decision:
-    """Whether ``import triton`` in a program that knows no Silo leads to Silo, and its launches are known."""
+    """Whether ``import triton`` in a program that does not import Silo loads Silo, and Triton's launches are known."""
     usable = usable_for_programs(force=force)
     if not usable:
         return usable
@@ -73,7 +73,7 @@ def programs_reached(*, force: bool = False) -> Decision:
 class LaunchHookPoints:
     """Triton's classes whose methods launch, and those methods as Triton wrote them.
 
-    A member is None where a program has put something else in its place already: it is left alone then.
+    A member is None if a program has replaced it already: then it is left alone.
     """
 
     functions: Any
@@ -99,7 +99,7 @@ def seams_are_loaded() -> bool:
 
 
 def seams() -> LaunchHookPoints:
-    """What there is to replace. Raises ToolchainError: Triton cannot be imported."""
+    """The methods to replace. Raises ToolchainError: Triton cannot be imported."""
     jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
@@ -128,7 +128,7 @@ def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
-    """A method as the class's own module defines it, or as a recording watches it; None where it is another's."""
+    """A method as the class's own module defines it, or as a recording watches it; None if it is another program's."""
     members: Mapping[str, Any] = kind.__dict__
     found = members.get(name)
     if getattr(found, "silo_watches", False):
@@ -242,7 +242,7 @@ def _inspected(knobs: Any) -> str:  # noqa: ANN401
 
 
 def launch_hooks() -> str:
-    """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" where none does."""
+    """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" if none does."""
     knobs = module("triton.knobs")
     return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 
@@ -303,7 +303,7 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     """Make Triton write the text of each key anew: it looks texts up by tuples, to which 1, True and 1.0 are equal.
 
-    The texts differ, and so does the code that Triton keeps by them. Triton 3.4 lacks this table.
+    The texts differ, and so does the code that Triton stores under them. Triton 3.4 lacks this table.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     here = dict[Any, Any].get(caches_of(function), driver.get_current_device())

@@ -74,7 +74,7 @@ def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
 
 
 def plugin_driver(name: str) -> Any | None:  # noqa: ANN401
-    """The class of the driver that Triton found under the name of an entry point; None where it found none.
+    """The class of the driver that Triton found under the name of an entry point; None if it found none.
 
     Raises:
         ToolchainError: Triton cannot be imported.

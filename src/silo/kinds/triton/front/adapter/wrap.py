@@ -24,9 +24,9 @@ def wrap(
 
     Copies of the twin are the twin, and a pickle holds its name, as with functions.
 
-    The twin is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call
-    it: Triton compiles it inline and never calls the object. ``twin(...)`` and ``twin[grid]`` reach the launcher with
-    no Python frame between, because the class holds the launcher itself where a method would stand.
+    The twin is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call it:
+    Triton compiles it inline and never calls the object. ``twin(...)`` and ``twin[grid]`` reach the launcher with no
+    Python frame between, because the class holds the launcher itself in the place of a method.
 
     Under ``TRITON_INTERPRET=1`` subscripts go to Triton's interpreter as usual, a call inside an interpreted kernel is
     the plain function, and a call outside goes to the launcher.
@@ -84,7 +84,7 @@ def _unbound(candidate: Any) -> Any:  # noqa: ANN401
 
 def _run_through(launcher: Any, base: Any) -> Any:  # noqa: ANN401
     def run(self: Any, *args: object, grid: Any, warmup: bool = False, **options: object) -> Any:  # noqa: ANN401
-        """Triton's own entry: launch, or only compile where ``warmup`` is set."""
+        """Triton's own entry: launch, or only compile if ``warmup`` is set."""
         if warmup:
             own = self.__dict__.get("warmup")
             return base.run(self, *args, grid=grid, warmup=True, **options) if own is None else own(*args, **options)

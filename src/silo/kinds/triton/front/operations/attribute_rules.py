@@ -177,7 +177,7 @@ def _is_axis(operation: Operation, value: Attribute) -> bool:
 
 
 def _are_argument_facts(operation: Operation, value: Attribute) -> bool:
-    """One dictionary of facts for each argument; of results there are as many as anybody wants, and none is read."""
+    """One dictionary of facts for each argument; results may have any number of them, which are not read."""
     del operation
     return isinstance(value, tuple) and all(
         isinstance(facts, Mapping) and all(_is_fact(name, fact) for name, fact in facts.items()) for facts in value

@@ -1,4 +1,4 @@
-"""The table of operations: every record of every dialect, and the sets of them that passes ask for."""
+"""The table of operations: every record of every dialect, and the sets of records that passes use."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ OPAQUE: Final = _playing(
     OperationRole.REDUCTION, OperationRole.CONTROL, OperationRole.DOT, OperationRole.WHOLE, OperationRole.ORDERED
 )
 BARRIERS: Final = _playing(OperationRole.BARRIER)
-# Hints and orderings that mean nothing where one thread runs a whole program, and launches one after the other.
+# Hints and orderings without a meaning if one thread runs a whole program, and launches run one after the other.
 NO_EFFECT: Final = _playing(OperationRole.BARRIER, OperationRole.HINT)
 CHECKS: Final = _playing(OperationRole.CHECK)
 WRITES: Final = _with_effect(SideEffect.WRITES)

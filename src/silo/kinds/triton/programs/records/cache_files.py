@@ -224,7 +224,7 @@ def _metadata(names: Iterable[str]) -> list[str]:
 
 
 def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
-    """Raise BundleError unless all entries of a folder are files that are written there anyway, none through a link.
+    """Raise BundleError unless all entries of a folder are plain files that will be overwritten, not links.
 
     Triton loads the files beside them, native code too.
     """

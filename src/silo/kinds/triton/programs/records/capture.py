@@ -58,8 +58,8 @@ class Sources:
     def of(self, function: Any) -> TritonSource:  # noqa: ANN401
         """The source of a jit function. Raises SourceError.
 
-        The look-up asks the function for its hash, which is Triton's own over its source: with it Triton notes the
-        globals that the kernel reads, and a launch raises where one of them has changed.
+        The look-up reads the function's hash, which Triton computes over its source: then Triton records the globals
+        that the kernel reads, and a launch raises if one of them has changed.
         """
         found = self._read.get(function)
         if found is None:
@@ -153,7 +153,7 @@ class Capture:
             return tuple(one.label for one in self._covers if one not in self._met)
 
     def _keep(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
-        """Record a variant, and the generic one beside it. What cannot be recorded is said once."""
+        """Record a variant, and the generic one beside it. A kernel that cannot be recorded is logged once."""
         try:
             source = self._sources.of(call.function)
             signature, specialization = types_of(call, source)
@@ -321,7 +321,7 @@ def _launch_of(variant: Variant, kept: KeptCode, compiled: Any) -> LaunchInfo:  
 
 
 def _described_on_host(call: CompileCall, compiled: Any) -> tuple[LaunchInfo, Signature]:  # noqa: ANN401
-    """How native code is launched, as the backend that compiled it says."""
+    """The launch info of native code, from the backend that compiled it."""
     launcher = launcher_kind()(call.source, compiled.metadata)
     described = getattr(launcher, "described", None)
     if described is None:

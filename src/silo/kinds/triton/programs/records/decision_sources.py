@@ -109,7 +109,7 @@ def decide_while_accelerated() -> Callable[[], None] | None:
     """Let the lock of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program; returns the undo.
 
     None: the settings leave both out, or they decide together with a recording or a bundle, which begin by themselves.
-    A ``run`` of tuners that the program has put there itself is left alone, unless there is a lock.
+    A ``run`` of tuners that the program has replaced itself is left alone, unless there is a lock.
 
     Raises:
         LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.
@@ -129,7 +129,8 @@ def decide_while_accelerated() -> Callable[[], None] | None:
             _log.warning("tuners decide themselves: %s", error)
     if decisions is None or (current.lock is None and seams().tuned_run is None):
         return None
-    # The switch, which asks, knows the order of methods. A recording that the program begins comes before the store.
+    # The patching, which calls this, has the order of methods. A recording that the program begins comes before the
+    # store.
     if not current.keep_decisions or current.frozen:
         return watch_autotuners(decisions, last=current.lock is None)
     first = StoredFirstCompile()

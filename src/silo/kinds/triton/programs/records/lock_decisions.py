@@ -29,7 +29,7 @@ __all__ = ["LockedDecisions", "write_lock"]
 class LockedDecisions:
     """Answers tuners from one lock file in its present state; ``others`` supply the decisions that it lacks.
 
-    With ``SILO_TUNE=frozen`` nothing is measured: what neither says is an error.
+    With ``SILO_TUNE=frozen`` nothing is measured: a key that neither decides is an error.
 
     Raises:
         LockError: the file does not exist, or is not a lock.

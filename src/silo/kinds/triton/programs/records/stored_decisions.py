@@ -48,7 +48,7 @@ __all__ = ["DecisionNotices", "KeptDecision", "StoredDecisions", "keep_first", "
 
 _log = logging.getLogger("silo")
 
-# Decided by this process, whose other tuners measure by themselves, as in Triton: by place in the store and slot.
+# Decisions of this process, by place in the store and slot: its other tuners measure for themselves, as in Triton.
 _own: set[tuple[str, tuple[str, str, str]]] = set()
 
 
@@ -117,7 +117,7 @@ class DecisionNotices:
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """A decision that is wanted, and the kept decisions that are about the same kernel, configs and device."""
+    """A request for a decision, and the stored decisions for the same kernel, configs and device."""
 
     place: str
     wanted: ForeignWinner
@@ -136,8 +136,8 @@ class StoredDecisions:
     """Answers tuners from the store, and keeps their decisions there.
 
     ``SILO_TUNE`` decides what a tuner without a decision does: measure (``auto``, ``leader``), take the decision for
-    the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it takes its first config
-    whatever is kept. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
+    the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it always takes its first
+    config. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
     """
 
     def __init__(self, *, refuses: bool = True) -> None:
@@ -148,7 +148,7 @@ class StoredDecisions:
         self._news = DecisionNotices(self._notices)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The kept decision for a key, or the config that ``SILO_TUNE`` says; None: the tuner works it out.
+        """The kept decision for a key, or the config that ``SILO_TUNE`` requires; None: the tuner measures.
 
         A tuner is answered once for each key: a program that empties a tuner's cache wants a measurement.
 
@@ -242,7 +242,7 @@ class StoredDecisions:
             if again or tuning_is_heard():
                 return None  # the cache was emptied, or a listener of the program's waits for the measurement
             if (question.place, wanted.slot) in _own:
-                return None  # another tuner of this process, which measures by itself in Triton
+                return None  # another tuner of this process, which measures for itself in Triton
         return question
 
     def _serve(self, name: str, tuner: Any, config: Any, kept: KeptDecision, allowed: Sequence[Any]) -> None:  # noqa: ANN401

@@ -22,7 +22,7 @@ def constants_of(variant: Variant) -> dict[str, Value]:
 
 
 def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
-    """Whether a variant of the same source serves calls that ask for ``wanted``; if not, all that is in the way."""
+    """Whether a variant of the same source serves calls that ask for ``wanted``; if not, all the reasons."""
     problems = list(_problems(variant, blob_kind, wanted))
     if problems:
         return Rejected("; ".join(problems))
@@ -88,7 +88,7 @@ def _type(parameter: Parameter) -> str:
 
 
 def best_variant(variants: Iterable[BundleVariant], wanted: Variant) -> BundleVariant | None:
-    """The variant that serves a call and assumes the most, of the exact types first; None where none serves it."""
+    """The variant that serves a call and assumes the most, exact types first; None without one."""
     fitting = [one for one in variants if fits(one.artifact.variant, one.artifact.blob.kind, wanted)]
     return max(fitting, key=lambda one: _rank(one.artifact.variant, wanted), default=None)
 

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 LEAST_CONFIGS = 4  # of a tuner: with fewer, short measurements beside full ones save nothing
-_CLOSE_PERMILLE = 30  # what full measurements, which are not taken in turns, may differ by though the configs are equal
+_CLOSE_PERMILLE = 30  # full measurements of equal configs may differ by this, because they are not taken in turns
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: the latter in full after a pause, in which clocks may sink.
 _SHORT_MS, _WARM_MS, _COLD_MS = 8, 2, 25
@@ -36,7 +36,7 @@ _PAUSE_S = 0.05
 # Samples of a config that may be the fastest: with fewer, a single disturbed sample would decide.
 _LEAST_SAMPLES, _PERHAPS_FASTEST = 3, 1.5
 
-Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median first, as tuners ask for them
+Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median first, as tuners request them
 
 
 def to_measure_fully(short: Mapping[int, float]) -> tuple[int, ...]:

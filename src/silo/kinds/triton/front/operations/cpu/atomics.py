@@ -44,7 +44,7 @@ ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
 
 
 def cas_refusal(operation: Operation) -> str:
-    """Why the CPU cannot do this exchange where a value is found, or ""."""
+    """The reason why the CPU cannot do this exchange if a value is found, or ""."""
     element = operation.result.type.element
     return _refusal(operation) or ("" if element in ATOMIC_BITS else f"atomics on {element}")
 
