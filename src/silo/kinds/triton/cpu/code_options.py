@@ -77,7 +77,7 @@ class CpuOptions:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form. Later members are left out if they have their default, so that older keys stay the same."""
+        """The canonical form. Later members are left out if they have their default, so older keys stay the same."""
         members = asdict(self)
         for name in _LATER:
             if not members[name]:

@@ -1,4 +1,4 @@
-"""Providers: other sources of compiled variants than Triton, tried before it; and the values passed to them."""
+"""Providers: other sources of compiled variants than Triton, tried before it; and their values."""
 
 from __future__ import annotations
 

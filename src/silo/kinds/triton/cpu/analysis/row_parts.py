@@ -187,7 +187,7 @@ class _Plan:
                 raise _NotSeparableError
 
     def finish(self, module: Module) -> None:
-        """Follow a value that all parts share. ``_NotSeparableError`` if it needs a loop's carried value of some rows."""
+        """Follow a value that all parts share. ``_NotSeparableError`` if it needs a carried value of some rows."""
         loops = [operation for operation in module.walk() if operation.name == flow.FOR]
         pending = [*self.shared, *(bound for loop in loops for bound in loop.operands[:3])]
         self.shared = set()
