@@ -293,7 +293,7 @@ class DeviceError(LaunchError):
 
 
 class BlobLostError(DeviceError):
-    """Compiled code left the store before it was loaded: somebody pruned it, or it was damaged. It is made again."""
+    """Compiled code left the store before it was loaded: it was pruned or damaged. It is compiled again."""
 
 
 def error_named(name: str) -> type[SiloError] | None:

@@ -494,7 +494,7 @@ def parse_document(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
 
 
 def decode_document(line: bytes, budget: int = PARSE_BUDGET) -> JSON:
-    r"""The document of one line that :func:`encode_documents` wrote, its end included; ``ValueError`` for another.
+    r"""The document of one line that :func:`encode_documents` wrote, its end included; ``ValueError`` for any other.
 
     >>> decode_document(b'{"n":1}\n')
     {'n': 1}

@@ -93,7 +93,7 @@ def first_of(
 def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limit: int | None) -> frozenset[T]:
     """The items that stay within a limit of bytes, if each has blobs (sha256 and size) and equal blobs count once.
 
-    Each item comes with its rank; items of rank 0 stay whatever they take, others by rank, then in the order given.
+    Each item comes with its rank; items of rank 0 always stay, others by rank, then in the order given.
     """
     kept: set[T] = set()
     counted: set[str] = set()
@@ -163,9 +163,9 @@ class BuildKernel:
 class BuildVariant:
     """A variant to build. ``reasons`` are the reasons for it, ``cases`` the cases that it serves; both in order.
 
-    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
-    measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
-    being 1. ``origin`` names the first source of its config.
+    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until another config is
+    measured. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer being 1.
+    ``origin`` names the first source of its config.
     """
 
     variant: Variant
@@ -249,7 +249,7 @@ def _distinct(targets: Iterable[Target], canonical: Callable[[Target], Target]) 
 
 @dataclass(frozen=True, slots=True)
 class _Chooser:
-    """Which configs to build of one kernel for one target."""
+    """The configs to build for a kernel and a target."""
 
     kernel: BuildKernel
     target: Target

@@ -1,4 +1,4 @@
-"""The system's C compiler: which one it is."""
+"""Finds the system's C compiler."""
 
 from __future__ import annotations
 

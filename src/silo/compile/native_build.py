@@ -123,7 +123,7 @@ def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[st
     """The compiler started; it is killed at the end of the block if it is still running."""
     toolchain, target, maker = asked.toolchain, Path(folder, output), os.getpid()
     command = asked.command(objects, target)
-    # A file, not a pipe: a child that a signal handler forks would go on filling the pipe, beside this process.
+    # A file, not a pipe: a child that a signal handler forks would continue to write to the pipe, beside this process.
     with tempfile.TemporaryFile(dir=folder) as text:
         text.write(asked.source.encode())
         text.seek(0)

@@ -204,7 +204,7 @@ class WorkerPool:
                     return None
 
     def _compile(self, entry: _Entry, process: WorkerProcess | None) -> WorkerProcess | None:
-        """Compile one job; the worker that can go on, if any."""
+        """Compile one job; returns the worker if it can continue."""
         what = f"{entry.job.kernel} for {entry.job.target}"
         if process is None:
             try:

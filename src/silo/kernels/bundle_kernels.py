@@ -159,7 +159,7 @@ decided: dict[tuple[str, str, str, str, str], None] = {}
 
 
 class BundledKernel:
-    """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
+    """A kernel of a bundle, called like its original: ``k(...)`` or ``k[grid](...)``."""
 
     def __init__(
         self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None = None

@@ -59,7 +59,7 @@ class SharedRecords:
         self._lock = Mutex()
         self._asked: set[str] = set()
         self._followed: set[str] = set()
-        self._due_s = 0.0  # infinite while somebody looks
+        self._due_s = 0.0  # infinite while a thread reads
         in_child(self._in_child)
         self._joining = Mutex()  # guards the members below
         self._lines: dict[str, dict[str, None]] = {}  # digests of this machine's lines, in order, by key

@@ -96,7 +96,7 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
     parts = part(text)
     if not parts.shared:
         return build(text, flags, toolchain)
-    # Kernels share it, so it gets the usual effort whatever this kernel gets.
+    # Kernels share it, so it gets the usual effort, not this kernel's.
     usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
     apart = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
     both = (_NO_UNUSED, *flags)

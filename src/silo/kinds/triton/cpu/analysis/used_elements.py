@@ -106,7 +106,7 @@ def _scalars(mask: Value) -> set[Value]:
 
 
 def _is_there(value: Value, operation: Operation) -> bool:
-    """Whether ``value`` is made before ``operation``, wherever that is run."""
+    """Whether ``value`` is computed before every run of ``operation``."""
     block = value.owner.block if value.owner is not None else value.block
     inner: Operation | None = operation
     while inner is not None and inner.block is not None:

@@ -313,7 +313,7 @@ def pointer_roots(pointer: Value) -> frozenset[Value] | None:
 
 
 def keeps_unchanged(module: Module, load: Operation) -> bool:
-    """Whether what ``load`` reads may be taken not to change while the programs of one launch run.
+    """Whether the memory that ``load`` reads can be assumed constant while the programs of a launch run.
 
     True if nothing is stored through an argument that its pointer derives from, and programs cannot wait for each
     other: then no program can observe whether another's stores came before its loads. A program can observe its own

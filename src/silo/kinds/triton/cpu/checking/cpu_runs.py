@@ -429,7 +429,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return self._once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
     def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
-        """Which store wrote a byte that depends on a site, and the site's first such value in the same program."""
+        """The store that wrote a byte that depends on a site, and the site's first such value in the same program."""
         change = {suspect.site: other}
         self._once(Order.ASCENDING, change=change, watch=address)
         state = self._state

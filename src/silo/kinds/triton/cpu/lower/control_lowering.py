@@ -93,7 +93,7 @@ def lower_turning(scope: LoweringScope, turned: list[NestGroup], group: NestGrou
 
 
 class _PartNest(Nest):
-    """A nest that finds the elements of turned tiles in arrays of one part."""
+    """A nest that reads the elements of transposed tiles from arrays of one part."""
 
     def __init__(self, scope: LoweringScope, group: NestGroup, tiles: dict[Value, str]) -> None:
         super().__init__(scope, group.shape, inner=group.inner)
@@ -580,7 +580,7 @@ def _axis(operation: Operation) -> int:
 
 
 def _waits(step: NestGroup, next_: Step | None) -> bool:
-    """Whether a nest turns a tile and does nothing else, directly before the nest that uses it, or another such one."""
+    """Whether a nest only transposes a tile, directly before the nest that uses it or another of these nests."""
     user = step.turned_by
     if user is None or len(step.sinks) != 1:
         return False

@@ -106,7 +106,7 @@ def _buffer(scope: LoweringScope, value: Value) -> LoopBuffer:
 
 # The blocks of sums that fit the registers of each vector width: vectors and rows, widest first.
 _BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (1, 16))}
-_WIDE = {"f64": "f64", "i8": "i8"}  # which product multiplies an element; f32 does all others
+_WIDE = {"f64": "f64", "i8": "i8"}  # the products that multiply elements of a type; all other types use f32
 _ITEM_BYTES = {"f64": 8}
 _DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
 _MOST_ROWS = 16  # of a block of sums

@@ -39,7 +39,7 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["lower_group"]
 
-# A tile of these elements is turned by vectors from these extents on (`runtime/transpose.h`).
+# A tile of these elements is transposed by vectors from these extents on (`runtime/transpose.h`).
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time, if a vector is a cache line
@@ -222,7 +222,7 @@ class _GroupLowering:
         return found
 
     def _streamed(self, statements: int) -> list[Statement]:
-        """The fast body with its stores put aside for ``streaming``; [] where they are not to go past the caches."""
+        """The fast body with its stores deferred for ``streaming``; [] if they must not go past the caches."""
         stores = self.group.stores
         special = self.nest.flat is not None or self.nest.runs is not None
         if self.spill or self.replay or special or not self.unconditional.issuperset(stores):

@@ -204,7 +204,7 @@ class Nest(NestLoops):
         return self.put(ops.c_type(value.type), text, self.level(*names))
 
     def _chosen(self, operation: Operation, index: Index) -> str:
-        """The element that a selection takes wherever the fast body runs; "" where that is not known.
+        """The element that a selection takes in the fast body; "" if it is unknown.
 
         A definition that leaves the innermost loop would be visible to the slow body too, in which the other case may
         hold.

@@ -268,7 +268,7 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
     failed = scope.name("failed")
     (condition,) = operation.operands
     stored = scope.buffer(condition)
-    if stored is not None:  # somebody else wants its elements, too
+    if stored is not None:  # another operation uses its elements, too
         scope.lifetimes.touch(stored)
         scope.pieces.add("all")
         scope.emit(Define("int32_t", failed, f"!silo_all({stored.name}, {stored.elements})"))

@@ -74,7 +74,7 @@ class NestGroup:
     """One loop nest over ``shape``.
 
     ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
-    tested at run time, with the stores done one after the other as the way out. ``inner`` is the axis of the innermost
+    tested at run time, with the stores one after the other as the fallback. ``inner`` is the axis of the innermost
     loop; it differs from the last only if nothing is reduced. ``turned_by`` is the nest that alone uses the tile which
     this one reads along another axis, and that may read it in parts as it goes.
     """

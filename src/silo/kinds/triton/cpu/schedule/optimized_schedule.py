@@ -81,7 +81,7 @@ __all__ = ["plan_block"]
 # addresses in a buffer would no longer be known as consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
-# Pairs of accesses that one nest compares when it runs: gcc takes time by the square of so long a condition.
+# Pairs of accesses that one nest compares when it runs: gcc's time grows with the square of the condition's length.
 _MOST_CHECKS = 256
 
 

@@ -102,7 +102,7 @@ def compile_call(
     return CompileCall(source, function, dict(types), constants, attributes, options, target)
 
 
-# The call, and Triton's own compiler: it may be given another call than this one.
+# The call, and Triton's own compiler, which may be called with another call.
 Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
 
 
@@ -182,7 +182,7 @@ def _replace() -> Any:  # noqa: ANN401
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # Triton's key of the environment stays right whatever the source is.
+            # Triton's key of the environment is right for every source.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel

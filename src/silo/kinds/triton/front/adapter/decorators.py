@@ -207,7 +207,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
     known = None if is_interpreted(function) else getattr(function, "params", None)
-    if isinstance(known, list):  # Triton has looked at the function already, which takes a while
+    if isinstance(known, list):  # Triton has read the function already, which takes a while
         parameters, reads = function.signature.parameters.values(), cast("list[Any]", known)
     else:
         parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam

@@ -101,7 +101,7 @@ def _later() -> Any:  # noqa: ANN401
 
 
 def note_served(function: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-    """Let programs find a kernel in the caches of a function; it is made when somebody looks it up.
+    """Let programs find a kernel in the caches of a function; it is made at its first look-up.
 
     ``filled`` is called then.
     """

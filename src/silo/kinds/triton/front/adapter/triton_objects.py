@@ -67,9 +67,9 @@ def code_of_functions(
 ) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
     """The members of functions in a constexpr's value that decide their code: by member and dictionary, as globals are.
 
-    Triton takes a function whose source is replaced in place (``_unsafe_update_src``) for another one. A replacement of
-    a source unsets the hashes of all its callers: if Triton has set none, the sources of all functions ``reached`` from
-    this one decide.
+    For Triton a function whose source is replaced in place (``_unsafe_update_src``) is another function. A replacement
+    of a source unsets the hashes of all its callers: if Triton has set none, the sources of all functions ``reached``
+    from this one decide.
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)

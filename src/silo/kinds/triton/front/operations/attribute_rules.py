@@ -50,7 +50,7 @@ __all__ = [
 OWN = "silo."  # the start of the names of operations that Silo's own passes add; never in a text
 _MAX_RANK = 64
 _INTEGER = re.compile(r"i([0-9]{1,3})")
-_MAX_TEXT = 1 << 16  # characters of one string; far above any message or instruction
+_MAX_TEXT = 1 << 16  # characters of one string; far more than any message or instruction has
 
 
 @dataclass(frozen=True, slots=True)
