@@ -97,7 +97,7 @@ class FromAfar(Protocol):
         ...
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
-        """Have blobs here that are not."""
+        """Fetch the blobs that are missing here."""
         ...
 
     def send(self, part: str, key: str, document: JSON) -> None:

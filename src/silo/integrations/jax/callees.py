@@ -124,7 +124,7 @@ class PackedKernel:
         Raises:
             ArgumentError: ``mutates`` names something other than arrays.
             NoVariantError: no code of the bundle serves it.
-            SourceError: that code may write to memory behind none of its arguments, and ``mutates`` is None.
+            SourceError: that code may write to memory outside of its arguments, and ``mutates`` is None.
         """
         return said_effects(self.name, self.location, self.kernel.choose(call, device).artifact, mutates)
 

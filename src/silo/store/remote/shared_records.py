@@ -90,7 +90,7 @@ class SharedRecords:
         They are fetched beside the reader's work, and a later read finds them.
         """
         if key in self._followed and time.monotonic() >= self._due_s and not self._link.off:
-            self._due_s = float("inf")  # until this look has ended
+            self._due_s = float("inf")  # until this request has ended
             self._link.aside(lambda: self._look_again(key))
         return self._local.read(key)
 

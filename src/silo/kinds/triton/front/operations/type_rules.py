@@ -443,7 +443,7 @@ def if_types(_module: Module, operation: Operation) -> None:
 
 
 def while_types(_module: Module, operation: Operation) -> None:
-    """A region that decides and a region that is repeated."""
+    """A region that decides whether to continue, and a region that is repeated."""
     _need(
         operation,
         len(operation.regions) == 2 and all(region.blocks for region in operation.regions),

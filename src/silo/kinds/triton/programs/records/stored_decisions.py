@@ -272,7 +272,7 @@ def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) 
 def _settle(tuner: Any, question: _Question, kept: KeptDecision, configs: Sequence[Any]) -> Any:  # noqa: ANN401
     """Keep a decision, and return None; if another process has decided since the question, return its config.
 
-    Of processes that decide at once one is the first for all of them, and for those that come later.
+    If several processes decide at once, the first decision holds for all of them and for later processes.
     """
     others: list[Any] = []
 
@@ -290,7 +290,7 @@ def keep_first(
 ) -> KeptDecision:
     """Keep a decision in the store, unless another process has kept a usable one since; returns the one that holds.
 
-    Of processes that decide at once one is the first for all of them, and for those that come later.
+    If several processes decide at once, the first decision holds for all of them and for later processes.
 
     Args:
         place: the key of the store's records about one kernel and device.
