@@ -485,8 +485,8 @@ def _warn_of_unknown(environment: Mapping[str, str]) -> None:
     import logging  # noqa: PLC0415  # not before something may be wrong
 
     for name, near in unknown_variables(environment):
-        meant = f"did you mean {near}?" if near else "docs/settings.md lists the settings"
-        logging.getLogger("silo").warning("nothing reads the environment variable %s; %s", name, meant)
+        suggestion = f"did you mean {near}?" if near else "docs/settings.md lists the settings"
+        logging.getLogger("silo").warning("nothing reads the environment variable %s; %s", name, suggestion)
 
 
 def _tell(current: Settings) -> None:

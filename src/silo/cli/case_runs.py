@@ -157,8 +157,8 @@ def run_apart(arguments: Sequence[str], only: Sequence[int] | None, but: Sequenc
 def _take(attempt: Attempt, line: str) -> None:
     """Record one line of a worker. A process whose memory is damaged may write anything: an unknown line is skipped."""
     try:
-        said: Any = json.loads(line)
-        match said:
+        message: Any = json.loads(line)
+        match message:
             case {"begun": int(number), "kernel": str(kernel), "case": str(case)}:
                 attempt.in_flight = Begun(number, kernel, case)
             case {"over": int(number), "row": {"kernel": str(), "case": str(), "ok": bool()} as row}:

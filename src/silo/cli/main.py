@@ -118,8 +118,8 @@ def options(
     from silo.settings import settings  # noqa: PLC0415  # after the options are read
 
     asked = settings()
-    quiet, said = asked.quiet and not debug, "debug" if debug else asked.log or "info"
-    level = logging.ERROR if quiet else logging.getLevelNamesMapping()[said.upper()]
+    quiet, log_level = asked.quiet and not debug, "debug" if debug else asked.log or "info"
+    level = logging.ERROR if quiet else logging.getLevelNamesMapping()[log_level.upper()]
     log_to_stderr(level)
 
 

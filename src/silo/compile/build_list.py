@@ -398,5 +398,5 @@ def pair_kernels(kernels: Mapping[str, Callable[[Target], Decision]], targets: S
 
 
 def _nothing(what: str, reasons: Iterable[str]) -> str:
-    said = dict.fromkeys(reasons)
-    return f"{what}; name other targets, or other kernels:" + "".join(f"\n{reason}" for reason in said)
+    unique = dict.fromkeys(reasons)
+    return f"{what}; name other targets, or other kernels:" + "".join(f"\n{reason}" for reason in unique)

@@ -97,8 +97,8 @@ def run_compiler(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a compiler to its end, as :func:`compiler_process` starts it. Raises as that does."""
     with compiler_process(command, env=env, stdin=stdin, stdout=stdout, cwd=cwd) as process:
-        said, messages = process.communicate()
-        return subprocess.CompletedProcess([*command], process.returncode, said, messages)
+        output, messages = process.communicate()
+        return subprocess.CompletedProcess([*command], process.returncode, output, messages)
 
 
 def memory_note(log: str) -> str:

@@ -105,10 +105,10 @@ class _Running:
 
     def finish(self) -> BuiltObject:
         """Wait for its end."""
-        _, said = self.process.communicate()
+        _, messages = self.process.communicate()
         if os.getpid() != self.maker:
             raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
-        asked, log, status = self.asked, said.decode(errors="replace"), self.process.returncode
+        asked, log, status = self.asked, messages.decode(errors="replace"), self.process.returncode
         if status != 0:
             raises = InternalCompilerError if any(word in log for word in _OWN_FAULT) else CompileError
             raise raises(_refusal(asked.source, log, status, self.command, asked.toolchain, asked.language))

@@ -95,7 +95,7 @@ class Plan(native.LaunchPlan):
         made._fixed = {}
         made._memory = {}
         made._tensors = {}
-        made._told = False
+        made._logged = False
         made._full = False
         return made
 
@@ -107,7 +107,7 @@ class Plan(native.LaunchPlan):
     _fixed: dict[str, str]
     _memory: dict[str, tuple[str, set[int]]]
     _tensors: dict[str, str]
-    _told: bool
+    _logged: bool
     _full: bool
 
     @property
@@ -166,8 +166,8 @@ class Plan(native.LaunchPlan):
 
     def _say(self) -> None:
         with self._lock:
-            told, self._told = self._told, True
-        if not told:
+            logged, self._logged = self._logged, True
+        if not logged:
             held = "".join(f"; {name} is held: {use}" for name, use in self._fixed.items())
             logging.getLogger("silo").info(
                 "plan %s: arguments that no recorded form serves; the function runs and is recorded again%s",

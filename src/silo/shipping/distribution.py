@@ -207,7 +207,7 @@ def pull_bundle(
         expected = notes.get(_IDENTITY, "") if len(chosen) == len(layers) else ""
         if len(chosen) == 1:
             expected = chosen[0].annotations.get(_IDENTITY, "")
-        said = _take_signature(registry, made.digest, path, bundle.identity) or removed or "it is not signed"
+        notice = _take_signature(registry, made.digest, path, bundle.identity) or removed or "it is not signed"
         return PullSummary(
             str(path),
             str(where.at(made.digest)),
@@ -215,7 +215,7 @@ def pull_bundle(
             tuple(map(str, targets_of(bundle.contents()))),
             bundle.size_bytes,
             bundle.identity == expected,
-            said,
+            notice,
         )
 
 

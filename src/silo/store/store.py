@@ -121,7 +121,7 @@ class StoreBase:
 
     def __init__(self) -> None:
         self._parts: _Parts | None = None
-        self._making = Mutex()
+        self._creation_lock = Mutex()
 
     @property
     def blobs(self) -> Blobs:
@@ -145,7 +145,7 @@ class StoreBase:
 
     def _made(self) -> _Parts:
         if self._parts is None:
-            with self._making:
+            with self._creation_lock:
                 if self._parts is None:
                     self._parts = self._make()
         return self._parts

@@ -18,7 +18,7 @@ from typing import Any
 from silo.core.decisions import Decision
 from silo.errors import UnsupportedError
 from silo.frozen import frozen
-from silo.integrations.torch.torch_patching import Seam
+from silo.integrations.torch.torch_patching import HookPoint
 
 __all__ = ["connect", "state"]
 
@@ -28,7 +28,7 @@ _CHANGED = (
     "keeps kernels for AOTInductor in another way than Silo knows: packages with Triton kernels for the CPU "
     "need torch 2.13"
 )
-_seam = Seam(
+_hook_point = HookPoint(
     "CachingAutotuner.save_cpu_kernel",
     ["self", "launcher"],
     unused="torch's Inductor was not used in this process",
@@ -36,7 +36,7 @@ _seam = Seam(
     changed=_CHANGED,
     level=logging.INFO,
 )
-_call = Seam(
+_call = HookPoint(
     "DeferredCpuTritonCallWrapper._generate_launch",
     ["self", "prefix", "kernel_arg_names", "grid_arg_names", "signature"],
     unused="no kernel was kept for AOTInductor in this process",
@@ -48,12 +48,12 @@ _call = Seam(
 
 def state() -> Decision:
     """Whether AOTInductor packs kernels that Silo compiled for the CPU, with the reason."""
-    return _seam.state
+    return _hook_point.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.triton_heuristics
     """Replace the method that stores a kernel for a package."""
-    _seam.connect(module, _with_launcher)
+    _hook_point.connect(module, _with_launcher)
 
 
 @frozen

@@ -70,10 +70,10 @@ def watch_inductor() -> None:
 _connectors: dict[str, list[str]] = {}
 
 
-def _await(seams: Mapping[str, str]) -> None:
+def _await(connectors: Mapping[str, str]) -> None:
     """Connect each of these modules of torch: now if it is loaded, else when it is."""
     waiting: set[str] = set()
-    for name, connector in seams.items():
+    for name, connector in connectors.items():
         loaded = sys.modules.get(name)
         if loaded is not None:
             _connect(loaded, connector)

@@ -292,8 +292,8 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
             held += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
         if name in _PRODUCTS or name.startswith(_REDUCING):
             before = [equations[one] for one in sources[place] if equations[one].primitive.name not in _MADE_AGAIN]
-            later = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]
-            held += [size for one in later if (size := _body_memory_size(one.aval))]
+            later_inputs = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]
+            held += [size for one in later_inputs if (size := _body_memory_size(one.aval))]
         if held:
             _, shape, element = max(held, key=lambda one: one[0])
             yield sum(size for size, _, _ in held), shape, element

@@ -165,8 +165,8 @@ class _Connection:
         if kind == b"+":
             return rest
         if kind == b"-":
-            told = rest.decode(errors="replace")
-            raise RemoteError(f"it answers: {told}", kind="refused" if told.startswith(_REFUSALS) else "fault")
+            message = rest.decode(errors="replace")
+            raise RemoteError(f"it answers: {message}", kind="refused" if message.startswith(_REFUSALS) else "fault")
         try:
             number = int(rest)
         except ValueError:

@@ -193,7 +193,7 @@ class LoopProgram:
     total_bytes: int = 0  # with the functions that it calls
     locals: list[str] = field(default_factory=list[str])  # definitions before the first program, seen by all
     parts: int = 1  # the most parts of one program that may run separately
-    apart: tuple[tuple[int, int], ...] = ()  # unless two of these parameters are one address
+    distinct: tuple[tuple[int, int], ...] = ()  # unless two of these parameters are one address
     turns: int = -1
 
 

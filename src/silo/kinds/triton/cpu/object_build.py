@@ -98,15 +98,15 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
         return build(text, flags, toolchain)
     # Kernels share it, so it gets the usual effort, not this kernel's.
     usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
-    apart = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
+    compile_flags = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
     both = (_NO_UNUSED, *flags)
-    beside = _shared.get((parts.shared, apart, toolchain))
+    beside = _shared.get((parts.shared, compile_flags, toolchain))
     if beside is not None:
         return build(parts.own, both, toolchain, beside=beside)
-    built, beside = build_beside(parts.own, parts.shared, both, apart, toolchain)
+    built, beside = build_beside(parts.own, parts.shared, both, compile_flags, toolchain)
     if len(_shared) >= _MOST_SHARED:
         _shared.clear()
-    _shared[parts.shared, apart, toolchain] = beside
+    _shared[parts.shared, compile_flags, toolchain] = beside
     return built
 
 

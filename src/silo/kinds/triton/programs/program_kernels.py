@@ -307,15 +307,15 @@ class ProgramKernel:
         """Raise as Triton does if a global that served code has read is another object now."""
         with self._lock:
             then = dict(self._read)
-        said = adapter.changed_global(then)
-        if said:
-            raise RuntimeError(said)
+        problem = adapter.changed_global(then)
+        if problem:
+            raise RuntimeError(problem)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
         """Read everything anew: a global has changed, which is an error, or a function argument has other code."""
-        said = adapter.changed_global(then)
-        if said:
-            raise RuntimeError(said)
+        problem = adapter.changed_global(then)
+        if problem:
+            raise RuntimeError(problem)
         with self._lock:
             self._given.clear()
         if self.native.launcher is not None:

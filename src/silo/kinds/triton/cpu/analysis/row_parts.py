@@ -46,7 +46,7 @@ class RowParts:
     """
 
     most: int = 1
-    apart: tuple[tuple[int, int], ...] = ()
+    distinct: tuple[tuple[int, int], ...] = ()
 
 
 def cut_rows(module: Module) -> RowParts:

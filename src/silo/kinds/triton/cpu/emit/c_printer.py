@@ -55,7 +55,7 @@ def kernel_text(program: LoopProgram) -> str:
     if program.parts > 1:
         # A launch that requests the number of parts hands out no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
-        one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.apart]
+        one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
         most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)
         lines.append(f"  if (launch && launch->parts == 0xffffffffu) {{ launch->parts = {most}; return 0; }}")
         lines.append("  uint64_t const parts = launch && launch->parts ? launch->parts : 1;")

@@ -102,7 +102,7 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
         find_mirrors(module)
     program, uses = lower_kernel(module, options, entry)
     if parts.most > 1:
-        program.parts, program.apart = parts.most, parts.apart
+        program.parts, program.distinct = parts.most, parts.distinct
         uses |= {"lasting"}
     if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
         uses |= {PIECE}

@@ -285,16 +285,16 @@ class FunctionLowering:
 
     def steps(self, plan: BlockSchedule) -> None:
         """Every step of ``plan``, in order."""
-        turning: list[NestGroup] = []
+        transposes: list[NestGroup] = []
         for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
             self.scope.lifetimes.advance()
             if isinstance(step, NestGroup) and _waits(step, next_):
-                turning.append(step)
+                transposes.append(step)
                 continue
             match step:
                 case NestGroup():
-                    lower_turning(self.scope, turning, step)
-                    turning = []
+                    lower_turning(self.scope, transposes, step)
+                    transposes = []
                 case ScalarStep(operation):
                     self._scalar(operation)
                 case WholeStep(operation):

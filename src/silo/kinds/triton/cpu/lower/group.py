@@ -132,7 +132,7 @@ class _GroupLowering:
         self.combined: list[CombinedRow] = []  # the values that the last lowered body adds to rows of results
         self.streaming: Streaming | None = None
         self.turned: LoopBuffer | None = self._turned()
-        self.aside: Streaming | None = None  # set while the body with deferred stores is lowered
+        self.deferred: Streaming | None = None  # set while the body with deferred stores is lowered
 
     def emit(self) -> None:
         """Emit the loops."""
@@ -214,10 +214,10 @@ class _GroupLowering:
             if bytes_ < _LEAST_ROW_AHEAD or not is_structurally_affine(pointer):
                 continue
             _, strides = AffineForms(scope, nest).of(pointer, tuple(range(len(nest.shape))))
-            tiles, rows, apart = scope.name("tiles"), nest.shape[axis], strides.get(axis, "0")
+            tiles, rows, stride = scope.name("tiles"), nest.shape[axis], strides.get(axis, "0")
             scope.locals.append(f"silo_tiles {tiles} = {{0, 0}};")
             scope.pieces.add("ahead")
-            call = f"&{tiles}, {start}, {nest.index[axis]}, {rows}, {apart} * {size}, {bytes_}, {int(any(summed))}"
+            call = f"&{tiles}, {start}, {nest.index[axis]}, {rows}, {stride} * {size}, {bytes_}, {int(any(summed))}"
             found.append(LoopCall(f"silo_ahead({call})"))
         return found
 
@@ -230,9 +230,9 @@ class _GroupLowering:
         self.streaming = streaming_of(self.scope, self.nest, stores, statements)
         if self.streaming is None:
             return []
-        self.aside = self.streaming
+        self.deferred = self.streaming
         body = self._body(fast=True)
-        self.aside = None
+        self.deferred = None
         return body
 
     def _is_simd(self) -> bool:
@@ -399,8 +399,8 @@ class _GroupLowering:
             text = f"{buffer.name}[{linear}]"
         else:
             text = nest.value(value, nest.index)
-        if self.aside is not None:
-            return [Assign(self.aside.place(operation, nest.inner), text)]
+        if self.deferred is not None:
+            return [Assign(self.deferred.place(operation, nest.inner), text)]
         if not condition:
             self.unconditional.add(operation)
         place, _ = nest.place(pointer, nest.index)

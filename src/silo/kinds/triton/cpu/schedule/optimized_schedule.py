@@ -91,7 +91,7 @@ def plan_block(
     carried: Sequence[Carried] = (),
     offsets: Offsets = NO_OFFSETS,
     *,
-    apart: bool = False,
+    disjoint: bool = False,
 ) -> BlockSchedule:
     """Plan ``block``.
 
@@ -100,7 +100,7 @@ def plan_block(
     """
     barred: set[Value] = set()
     while True:
-        planner = _Planner(block, external, carried, barred, offsets.within(carried), apart=apart)
+        planner = _Planner(block, external, carried, barred, offsets.within(carried), disjoint=disjoint)
         plan = planner.run()
         late = planner.overwritten_early()
         if not late:
@@ -119,7 +119,7 @@ class _Planner:
         barred: set[Value],
         offsets: Offsets,
         *,
-        apart: bool,
+        disjoint: bool,
     ) -> None:
         self.block = block
         self.external = external
@@ -133,7 +133,7 @@ class _Planner:
         self.free: dict[tuple[Value, bool], None] = {}
         self.costs: dict[tuple[Value, bool], float] = {}
         self.offsets = offsets
-        self.apart = apart
+        self.disjoint = disjoint
         self.order: dict[Step | None, int] | None = None  # of the steps, unless one was added since
         self.writing: list[Step] = []  # the steps that write memory, in order
         self.loops: dict[Operation, Loop] = {}
@@ -233,7 +233,7 @@ class _Planner:
                 if entry.kind == "buffer":
                     self._anchor(BufferFill(entry.initial, entry.argument), entry.argument.type.shape)
             self._close()
-            plan = plan_block(body, carried=entries, offsets=self.offsets, apart=self.apart)
+            plan = plan_block(body, carried=entries, offsets=self.offsets, disjoint=self.disjoint)
             self._step(Loop(operation, entries, plan, lone_dot(plan, entries)), operation)
         elif operation.name == flow.IF:
             self._close()
@@ -250,7 +250,7 @@ class _Planner:
             self._step(WhileLoop(operation, self._inside(before), self._inside(after)), operation)
 
     def _inside(self, block: Block) -> BlockSchedule:
-        return plan_block(block, offsets=self.offsets, apart=self.apart)
+        return plan_block(block, offsets=self.offsets, disjoint=self.disjoint)
 
     def _yield(self, operation: Operation) -> None:
         owner = self.block.region.owner if self.block.region is not None else None
@@ -311,7 +311,7 @@ class _Planner:
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
-            if self.apart:
+            if self.disjoint:
                 return True
             checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
             if not checkable or len(group.checks) + len(stores) > _MOST_CHECKS:
@@ -417,7 +417,7 @@ class _Planner:
         across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
         if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
             before = self._overwritten_by(operation, order, order[first]) or first
-            user = turned_by(demands, across) if self.apart else None
+            user = turned_by(demands, across) if self.disjoint else None
             group = NestGroup(
                 value.type.shape, [BufferFill(value, value)], inner=across, turned_by=user if user is before else None
             )
@@ -509,10 +509,12 @@ class _Planner:
             return self._overwritten_by(load, order, last + 1)
         if (earlier := self._overwritten_by(load, order, last)) is not None:
             return earlier
-        later = [writer for writer in step.writers if self.position[writer] > self.position[load]]
-        if not later or (self.apart and all(d.identity for d in self.demands[load.result] if d.step is step)):
+        later_writers = [writer for writer in step.writers if self.position[writer] > self.position[load]]
+        if not later_writers or (
+            self.disjoint and all(d.identity for d in self.demands[load.result] if d.step is step)
+        ):
             return None
-        pairs = [(load, store) for store in later]
+        pairs = [(load, store) for store in later_writers]
         if step.ordered is not None or not all(self._is_checkable(access) for pair in pairs for access in pair):
             return step
         step.checks.extend(pair for pair in pairs if pair not in step.checks)

@@ -171,9 +171,9 @@ def _replace() -> Any:  # noqa: ANN401
             target = rest.get("target")
 
             def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
-                later = [before(source, target, given) for before in tuple(_watchers)]
+                callbacks = [before(source, target, given) for before in tuple(_watchers)]
                 made = own(source, **{**rest, "options": given})
-                for after in later:
+                for after in callbacks:
                     if after is not None:
                         after()
                 return made

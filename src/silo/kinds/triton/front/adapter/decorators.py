@@ -159,8 +159,8 @@ def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa:
 
 def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     """The arguments of a tuner that decide how it measures."""
-    said = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
-    found = tuple(name for name, value in said.items() if value is not None)
+    settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
+    found = tuple(name for name, value in settings.items() if value is not None)
     # Each of those sets a benchmark of its own.
     return found or (("do_bench",) if own_benchmark(tuner) is not None else ())
 

@@ -115,8 +115,8 @@ class Capture:
                 made = proceed(covering)
             except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base
                 name = str(call.function.__name__)
-                said = str(error).strip().splitlines() or [type(error).__name__]
-                self._notices.once(f"cover {name} {values}", f"{name}: not compiled for {values}: {said[-1]}")
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                self._notices.once(f"cover {name} {values}", f"{name}: not compiled for {values}: {lines[-1]}")
                 continue
             self._keep(covering, made, proceed, f"covers {values}")
 

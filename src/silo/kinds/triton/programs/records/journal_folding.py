@@ -98,8 +98,8 @@ def fold(path: Path) -> Written | None:
         else:
             with locked_bundle(target), open_bundle(target) as bundle:
                 written = _write(target, bundle, gathered)
-                if said := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
-                    _log.warning("%s", said)
+                if notice := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
+                    _log.warning("%s", notice)
         journal.remove()
     return written
 

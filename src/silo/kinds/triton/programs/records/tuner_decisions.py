@@ -135,7 +135,7 @@ def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> F
     bucket = bucket_of(wanted.key)
     found: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
     for winner in winners:
-        apart = distance(bucket, bucket_of(winner.key))
-        if apart is not None and (found is None or (apart, winner.slot) < found[:2]):
-            found = (apart, winner.slot, winner)
+        gap = distance(bucket, bucket_of(winner.key))
+        if gap is not None and (found is None or (gap, winner.slot) < found[:2]):
+            found = (gap, winner.slot, winner)
     return None if found is None else found[2]
