@@ -446,16 +446,16 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
     """The SILO_* variables that Silo does not read, each with the known name nearest to it, or None."""
     import difflib  # noqa: PLC0415  # not before something may be wrong
 
-    known = [variable.name for variable in VARIABLES]
+    names = [variable.name for variable in VARIABLES]
     strange = _strange_names(environment)
-    return [(name, next(iter(difflib.get_close_matches(name, known, n=1)), None)) for name in strange]
+    return [(name, next(iter(difflib.get_close_matches(name, names, n=1)), None)) for name in strange]
 
 
 def _strange_names(environment: Mapping[str, str]) -> list[str]:
     """The SILO_* names that are not settings, sorted. SILO_TEST_* belong to Silo's own tests."""
     named = [name for name in environment if name.startswith("SILO_") and not name.startswith("SILO_TEST_")]
-    known = {variable.name for variable in VARIABLES} if named else set[str]()
-    return sorted(name for name in named if name not in known)
+    names = {variable.name for variable in VARIABLES} if named else set[str]()
+    return sorted(name for name in named if name not in names)
 
 
 def unknown_in_environment() -> list[tuple[str, str | None]]:
@@ -660,8 +660,8 @@ def case_allowance() -> int:
 
     The other half is for copies: a case's arrays before a launch, and its expected arrays.
     """
-    asked = settings().case_bytes
-    return available_memory() // 2 if asked is None else asked
+    limit = settings().case_bytes
+    return available_memory() // 2 if limit is None else limit
 
 
 def how_to_raise(allowed: int) -> str:

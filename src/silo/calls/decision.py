@@ -144,9 +144,9 @@ def unfinished(study_key: StudyKey, context: CallContext) -> Unfinished | None:
 
 def call_budget_s(target: Target) -> float:
     """Seconds that one first call may spend on measuring, by the setting, or by the kind of its device."""
-    asked = settings().tune_budget_s
-    if asked is not None:
-        return asked
+    budget_s = settings().tune_budget_s
+    if budget_s is not None:
+        return budget_s
     if target.kind != "cpu":
         return _BUDGET_S
     return _CPU_BUDGET_S if settings().jobs >= _MANY_WORKERS else _SMALL_CPU_BUDGET_S

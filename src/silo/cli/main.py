@@ -62,8 +62,8 @@ def help_command(
     for name in command or ():
         found = at.command.get_command(at, name) if isinstance(at.command, CommandGroup) else None
         if found is None:
-            known = at.command.list_commands(at) if isinstance(at.command, CommandGroup) else ()
-            raise click.BadParameter(f"there is no command {' '.join(command or ())!r}{nearest_word(name, known)}")
+            commands = at.command.list_commands(at) if isinstance(at.command, CommandGroup) else ()
+            raise click.BadParameter(f"there is no command {' '.join(command or ())!r}{nearest_word(name, commands)}")
         at = click.Context(found, info_name=name, parent=at)
     say_lines(at.get_help())
 
@@ -91,8 +91,8 @@ def _to_install(package: str) -> str | None:
     return _OPTIONAL.get(package) or (None if requirement is None else f"'{requirement}'")
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001  # a check of an option
-    if asked:
+def _version(requested: bool) -> None:  # noqa: FBT001  # a check of an option
+    if requested:
         import silo  # noqa: PLC0415  # not needed otherwise
 
         say_lines(f"silo {silo.__version__}")
@@ -117,8 +117,8 @@ def options(
 
     from silo.settings import settings  # noqa: PLC0415  # after the options are read
 
-    asked = settings()
-    quiet, log_level = asked.quiet and not debug, "debug" if debug else asked.log or "info"
+    current = settings()
+    quiet, log_level = current.quiet and not debug, "debug" if debug else current.log or "info"
     level = logging.ERROR if quiet else logging.getLevelNamesMapping()[log_level.upper()]
     log_to_stderr(level)
 

@@ -219,12 +219,12 @@ def plan_variants(
     Raises:
         SpaceError: a space without configs.
     """
-    known = winners or {}
+    winners_by_case = winners or {}
     planned: dict[tuple[Variant, bool], _Entry] = {}
     distinct = _distinct(targets, canonical)
     for kernel in kernels:
         for target in distinct:
-            chooser = _Chooser(kernel, target, known, packing, measured_here=has_device(target))
+            chooser = _Chooser(kernel, target, winners_by_case, packing, measured_here=has_device(target))
             for case in kernel.cases:
                 for rank, (config, origin, reason) in enumerate(chooser.configs(case)):
                     variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))

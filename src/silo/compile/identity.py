@@ -61,11 +61,11 @@ def code_digest(*packages: str) -> str:
     """
     files, exists = covered_files(packages), _finder(packages)
     content = _content(files)
-    known = known_digest(content, exists)
-    if known is None:
-        known = digest_of(files, exists)
-        remember(content, known)
-    return known.digest
+    digest = known_digest(content, exists)
+    if digest is None:
+        digest = digest_of(files, exists)
+        remember(content, digest)
+    return digest.digest
 
 
 def digest_table(codes: Iterable[Sequence[str]]) -> bytes:
@@ -110,10 +110,10 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
     """
     from silo.compile.canonical_code import Project, module_code  # noqa: PLC0415  # with ast: see above
 
-    asked: dict[str, bool] = {}
+    exists_memo: dict[str, bool] = {}
 
     def ask(name: str) -> bool:
-        return asked.setdefault(name, exists(name))
+        return exists_memo.setdefault(name, exists(name))
 
     modules = {file.module: file for file in files if file.is_module}
     roots = frozenset({"silo", *(file.package.partition(".")[0] for file in files)})
@@ -125,7 +125,7 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
     parts = [f"module {digests[name]}" for name, code in codes.items() if not code.empty or code.links]
     parts += _others([file for file in files if not file.is_module])
     text = "\n".join((_SCHEMA, *sorted(parts)))
-    return KnownDigest(hashlib.sha256(text.encode()).hexdigest()[:32], asked)
+    return KnownDigest(hashlib.sha256(text.encode()).hexdigest()[:32], exists_memo)
 
 
 def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:

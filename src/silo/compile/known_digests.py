@@ -51,11 +51,11 @@ def remember(content: str, known: KnownDigest) -> None:
         return
     path = _cache_file()
     others = {other: entry for other, entry in _read(path).items() if other != content}
-    kept = dict(islice(others.items(), max(len(others) - _MOST + 1, 0), None))
+    newest = dict(islice(others.items(), max(len(others) - _MOST + 1, 0), None))
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(encode_table({**kept, content: known}))
+        beside.write_bytes(encode_table({**newest, content: known}))
         beside.replace(path)
     except OSError:  # as Python does for byte code
         with contextlib.suppress(OSError):

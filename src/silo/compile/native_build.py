@@ -142,13 +142,13 @@ def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[st
 
 
 def _refusal(source: str, log: str, status: int, command: list[str], toolchain: CCompiler, language: str) -> str:
-    kept = _keep(source, ".c" if language == "c" else ".cc")
+    path = _keep(source, ".c" if language == "c" else ".cc")
     ended = f"was stopped by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = log.strip().splitlines()
     shown = "\n".join(lines[:20]) + ("\n..." if len(lines) > 20 else "")
     old = "" if "march" not in log else "\nThe level needs gcc 12, clang 14 or later."
     return (
-        f"the C compiler ({toolchain.version}) {ended}; the {language.upper()} source is kept in {kept}\n{shown}{old}"
+        f"the C compiler ({toolchain.version}) {ended}; the {language.upper()} source is kept in {path}\n{shown}{old}"
         f"{memory_note(log)}\n"
         f"command: {shlex.join(command)}"
     )

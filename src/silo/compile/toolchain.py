@@ -40,8 +40,8 @@ class Toolchain:
         """The declaration of one plug-in, or the reason why it cannot be used. Does not import the compiler."""
         place = self._plugins.get(name)
         if place is None:
-            known = ", ".join(self._plugins) or "none"
-            return Rejected(f"no compiler plug-in is called {name}; installed: {known}")
+            plugin_names = ", ".join(self._plugins) or "none"
+            return Rejected(f"no compiler plug-in is called {name}; installed: {plugin_names}")
         return load_declaration(name, place)
 
     def load(self, name: str) -> Compiler | Rejected:
@@ -164,11 +164,11 @@ class Toolchain:
             best = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
             why = ""
             for rule, reason in _RULES:
-                kept = rule(best)
-                if kept and len(kept) < len(best):
-                    others = " and ".join(one.name for one in best if one not in kept)
+                selected = rule(best)
+                if selected and len(selected) < len(best):
+                    others = " and ".join(one.name for one in best if one not in selected)
                     why += f"; it comes before {others}: {reason}"
-                    best = kept
+                    best = selected
             self._ranked[accepted] = [one.name for one in best], why
         return self._ranked[accepted]
 

@@ -398,10 +398,10 @@ def substitute(
     bindings = Bindings(config=config or {}, facts=facts or {})
     if isinstance(node, Op):
         return make(node.kind, *(substitute(operand, config=config, facts=facts) for operand in node.operands))
-    known = (isinstance(node, ConfigValue) and node.name in bindings.config) or (
+    bound = (isinstance(node, ConfigValue) and node.name in bindings.config) or (
         isinstance(node, DeviceFact) and node.name in bindings.facts
     )
-    return Const(evaluate(node, bindings)) if known else node
+    return Const(evaluate(node, bindings)) if bound else node
 
 
 def leaves(node: Node) -> tuple[Leaf, ...]:

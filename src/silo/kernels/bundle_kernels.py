@@ -235,9 +235,9 @@ class BundledKernel:
     @property
     def _options(self) -> tuple[str, ...]:
         """Options that calls may give: Silo's own compilers' options, and any other that configs of the bundle have."""
-        known = shipped_options()
-        others = self._kernel.option_names.difference(known)
-        return (*known, *(name for name in sorted(others) if is_option(name)))
+        built_in = shipped_options()
+        others = self._kernel.option_names.difference(built_in)
+        return (*built_in, *(name for name in sorted(others) if is_option(name)))
 
     @property
     def holds_grid(self) -> bool:

@@ -248,8 +248,8 @@ def _plain_number(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
 
 
 @contextmanager
-def _recording(launches: list[Any], known: list[Any] | None = None, *, dry: bool = False) -> Generator[None]:
-    native.record(launches, dry, known)
+def _recording(launches: list[Any], bindings: list[Any] | None = None, *, dry: bool = False) -> Generator[None]:
+    native.record(launches, dry, bindings)
     try:
         yield
     finally:

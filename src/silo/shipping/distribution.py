@@ -307,9 +307,9 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
     if registry.put_manifest(made.digest, MANIFEST, data):
         return
     # This registry does not track referrers, so clients keep a list of them under a tag.
-    known = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
-    known[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
-    index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(known.values())})
+    referrers = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
+    referrers[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
+    index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(referrers.values())})
     registry.put_manifest(subject.digest.replace(":", "-"), INDEX, index)
 
 

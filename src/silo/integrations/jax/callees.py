@@ -146,8 +146,8 @@ def callee_of(value: object) -> Callee | None:
     """Returns the kernel in the first argument of a call; None if it is not a kernel."""
     if isinstance(value, BundledKernel):
         return PackedKernel(value)
-    known = kernel_of(value)
-    if known is None:
+    kernel = kernel_of(value)
+    if kernel is None:
         return None
-    refuse_zeroing(known, "silo.jax_call")
-    return KernelHere(known)
+    refuse_zeroing(kernel, "silo.jax_call")
+    return KernelHere(kernel)

@@ -71,15 +71,15 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
         if ours is None:  # compiled by another backend
             plain(self, launcher)
             return
-        kept: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
-        if not {*_KEPT}.issubset(inspect.signature(kept.set).parameters):
+        cache: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
+        if not {*_KEPT}.issubset(inspect.signature(cache.set).parameters):
             raise UnsupportedError(
                 "this torch keeps kernels for AOTInductor in another way than Silo knows: use torch 2.13"
             )
         name = self.inductor_meta["kernel_name"]
         grid = _grid_of(name, self.inductor_meta, launcher.config)
         launcher_bytes, symbol = ours()
-        kept.set(
+        cache.set(
             name,
             kernel_bytes=compiled.asm["so"],
             launcher_bytes=launcher_bytes,
@@ -87,7 +87,7 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
             signature=compiled.src.signature,
         )
         if grid is not None:
-            kept.get(name)[_GRID] = grid
+            cache.get(name)[_GRID] = grid
         self.cpu_kernel_saved = True
 
     return save_cpu_kernel
@@ -132,8 +132,8 @@ def _with_grid(plain: Callable[..., None]) -> Callable[..., None]:
         grid_arg_names: Sequence[str],
         signature: Any,  # noqa: ANN401
     ) -> None:
-        kept: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
-        entry: dict[str, Any] = kept.get(self.kernel_name) or {}
+        cache: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
+        entry: dict[str, Any] = cache.get(self.kernel_name) or {}
         grid: _Grid | None = entry.get(_GRID)
         if grid is None:
             plain(self, prefix, kernel_arg_names, grid_arg_names, signature)

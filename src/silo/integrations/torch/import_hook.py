@@ -82,9 +82,9 @@ def _await(connectors: Mapping[str, str]) -> None:
             if connector not in wanted:
                 wanted.append(connector)
             waiting.add(name)
-    known = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
-    if known is not None:
-        known.add(waiting)
+    finder = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
+    if finder is not None:
+        finder.add(waiting)
     elif waiting:
         sys.meta_path.insert(0, _Finder(waiting))
 

@@ -122,8 +122,8 @@ def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) 
     rows += body
     vmem = sum(one.total for one in rows if one.space == "vmem")
     smem = sum(one.total for one in rows if one.space == "smem")
-    asked = launch.vmem_limit_bytes
-    limit = chip.vmem_bytes if asked is None else min(chip.vmem_bytes, asked)
+    requested = launch.vmem_limit_bytes
+    limit = chip.vmem_bytes if requested is None else min(chip.vmem_bytes, requested)
     return MemoryReport(chip.arch, tuple(rows), vmem, smem, limit, chip.vmem_ceiling - _SLACK, chip.smem_bytes)
 
 

@@ -94,11 +94,11 @@ def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
     copied = known = left = 0
     for key in own.keys():  # noqa: SIM118  # it is no mapping
         lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}
-        kept = _lines_there(client, key, there.get(key, ())) & lines.keys()
-        new = [line for digest, line in lines.items() if digest not in kept and len(line) <= MOST_LINE_BYTES]
+        present = _lines_there(client, key, there.get(key, ())) & lines.keys()
+        new = [line for digest, line in lines.items() if digest not in present and len(line) <= MOST_LINE_BYTES]
         for batch in _batches(_folded(key, new), _SMALL):
             _send(client, "records", batch, copied)
-        copied, known, left = copied + len(new), known + len(kept), left + len(lines) - len(kept) - len(new)
+        copied, known, left = copied + len(new), known + len(present), left + len(lines) - len(present) - len(new)
     return CopiedObjects("records", copied, known, left)
 
 
@@ -149,18 +149,18 @@ def pull(root: Path, artifacts: Artifacts, records: SharedRecords, client: Remot
     return found
 
 
-def pull_records(kept: SharedRecords, client: RemoteClient) -> CopiedObjects:
+def pull_records(present: SharedRecords, client: RemoteClient) -> CopiedObjects:
     """Take in every record of the remote store, whichever study it belongs to."""
     copied = known = left = 0
     for key, names in sorted(_records_there(client).items()):
-        before = len({digest_of(line_of(key, record)) for record in kept.read(key)})
+        before = len({digest_of(line_of(key, record)) for record in present.read(key)})
         lines: set[str] = set()
         for batch in _batches(sorted(names, key=lambda name: (not is_fold(name), name)), _RECORDS):
-            added, there = kept.take_in(key, batch)
+            added, there = present.take_in(key, batch)
             copied += added
             lines |= there or set()
             _still_there(client)
-        here = {digest_of(line_of(key, record)) for record in kept.read(key)}
+        here = {digest_of(line_of(key, record)) for record in present.read(key)}
         known += len(lines & here) - (len(here) - before)
         left += len(lines - here)
     return CopiedObjects("records", copied, known, left)

@@ -117,8 +117,8 @@ class CpuCompiler:
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
         """Code that checks itself, from the text of an artifact."""
-        asked = (text_sha256(text), launch, variant.signature)
-        if asked != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
+        key = (text_sha256(text), launch, variant.signature)
+        if key != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
             raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
         return self._checked(text, variant, launch.layout, nan=nan)
 

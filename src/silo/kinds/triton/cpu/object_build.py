@@ -142,11 +142,13 @@ def llvm_of(source: str, flags: tuple[str, ...]) -> str:
             "LLVM's form of CPU code is made by clang, which is not on PATH: install it (Debian, Ubuntu: apt-get "
             "install clang), or look at --code c and --code asm, which need none"
         )
-    kept = [flag for flag in flags if not flag.startswith("-Wl,") and flag not in ("-shared", "-nostartfiles", "-lm")]
+    kept_flags = [
+        flag for flag in flags if not flag.startswith("-Wl,") and flag not in ("-shared", "-nostartfiles", "-lm")
+    ]
     with TemporaryFile() as text:
         text.write(source.encode())
         text.seek(0)
-        command = [place, *kept, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
+        command = [place, *kept_flags, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
         done = run_compiler(command, stdin=text, env=child_environment(LC_ALL="C"))
     if done.returncode != 0:
         log = done.stderr.decode(errors="replace").strip()

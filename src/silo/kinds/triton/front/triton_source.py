@@ -293,9 +293,9 @@ class TritonSource:
         """
         wanted = {config.order_key for config in configs}
         originals = [original for config, original in self.originals if config.order_key in wanted]
-        known = {id(original): config for config, original in self.originals}
+        config_of = {id(original): config for config, original in self.originals}
         left = adapter.pruned_configs(self.tuner, originals, given)
-        return tuple(known.get(id(one)) or self._read(one) for one in left)
+        return tuple(config_of.get(id(one)) or self._read(one) for one in left)
 
     def _read(self, original: Any) -> Config:  # noqa: ANN401
         """A config that a pruner made."""
@@ -346,8 +346,10 @@ class TritonSource:
 
     def read_again(self) -> None:
         """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
-        known = self.__dict__.get("reading")
-        if known is not None and (known.texts != texts_of(known.functions) or not places_hold(known.places)):
+        config_of = self.__dict__.get("reading")
+        if config_of is not None and (
+            config_of.texts != texts_of(config_of.functions) or not places_hold(config_of.places)
+        ):
             del self.__dict__["reading"]
         self.reading  # noqa: B018  # raises where it cannot be read
 
@@ -371,9 +373,9 @@ class TritonSource:
 
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
         """The values that a config's hook sets in one call (the first config's, if it is not one of the author's)."""
-        known = self.block_shapes.get(config)
-        if known is not None:
-            return known
+        config_of = self.block_shapes.get(config)
+        if config_of is not None:
+            return config_of
         hook = self.shape_hooks.get(config) or next(iter(self.shape_hooks.values()))
         given = {**call.constant_values, **config.as_dict()}
         values = {name: value for name, value in given.items() if _is_plain(value)}

@@ -26,16 +26,16 @@ _SHORTEST_RUN = 16
 _ROW_LOAD_COST = 2.0
 
 
-def recompute_cost(value: Value, known: dict[tuple[Value, bool], float], *, rows: bool = True) -> float:
+def recompute_cost(value: Value, memo: dict[tuple[Value, bool], float], *, rows: bool = True) -> float:
     """About how many cheap operations evaluating one element of ``value`` costs, from buffers and scalars.
 
     What several operations use counts once. ``known`` memoises over one function. A value that reads memory costs more
     than any threshold, unless its loads are as quick as loads from a buffer: with ``rows`` the loop that uses them goes
     over rows, and successive means successive in a row.
     """
-    found = known.get((value, rows))
+    found = memo.get((value, rows))
     if found is None:
-        found = known[value, rows] = min(_sum_of_costs(value, rows=rows), _COST_LIMIT)
+        found = memo[value, rows] = min(_sum_of_costs(value, rows=rows), _COST_LIMIT)
     return found
 
 
@@ -157,29 +157,29 @@ class _UnknownError(Exception):
 
 def program_nanoseconds(module: Module) -> int:
     """The estimated nanoseconds of one program of the kernel; 0 if its loops' turns are unknown."""
-    known: dict[str, float] = {}
+    memo: dict[str, float] = {}
     try:
         for symbol in callees_first(module):
             blocks = [block for region in module.functions[symbol].regions for block in region.blocks]
-            known[symbol] = sum(_block(block, known) for block in blocks)
+            memo[symbol] = sum(_block(block, memo) for block in blocks)
     except _UnknownError:
         return 0
-    return max(1, min(round(_PROGRAM_NS + known[module.kernel]), _MOST_NS))
+    return max(1, min(round(_PROGRAM_NS + memo[module.kernel]), _MOST_NS))
 
 
-def _block(block: Block, known: dict[str, float]) -> float:
-    return min(sum(_operation(operation, known) for operation in block.operations), float(_MOST_NS))
+def _block(block: Block, memo: dict[str, float]) -> float:
+    return min(sum(_operation(operation, memo) for operation in block.operations), float(_MOST_NS))
 
 
-def _operation(operation: Operation, known: dict[str, float]) -> float:
+def _operation(operation: Operation, memo: dict[str, float]) -> float:
     name = operation.name
     if name in _OPEN:
         raise _UnknownError
     if name == tt.CALL:
-        if operation.callee not in known:  # the function calls itself
+        if operation.callee not in memo:  # the function calls itself
             raise _UnknownError
-        return known[operation.callee]
-    inside = sum(_block(block, known) for region in operation.regions for block in region.blocks)
+        return memo[operation.callee]
+    inside = sum(_block(block, memo) for region in operation.regions for block in region.blocks)
     if name == flow.FOR:
         return _turns(operation) * inside
     if name == flow.IF:

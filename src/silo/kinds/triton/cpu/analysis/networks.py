@@ -175,10 +175,10 @@ def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
     if operation.name == tt.MAKE_RANGE:
         both = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
         return (0, frozenset({0})) if both else None
-    known = [one for one in found if one is not None]
-    if not known or len(known) != len(found):
+    pairs = [one for one in found if one is not None]
+    if not pairs or len(pairs) != len(found):
         return None
-    constant, axes = known[0]
+    constant, axes = pairs[0]
     match operation.name:
         case tt.EXPAND_DIMS:
             added = operation.attributes["axis"]
@@ -191,7 +191,7 @@ def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
             after = [axis for axis, extent in enumerate(operation.result.type.shape) if extent != 1]
             return constant, frozenset(after[places.index(axis)] for axis in axes)
         case _:
-            other, others = known[1] if len(known) > 1 else (0, frozenset[int]())
+            other, others = pairs[1] if len(pairs) > 1 else (0, frozenset[int]())
             return constant ^ other, axes ^ others
 
 

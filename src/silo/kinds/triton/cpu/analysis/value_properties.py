@@ -49,34 +49,34 @@ def fold(
     root: _Node,
     parts: Callable[[_Node], Sequence[_Node]],
     result: Callable[[_Node, list[_Result]], _Result],
-    known: dict[_Node, _Result] | None = None,
+    memo: dict[_Node, _Result] | None = None,
 ) -> _Result:
     """The result of ``root``, made of the results of its parts, each of which is made of the results of its own parts.
 
     Args:
         root: where to begin.
         parts: the nodes whose results a node's result needs; a node must not be a part of itself.
-        result: the result of a node, from the results of its parts in their order. Asked once for each node.
-        known: results of earlier calls, to which this call adds its own.
+        result: the result of a node, from the results of its parts in their order. Called once for each node.
+        memo: results of earlier calls, to which this call adds its own.
 
     >>> fold(5, lambda n: [n - 1, n - 2] if n > 1 else [], lambda n, found: sum(found) or n)
     5
     """
-    known = {} if known is None else known
+    memo = {} if memo is None else memo
     pending = [root]
     while pending:
         node = pending[-1]
-        if node in known:
+        if node in memo:
             pending.pop()
             continue
         inner = parts(node)
-        missing = [part for part in inner if part not in known]
+        missing = [part for part in inner if part not in memo]
         if missing:
             pending.extend(reversed(missing))
             continue
-        known[node] = result(node, [known[part] for part in inner])
+        memo[node] = result(node, [memo[part] for part in inner])
         pending.pop()
-    return known[root]
+    return memo[root]
 
 
 def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:

@@ -387,9 +387,9 @@ class _Planner:
     def _need(self, value: Value, demand: Demand) -> None:
         if not value.type.tensor:
             return
-        known = self.demands.setdefault(value, [])
-        if demand not in known:
-            known.append(demand)
+        demands_of_value = self.demands.setdefault(value, [])
+        if demand not in demands_of_value:
+            demands_of_value.append(demand)
         if defining_block(value) is not self.block:
             self.free[value, demand.stored] = None
 
@@ -547,9 +547,9 @@ class _Planner:
             return None
         pointer, mask, other = load_parts(operation)
         affine = is_structurally_affine(pointer, self.offsets.wrapped, wrapped=True)
-        known = affine and is_range_mask(mask, self.offsets.plain)
+        is_range = affine and is_range_mask(mask, self.offsets.plain)
         nest = next((s for s in self.steps if isinstance(s, NestGroup) and _copies_only(s, value)), None)
-        if nest is None or not known or (other is not None and scalar_source(other) is None):
+        if nest is None or not is_range or (other is not None and scalar_source(other) is None):
             return None
         start, end = self.steps.index(nest), self.steps.index(step)
         if start > end or len(self.demands[value]) != 1 or any(writes(between) for between in self.steps[start:end]):

@@ -288,8 +288,8 @@ class FrontEnds:
 
     def text_of(self, request: CompileRequest, entry: CacheEntry) -> str:
         """The module as the front end makes it, printed with its locations. Raises the front end's exceptions."""
-        known = self._texts.setdefault(f"{request.source.hash()} {request.target}", [])
-        for read, text in known:
+        texts = self._texts.setdefault(f"{request.source.hash()} {request.target}", [])
+        for read, text in texts:
             if all(_in_words(entry.options, name) == words for name, words in read.items()):
                 return text
         read: dict[str, str] = {}
@@ -301,7 +301,7 @@ class FrontEnds:
             made = request.source.make_ir(request.target, options, functions, backend.get_module_map(), context)
             text = str(made)
         self.runs += 1
-        known.append((read, text))
+        texts.append((read, text))
         return text
 
 

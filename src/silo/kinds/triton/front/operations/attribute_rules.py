@@ -87,8 +87,8 @@ def check_attributes(operation: Operation, rules: AttributeRules | None) -> None
     for name, value in attributes.items():
         kind = rules.allowed.get(name) or _discardable(name)
         if kind is None:
-            known = ", ".join(sorted(rules.allowed)) or "none of its own"
-            raise malformed(operation, f"the attribute {name!r} is none that Triton gives it; known: {known}")
+            allowed_names = ", ".join(sorted(rules.allowed)) or "none of its own"
+            raise malformed(operation, f"the attribute {name!r} is none that Triton gives it; known: {allowed_names}")
         if not kind.fits(operation, value):
             raise malformed(operation, f"its attribute {name} is {kind.words}")
 

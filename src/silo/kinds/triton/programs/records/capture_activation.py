@@ -50,8 +50,8 @@ def record(
         LockError: the file is not a lock.
         BundleError: the place cannot be written, or the existing file is not a bundle.
     """
-    kept = Archive(path)
-    recorder = Capture(kept, others, covers)
+    archive = Archive(path)
+    recorder = Capture(archive, others, covers)
     undo = _both(recorder, lock)
     done = False
 
@@ -62,7 +62,7 @@ def record(
         done = True
         undo()
         atexit.unregister(end)
-        _fold(kept.path)
+        _fold(archive.path)
         for name in recorder.uncovered():
             _log.warning("--cover %s: no kernel was launched that has such a constexpr", name)
 

@@ -139,8 +139,8 @@ class Replayer:
                 f"recorded was {', '.join(others)}); {again}",
                 [],
             )
-        known = ", ".join(self.bundle.kernel_names[:12]) or "none"
-        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {known}; {again}", [])
+        recorded_names = ", ".join(self.bundle.kernel_names[:12]) or "none"
+        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {again}", [])
 
     def _tell(self, what: str, why: str) -> None:
         """A fallback, once for each kernel."""

@@ -78,14 +78,14 @@ def _plain(source: TritonSource, value: object) -> Value:
 
 def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
     """The config of a tuner that sets exactly the values of ``wanted``; None if the tuner lacks one."""
-    known = wanted.as_dict()
-    return next((config for config in configs if _same(config_members(config), known)), None)
+    requested = wanted.as_dict()
+    return next((config for config in configs if _same(config_members(config), requested)), None)
 
 
-def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
-    return members.keys() == known.keys() and all(
+def _same(members: dict[str, object], requested: dict[str, Value]) -> bool:
+    return members.keys() == requested.keys() and all(
         type(members[name]) is type(value) and identity_of(members[name]) == identity_of(value)
-        for name, value in known.items()
+        for name, value in requested.items()
     )
 
 

@@ -230,8 +230,10 @@ class ShortSearch:
     def _bench(self, call: Callable[[], object], quantiles: Iterable[float]) -> list[float]:
         call()  # compiles, or waits for a worker that does
         warm = _COLD_MS if self.clock() - self._ended > _PAUSE_S else _WARM_MS
-        asked = _SHORT_MS if math.isinf(self._least_ms) else max(_SHORT_MS, (_LEAST_SAMPLES + 1) * self._least_ms)
-        samples = list(self.benchmark(call, warmup=warm, rep=asked, return_mode="all"))
+        milliseconds = (
+            _SHORT_MS if math.isinf(self._least_ms) else max(_SHORT_MS, (_LEAST_SAMPLES + 1) * self._least_ms)
+        )
+        samples = list(self.benchmark(call, warmup=warm, rep=milliseconds, return_mode="all"))
         middle = statistics.median(samples)
         if len(samples) < _LEAST_SAMPLES and middle <= self._least_ms * _PERHAPS_FASTEST:
             more = (_LEAST_SAMPLES + 1) * middle
