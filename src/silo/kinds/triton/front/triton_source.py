@@ -113,20 +113,20 @@ for _name in f"{_ASKED} {_COMPUTED} {' '.join('r' + word for word in _COMPUTED.s
 class _Arguments(Mapping[str, Any]):
     """The hook's arguments: known values as they are, and a tracer for every other argument."""
 
-    def __init__(self, values: Mapping[str, object], stand_ins: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object], tracers: Mapping[str, Any]) -> None:
         self._values = values
-        self.stand_ins = stand_ins
+        self.tracers = tracers
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401
         if name in self._values:
             return self._values[name]
-        return self.stand_ins[name]
+        return self.tracers[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._values, *self.stand_ins))
+        return iter((*self._values, *self.tracers))
 
     def __len__(self) -> int:
-        return len(self._values) + len(self.stand_ins)
+        return len(self._values) + len(self.tracers)
 
 
 def effects_of_hook(
@@ -148,18 +148,18 @@ def effects_of_hook(
     Raises:
         CallDecidesError: the shapes depend on one of ``constants`` that is not among ``values``.
     """
-    stand_in: type[Any] = _Descriptor
+    tracer: type[Any] = _Descriptor
     if descriptor is not None:
-        stand_in = type("StandIn", (_Descriptor, descriptor), {"__init__": _Descriptor.__init__, "__hash__": None})
+        tracer = type("StandIn", (_Descriptor, descriptor), {"__init__": _Descriptor.__init__, "__hash__": None})
     open_names = [name for name in names if name not in values]
-    arguments = _Arguments(values, {name: _Constant() if name in constants else stand_in() for name in open_names})
+    arguments = _Arguments(values, {name: _Constant() if name in constants else tracer() for name in open_names})
     try:
         hook(arguments)
     except CallDecidesError:
         raise
     except Exception:  # noqa: BLE001  # the user's code met a stand-in it cannot use: not understood, which is an answer
         return None
-    made = {name: one for name, one in arguments.stand_ins.items() if not isinstance(one, _Constant)}
+    made = {name: one for name, one in arguments.tracers.items() if not isinstance(one, _Constant)}
     return HookEffects(
         {name: one.shape for name, one in made.items() if one.shape is not None},
         tuple(name for name, one in made.items() if one.zeroed),

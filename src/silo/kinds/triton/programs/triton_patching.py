@@ -190,7 +190,7 @@ class _Switch:
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
             if self._methods is None:
-                found = adapter.seams()
+                found = adapter.launch_hook_points()
                 if found.run is None or found.getitem is None:
                     raise ToolchainError(_REPLACED)
                 self._serve(found)
@@ -201,7 +201,7 @@ class _Switch:
     def more(self) -> None:
         with self._lock:
             if self._wanted == 0:
-                if adapter.seams_are_loaded():
+                if adapter.hook_points_are_loaded():
                     self._put()
                 else:
                     accelerate_when_imported(self.put)
@@ -237,7 +237,7 @@ class _Switch:
         return self._methods
 
     def _put(self) -> None:
-        found = adapter.seams()
+        found = adapter.launch_hook_points()
         if found.run is None or found.getitem is None:
             self._left_alone = _REPLACED
             return
@@ -253,7 +253,7 @@ class _Switch:
         except SiloError:
             self._take()
             raise
-        self._put_tuners(adapter.seams())  # in front of the lock's method
+        self._put_tuners(adapter.launch_hook_points())  # in front of the lock's method
         if found.compiled_getitem is not None:
             ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
             self._replace(found.compiled, "__getitem__", ours)
@@ -302,7 +302,7 @@ class _Switch:
 
     def beneath(self, change: Callable[[], T]) -> T:
         with self._lock:
-            found = adapter.seams() if self._before else None
+            found = adapter.launch_hook_points() if self._before else None
             kinds = () if found is None else (found.autotuners, found.heuristics)
             put = [one for one in self._before if one[0] in kinds]
             if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
@@ -312,7 +312,7 @@ class _Switch:
             try:
                 return change()
             finally:
-                self._put_tuners(adapter.seams())
+                self._put_tuners(adapter.launch_hook_points())
 
     def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401
         self._before.append((kind, name, _member(kind, name), ours))
@@ -400,7 +400,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         """Check whether Triton is imported; every import calls this."""
         del path, target
-        if name.startswith("triton.") and adapter.seams_are_loaded():
+        if name.startswith("triton.") and adapter.hook_points_are_loaded():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
             self._then()
         return None

@@ -63,7 +63,7 @@ from silo.kinds.triton.front.operations.operation_table import ATOMICS, CHECKS, 
 from silo.kinds.triton.front.operations.own import CLOCK, FENCE, PART_FIRST, PART_ROWS, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
-__all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_turning"]
+__all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_transposes"]
 
 
 # ---- A nest that takes tiles which lie along another axis from memory in parts, a ----
@@ -74,7 +74,7 @@ _ELEMENT_BYTES = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def lower_turning(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
+def lower_transposes(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
     """Emit ``group`` and the nests that transpose tiles for it alone."""
     parts = _parts(scope, turned, group)
     if parts is None:
@@ -293,7 +293,7 @@ class FunctionLowering:
                 continue
             match step:
                 case NestGroup():
-                    lower_turning(self.scope, transposes, step)
+                    lower_transposes(self.scope, transposes, step)
                     transposes = []
                 case ScalarStep(operation):
                     self._scalar(operation)
@@ -581,7 +581,7 @@ def _axis(operation: Operation) -> int:
 
 def _waits(step: NestGroup, next_: Step | None) -> bool:
     """Whether a nest only transposes a tile, directly before the nest that uses it or another of these nests."""
-    user = step.turned_by
+    user = step.transposed_by
     if user is None or len(step.sinks) != 1:
         return False
-    return next_ is user or (isinstance(next_, NestGroup) and next_.turned_by is user and len(next_.sinks) == 1)
+    return next_ is user or (isinstance(next_, NestGroup) and next_.transposed_by is user and len(next_.sinks) == 1)

@@ -131,7 +131,7 @@ class _GroupLowering:
         self.repeated: list[tuple[ReduceSink, str]] = []  # the value that a reduction adds for a whole tail
         self.combined: list[CombinedRow] = []  # the values that the last lowered body adds to rows of results
         self.streaming: Streaming | None = None
-        self.turned: LoopBuffer | None = self._turned()
+        self.turned: LoopBuffer | None = self._transposed()
         self.deferred: Streaming | None = None  # set while the body with deferred stores is lowered
 
     def emit(self) -> None:
@@ -288,7 +288,7 @@ class _GroupLowering:
             return Assign(f"{self.turned.name}[{place}]", text)
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
-    def _turned(self) -> LoopBuffer | None:
+    def _transposed(self) -> LoopBuffer | None:
         """A buffer for a tile as it is in memory, from which vectors transpose it; None if it is not transposed."""
         nest = self.nest
         match self.group.sinks:

@@ -75,15 +75,15 @@ class NestGroup:
 
     ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
     tested at run time, with the stores one after the other as the fallback. ``inner`` is the axis of the innermost
-    loop; it differs from the last only if nothing is reduced. ``turned_by`` is the nest that alone uses the tile which
-    this one reads along another axis, and that may read it in parts as it goes.
+    loop; it differs from the last only if nothing is reduced. ``transposed_by`` is the only nest that uses the tile
+    which this one reads along another axis; it may read the tile in parts.
     """
 
     shape: tuple[int, ...]
     sinks: list[Sink] = field(default_factory=list["Sink"])
     checks: list[tuple[Operation, Operation]] = field(default_factory=list[tuple[Operation, Operation]])
     inner: int = -1
-    turned_by: NestGroup | None = None
+    transposed_by: NestGroup | None = None
 
     def __post_init__(self) -> None:
         """The last axis by default."""

@@ -28,7 +28,7 @@ __all__ = [
     "one_by_one",
     "read_across",
     "reads_out_of_order",
-    "turned_by",
+    "transposed_by",
     "whole_demand",
 ]
 
@@ -66,7 +66,7 @@ def one_by_one(step: Step | None) -> bool:
     return operation is not None and operation.name not in ATOMICS | MESSAGES
 
 
-def turned_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
+def transposed_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
     """The only nest that uses a tile which is read along ``across``, at its own indices; None without one.
 
     That nest may take the tile from memory in parts as it goes, if its writes are never read by another element.

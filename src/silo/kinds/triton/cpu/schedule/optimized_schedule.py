@@ -55,7 +55,7 @@ from silo.kinds.triton.cpu.schedule.demands import (
     one_by_one,
     read_across,
     reads_out_of_order,
-    turned_by,
+    transposed_by,
     whole_demand,
 )
 from silo.kinds.triton.cpu.schedule.loop_values import NO_OFFSETS, Offsets, carried_of, jump_arguments
@@ -417,9 +417,12 @@ class _Planner:
         across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
         if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
             before = self._overwritten_by(operation, order, order[first]) or first
-            user = turned_by(demands, across) if self.disjoint else None
+            user = transposed_by(demands, across) if self.disjoint else None
             group = NestGroup(
-                value.type.shape, [BufferFill(value, value)], inner=across, turned_by=user if user is before else None
+                value.type.shape,
+                [BufferFill(value, value)],
+                inner=across,
+                transposed_by=user if user is before else None,
             )
             self._insert(group, before)
             self._pass_on(operation, [whole_demand(group)])

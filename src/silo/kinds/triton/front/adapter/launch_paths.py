@@ -22,12 +22,12 @@ __all__ = [
     "LaunchHookPoints",
     "LaunchWatch",
     "forget_key_texts",
+    "hook_points_are_loaded",
+    "launch_hook_points",
     "launch_hooks",
     "launch_state",
     "option_names_of",
     "programs_reached",
-    "seams",
-    "seams_are_loaded",
     "usable_for_programs",
     "watch",
     "watched_debug",
@@ -90,7 +90,7 @@ class LaunchHookPoints:
     config_members: tuple[str, ...]
 
 
-def seams_are_loaded() -> bool:
+def hook_points_are_loaded() -> bool:
     """Whether Triton is imported so far that its classes are complete, and their modules are in their packages."""
     jit, autotuner = sys.modules.get(_JIT), sys.modules.get(_AUTOTUNER)
     package, _, name = _COMPILER.rpartition(".")
@@ -98,7 +98,7 @@ def seams_are_loaded() -> bool:
     return hasattr(jit, "JITFunction") and hasattr(autotuner, "Heuristics") and hasattr(compiler, "CompiledKernel")
 
 
-def seams() -> LaunchHookPoints:
+def launch_hook_points() -> LaunchHookPoints:
     """The methods to replace. Raises ToolchainError: Triton cannot be imported."""
     jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(

@@ -12,7 +12,7 @@ from silo.forks import Mutex
 from silo.kinds.triton.front.adapter import (
     TunerDecisions,
     TunerKey,
-    seams,
+    launch_hook_points,
     watch_autotuners,
     watch_first_compile,
     watch_requests,
@@ -127,7 +127,7 @@ def decide_while_accelerated() -> Callable[[], None] | None:
             if current.tune == "frozen":
                 raise
             _log.warning("tuners decide themselves: %s", error)
-    if decisions is None or (current.lock is None and seams().tuned_run is None):
+    if decisions is None or (current.lock is None and launch_hook_points().tuned_run is None):
         return None
     # The patching, which calls this, has the order of methods. A recording that the program begins comes before the
     # store.
