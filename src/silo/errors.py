@@ -245,7 +245,7 @@ class ArgumentError(SiloError, TypeError):
 
 
 class GridError(ArgumentError, ValueError):
-    """A grid, a block or an option of a launch through another project's seam has a value that it cannot have."""
+    """A grid, a block or an option of a launch through another project's launcher has a value that it cannot have."""
 
 
 class LaunchError(SiloError, RuntimeError):

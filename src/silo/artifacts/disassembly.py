@@ -57,7 +57,7 @@ DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
 
 
 def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) -> str:
-    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``; ``brought`` are further places to search.
+    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``; ``brought`` are further folders to search.
 
     Raises:
         ToolchainError: without a disassembler, or if all fail; names the package to install.

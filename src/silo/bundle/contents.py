@@ -197,7 +197,7 @@ def rules_key(variant: Variant) -> RulesKey:
 
 @frozen
 class BundleRules:
-    """Dispatch for one target and one typed signature; ``space``: of how many configs it was built, 0 if not known.
+    """Dispatch for one target and typed signature; ``space``: the number of configs it was chosen from, 0 if unknown.
 
     If the code is made for certain extents, for these ``extents``: another shape has rules of its own.
     """
@@ -418,7 +418,7 @@ def calls_of(kernel: BundleKernel) -> str:
 
 
 def host_code(one: BundleVariant, calls: str) -> HostCode:
-    """What consent to a variant's native code is about: all that decides how it is called.
+    """The subject of consent to a variant's native code: all that decides how it is called.
 
     ``calls`` is :func:`calls_of` its kernel.
     """

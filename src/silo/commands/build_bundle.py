@@ -92,7 +92,7 @@ OnTuning = Callable[[str, Progress], None]
 
 @dataclass(frozen=True)
 class _Planned:
-    """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
+    """A kernel being built into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
 
     kernel: Kernel
     studies: tuple[CaseStudy, ...]

@@ -240,7 +240,7 @@ def threads_of_option(name: str) -> int:
 
 
 def _own_option(name: str) -> Option | None:
-    """An option of a plug-in that Silo does not ship. Only one plug-in can have it: its name is how the name begins."""
+    """An option of a plug-in that Silo does not ship, which is unique because it begins with the plug-in's name."""
     plugin, separator, _ = name.partition("_")
     # Most names are parameters' names, such as BLOCK_SIZE, so no plug-in is loaded for them.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):

@@ -23,7 +23,7 @@ __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "plan
 
 @dataclass(frozen=True, slots=True)
 class PlanForm:
-    """One recording of a plan: ``launches``, how many parameters and grids change with the arguments, and replays.
+    """One recording of a plan: ``launches``, the numbers of parameters and grids that change, and replays.
 
     ``us`` is the mean time of a replay in microseconds, from reading the arguments to the end of the launch (on a GPU:
     until it is enqueued); None before the first. ``way`` is how it runs, ``reason`` why.

@@ -95,7 +95,7 @@ T = TypeVar("T")
 
 _THREADS = 8
 _SLACK_S = 0.25  # the time of a thread on top of the limit, before it is given up
-_WHOLE_S = 10.0  # the longest that one question about many objects may take
+_WHOLE_S = 10.0  # the longest time for one request about many objects
 _MOST_REJECTED = 8
 
 
@@ -312,11 +312,11 @@ class RemoteClient:
         self._uploads.knows(name)
 
     def flush(self, seconds: float) -> int:
-        """Wait until everything is sent, or for so long; how many objects are not."""
+        """Wait until everything is sent, at most this long; returns the number of objects left."""
         return self._uploads.flush(seconds)
 
     def put_each(self, objects: Sequence[tuple[str, bytes]]) -> int:
-        """Put objects now, side by side; how many the store has taken."""
+        """Put objects now, in parallel; returns the number that the store has accepted."""
 
         def putting(name: str, data: bytes) -> _Action:
             def action(one: Objects) -> bytes:
@@ -329,7 +329,7 @@ class RemoteClient:
         return self._changed([(name, putting(name, data)) for name, data in objects], most)
 
     def remove_each(self, names: Sequence[str]) -> int:
-        """Remove objects now, side by side; how many are gone."""
+        """Remove objects now, in parallel; returns the number removed."""
 
         def removing(name: str) -> _Action:
             def action(one: Objects) -> bytes:

@@ -33,7 +33,7 @@ from silo.store.remote.shared_records import SharedRecords
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 
 _SMALL, _LARGE = 256, 16  # objects at one time, by their largest size
-_RECORDS = 1024  # and of one list: each batch looks through the local entries
+_RECORDS = 1024  # the most lines of one list in a batch: each batch reads all local entries
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ from silo.store.remote.record_log import MOST_FOLDED, digest_of, is_fold, line_o
 __all__ = ["LocalRecords", "SharedRecords"]
 
 _EVERY_S = 3.0  # how often a session looks again, at most
-_SHARE = 40  # and one look takes this part of the time at most
+_SHARE = 40  # one request takes at most this part of the time
 
 
 class LocalRecords(Protocol):
@@ -66,7 +66,7 @@ class SharedRecords:
         self._folds: dict[str, dict[str, frozenset[str]]] = {}  # the lines of each fold that was read, by key and name
 
     def _in_child(self) -> None:
-        self._due_s = 0.0  # a look that was under way is the parent's
+        self._due_s = 0.0  # a request in progress belongs to the parent
 
     def append(self, key: str, record: JSON) -> None:
         """Add one record here, and send it."""

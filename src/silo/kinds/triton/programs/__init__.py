@@ -5,7 +5,7 @@ an entry for is packed and passed to the driver without Python code. Any other g
 :meth:`.program_kernels.ProgramKernel.on_miss`, and launches that Silo does not support go through Triton, with a reason
 in the report.
 
-The seam for other parts of Silo:
+The functions for other parts of Silo:
 
 - :data:`.program_kernels.TABLE` has every kernel that was launched (:class:`.program_kernels.ProgramKernel`:
 ``source``,

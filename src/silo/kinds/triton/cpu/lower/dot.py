@@ -271,7 +271,7 @@ def _is_zero_beyond(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SeenPart:
-    """C names of how many leading rows and columns of sums are seen, at least 1, and a condition that none is."""
+    """C names of the numbers of used leading rows and columns of sums, at least 1, and a condition that none is."""
 
     extents: tuple[str, str]
     nothing: str

@@ -464,7 +464,7 @@ class _GroupLowering:
     def _rest_ends(self, limits: list[str], extent: int) -> str:
         """The condition under which nothing is left to do after the limits; "" if it is unknown.
 
-        From the least limit on one of the comparisons is false, unless its numbers leave 32 bits on the way.
+        After the least limit one of the comparisons is false, unless its numbers exceed 32 bits before.
         """
         nest = self.nest
         if nest.runs is not None or any(limit not in nest.bases for limit in limits):

@@ -38,8 +38,9 @@ class CombinedRow:
 class JoinedRows:
     """The parts of a nest whose rows are joined.
 
-    ``before`` are the statements of a row, ``limits`` texts over ``limit`` of how many leading elements need no mask,
-    of ``end`` that count. ``values`` compute what ``rows`` add there, ``masked`` what ``masked_rows`` add behind.
+    ``before`` are the statements of a row, ``limits`` texts over ``limit`` for the number of leading elements, of the
+    ``end`` that count, without a mask. ``values`` compute what ``rows`` add there, ``masked`` what ``masked_rows`` add
+    behind.
     """
 
     nest: Nest

@@ -101,7 +101,7 @@ class CompileRequest:
 
 
 class _RequestedError(BaseException):
-    """Ends a launch at its compile. Not an Exception, so that nothing on the way takes it for an error of a kernel."""
+    """Ends a launch at its compile. Not an Exception, so that no caller handles it as an error of a kernel."""
 
     def __init__(self, request: CompileRequest) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ _PASSES = (
 class CpuFrontEndOptions:
     """Every compile option that Triton's own backends know, so that a config for a GPU is accepted unchanged.
 
-    The CPU heeds ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
+    The CPU uses ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
     rest changes nothing.
     """
 

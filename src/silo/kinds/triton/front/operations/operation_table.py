@@ -116,7 +116,7 @@ def is_arithmetic(name: str) -> bool:
 
 
 def own_cost(operation: Operation) -> float:
-    """About how many cheap operations evaluating one element takes, its operands being there."""
+    """About how many cheap operations evaluating one element takes, without its operands."""
     record = OPERATIONS.get(operation.name)
     if record is not None and record.cost is not None:
         return record.cost

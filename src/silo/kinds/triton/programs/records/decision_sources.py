@@ -37,7 +37,7 @@ def stored_decisions() -> TunerDecisions | None:
 
 
 class _LaterStored:
-    """The decisions of the store, which are loaded with the first question: few programs tune."""
+    """The decisions of the store, which are loaded at the first request, because few programs tune."""
 
     def __init__(self, *, refuses: bool) -> None:
         self._refuses = refuses
@@ -62,7 +62,7 @@ class _LaterStored:
 
 
 class _WithCode:
-    """Decisions, and from the first question on the code of the program's kernels in the store: few programs tune."""
+    """Decisions, and from the first request on also stored code of the program's kernels, because few programs tune."""
 
     def __init__(self, decisions: TunerDecisions, first: StoredFirstCompile) -> None:
         self._decisions = decisions

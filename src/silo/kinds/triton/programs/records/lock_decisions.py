@@ -85,7 +85,7 @@ class LockedDecisions:
 
 
 def write_lock(path: Path, lock: Path) -> tuple[int, int]:
-    """Add a recording's decisions to a lock file. Returns how many were added, and how many were there already.
+    """Add a recording's decisions to a lock file. Returns the numbers of added and of existing decisions.
 
     Raises:
         BundleError: the recording cannot be read.

@@ -126,7 +126,7 @@ class _Question:
 
 @dataclass(slots=True, eq=False)
 class _Tuner:
-    """A tuner's source and its questions by key."""
+    """A tuner's source and its requests by key."""
 
     source: TritonSource
     asked: dict[TunerKey, _Question] = member(default_factory=dict[TunerKey, "_Question"])
@@ -227,7 +227,7 @@ class StoredDecisions:
         return config
 
     def _question(self, tuner: Any, key: TunerKey, allowed: Sequence[Any]) -> _Question | None:  # noqa: ANN401
-        """The question with the kept decisions; None: the program measures itself. Raises SiloError, OSError."""
+        """The request with the stored decisions; None: the program measures itself. Raises SiloError, OSError."""
         with self._lock:
             known = self._tuners.get(tuner)
         if known is None:
@@ -270,7 +270,7 @@ def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) 
 
 
 def _settle(tuner: Any, question: _Question, kept: KeptDecision, configs: Sequence[Any]) -> Any:  # noqa: ANN401
-    """Keep a decision, and return None; if another process has decided since the question, return its config.
+    """Keep a decision, and return None; if another process has decided since the request, return its config.
 
     If several processes decide at once, the first decision holds for all of them and for later processes.
     """
