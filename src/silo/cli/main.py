@@ -70,7 +70,7 @@ def help_command(
 
 def version_command() -> None:
     """Show the version of Silo, as --version does."""
-    _version(asked=True)
+    _version(requested=True)
 
 
 # Packages that parts of Silo need, and how to get each.
