@@ -38,7 +38,7 @@ static inline uint64_t silo_aligned(uint64_t offset) {
     return (offset + SILO_ALIGNMENT - 1) / SILO_ALIGNMENT * SILO_ALIGNMENT;
 }
 
-/* Whether a blob of so many bytes may be stored as a zstd frame of so many. */
+/* Whether a blob of `raw_bytes` may be stored as a zstd frame of `stored_bytes`. */
 static inline bool silo_believed(uint64_t raw_bytes, uint64_t stored_bytes) {
     return stored_bytes < raw_bytes && raw_bytes <= SILO_MAX_RATIO * silo_aligned(stored_bytes);
 }

@@ -169,7 +169,8 @@ static int rank(const struct silo_situation *at, struct ranking *ranking, silo_e
     return 0;
 }
 
-/* Up to `most` variants that are accepted, best first, into `numbers`: how many, -1 with `error`.
+/* Up to `most` variants that are accepted, best first, into `numbers`; returns their number, -1
+ * with `error`.
  */
 static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t *numbers,
                         silo_error *error) {

@@ -101,7 +101,12 @@ static void add_call(struct silo_wording *text, const struct silo_situation *at)
 
 /* ---- how close a variant comes ---- */
 
-enum { FAR, KINDS, TYPES, VALUES }; /* the check that fails; the smaller, the farther off */
+enum {
+    FAR,
+    KINDS,
+    TYPES,
+    VALUES
+}; /* the number of the first failed check: a smaller number means a worse match */
 
 static int depth_of(int code) {
     switch (code) {

@@ -61,7 +61,7 @@ struct silo_cpu_runner {
     struct silo_context context; /* first: the kernel passes its address to `wait` */
     struct silo_cpu_job *job;
     uint64_t begin, end; /* programs it was given */
-    uint64_t done;       /* how many it was given before */
+    uint64_t done;       /* the number of programs that it got before */
     uint32_t part;       /* the range from which the thread takes programs */
     /* Since `begin`: turns of loops that wait, and when they were found to; 0: not yet. */
     uint64_t turns, since, asked;

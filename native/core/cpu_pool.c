@@ -232,7 +232,7 @@ static int cpus_at(uint64_t now) {
     return atomic_load_explicit(&cpus, memory_order_relaxed);
 }
 
-/* Nanoseconds that a launch is thought to take on so many threads. */
+/* The expected nanoseconds of a launch on this many threads. */
 static uint64_t guess(uint64_t total, uint64_t known, int threads) {
     uint64_t work;
     if (known == 0)

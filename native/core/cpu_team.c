@@ -47,7 +47,7 @@ static struct {
 struct walk {
     unsigned long long adds;
     int runtimes;
-    bool torch; /* `path` is the library that torch brought */
+    bool torch; /* `path` is torch's own copy of the library */
     char path[sizeof team.path];
 };
 

@@ -77,7 +77,7 @@ SILO_INLINE struct silo_cpu_thread *silo_cpu_make_thread(void) {
     return own != NULL ? own : silo_cpu_new_thread();
 }
 
-/* The calling thread's scratch memory, at least so many bytes, which stays allocated between
+/* The calling thread's scratch memory, at least this many bytes, which stays allocated between
  * launches; NULL: out of memory. */
 SILO_INLINE void *silo_cpu_thread_scratch(struct silo_cpu_thread *own, uint64_t bytes) {
     return own->size < bytes ? silo_cpu_grow_scratch(own, bytes) : own->memory;

@@ -26,12 +26,12 @@
 #define PAUSES 64
 /* How often (in turns that give the CPU away) a waiting thread looks at the clock. */
 #define GLANCE 16
-/* No program began for so long, nanoseconds, and some have not: threads are added. The holder of a
- * lock that others wait for is seldom kept from the CPU for longer. */
+/* Nanoseconds: if no program began for this time, and some have not begun, threads are added. The
+ * holder of a lock that others wait for is seldom kept from the CPU for longer. */
 #define STALLED 2000000
 /* Likewise, but more threads cannot be had: waiting will not help. */
 #define STUCK UINT64_C(10000000000)
-/* A wait so long is not about to end: sleep between turns, so that others get the CPU. */
+/* A wait of this length is not about to end: sleep between turns, so that others get the CPU. */
 #define LONG 5000000
 #define NAP 50000
 /* How often the launching thread checks whether to give up. */

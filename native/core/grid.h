@@ -93,7 +93,7 @@ SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t 
 
 enum silo_grid_state {
     SILO_GRID_EMPTY,   /* nothing to run */
-    SILO_GRID_FITS,    /* a launch of so many programs */
+    SILO_GRID_FITS,    /* a launch of this many programs */
     SILO_GRID_REFUSED, /* silo_grid_limits has the fault */
 };
 

@@ -18,9 +18,9 @@
 #include <link.h>
 #endif
 
-/* fork() waits so long for a thread that loads: the thread may wait for something that the forking
- * one holds (a constructor that needs Python's lock). Then the child finds out whether the loader
- * is usable. */
+/* fork() waits this long for a thread that loads: the thread may wait for something that the
+ * forking thread holds (a constructor that needs Python's lock). Then the child finds out whether
+ * the loader is usable. */
 #define MOST_WAIT UINT64_C(1000000000)
 /* A call of the loader takes microseconds; on a machine with much to do, its thread comes late. */
 #define MOST_PROBE UINT64_C(1000000000)

@@ -9,7 +9,7 @@
 
 /* clang-format off */
 
-/* How silo_check_members checks a member; a value that the reader uses, its own code checks. */
+/* How silo_check_members checks a member. The reader's own code checks the values that it uses. */
 enum silo_member_check {
     SILO_CHECK_NONE,
     SILO_CHECK_TEXT, /* of at most 65,536 characters */

@@ -4,7 +4,7 @@
 
 #include "node_value.h"
 
-/* Nodes that were made on the way; given back together. */
+/* Nodes that were made temporarily; freed together. */
 struct silo_node_pool {
     struct silo_node_block *blocks; /* owned; begins as NULL */
 };

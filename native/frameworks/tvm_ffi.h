@@ -16,7 +16,7 @@ struct silo_ffi_function {
     silo_kernel *(*find)(int at, silo_error *error);
 };
 
-/* TVMFFISafeCallType, but for the handle: 0, or -1 with the error raised. Nothing is returned. */
+/* TVMFFISafeCallType without the handle: 0, or -1 with the error raised. Nothing is returned. */
 int silo_ffi_call(const struct silo_ffi_function *function, const void *arguments, int32_t count);
 
 /* Defines the symbol of one function. */

@@ -42,7 +42,7 @@ static int ask_binding(struct silo_reader *reader, void *given, silo_error *erro
                          error) == 0 &&
         silo_served_grid(kernel, variant, &about->place, grid, error) == 0)
         return 0;
-    silo_packing_clear(packing); /* the question may be repeated */
+    silo_packing_clear(packing); /* the call may be repeated */
     silo_grid_clear(grid);
     memset(packing, 0, sizeof *packing);
     memset(grid, 0, sizeof *grid);

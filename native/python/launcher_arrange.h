@@ -1,4 +1,4 @@
-/* Calls as Python makes them, brought into the order of the parameters. */
+/* Calls as Python makes them, put into the order of the parameters. */
 #ifndef SILO_LAUNCHER_ARRANGE_H
 #define SILO_LAUNCHER_ARRANGE_H
 

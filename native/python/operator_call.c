@@ -16,7 +16,8 @@
 
 /* One argument of the operator. */
 struct operand {
-    uint32_t classes;             /* how many; read without the lock: those before it are whole */
+    uint32_t
+        classes; /* their number; read without the lock, because entries below it are complete */
     PyTypeObject *class[CLASSES]; /* owned: of arguments that torch took in this place */
     bool tensor;                  /* a tensor, or None */
     bool watched;                 /* its requires_grad has to be read */
@@ -64,7 +65,8 @@ SILO_INLINE bool is_known_class(const struct operand *operand, PyTypeObject *cla
     return false;
 }
 
-/* Whether its memory holds other values than it has; 1, 0, or -1 with an exception set. */
+/* Whether its memory differs from its values (a negated or conjugated view); 1, 0, or -1 with an
+ * exception set. */
 SILO_INLINE int holds_others(PyObject *tensor) {
     if (SILO_LIKELY(silo_torch.keys_offset != 0))
         return silo_torch_holds_others(silo_torch_handle(tensor));

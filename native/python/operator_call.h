@@ -1,4 +1,4 @@
-/* Calls of an operator of torch for which torch only has to run its kernel: the questions to torch,
+/* Calls of an operator of torch for which torch only has to run its kernel: the checks of torch,
  * the output, the launch and the count of writes, without a Python frame. */
 #ifndef SILO_OPERATOR_CALL_H
 #define SILO_OPERATOR_CALL_H

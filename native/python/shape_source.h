@@ -19,7 +19,7 @@ int silo_shape_of_tensor(const struct dl_tensor *tensor, struct silo_shape *shap
 /* Whether the numbers of a tensor can be true: dimensions, extents, the bytes it reaches. */
 int silo_check_tensor(const struct dl_tensor *tensor);
 
-/* Raise the error of an array with so many dimensions; -1. */
+/* Raise the error of an array with this many dimensions; -1. */
 int silo_refuse_dimensions(long long ndim);
 
 #endif

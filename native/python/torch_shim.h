@@ -96,8 +96,8 @@ SILO_INLINE void *silo_torch_handle(PyObject *tensor) {
     return (char *)tensor + silo_torch.offset;
 }
 
-/* Whether the memory of a tensor holds other values than the tensor has: it is a view that negates
- * or conjugates. */
+/* Whether the memory of a tensor differs from its values, because it is a view that negates or
+ * conjugates. */
 SILO_INLINE bool silo_torch_holds_others(void *handle) {
     const char *implementation;
     uint64_t keys;

@@ -173,7 +173,7 @@ if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
         A kind of source whose kernels are made by a call has a name of its own: ``silo.binary``.
         """
         home = _HOMES.get(name)
-        if name in ("kernel", "torch_op"):  # kernels are on the way, which torch may trace
+        if name in ("kernel", "torch_op"):  # loads the kernels, which torch may trace
             import_module("silo.integrations.torch.import_hook").watch()
         value = _maker(name) if home is None else getattr(import_module(home), name)
         globals()[name] = value

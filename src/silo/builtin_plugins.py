@@ -1,9 +1,9 @@
 """The table of the plug-ins that Silo ships: their places, compile options and kinds of blobs.
 
 Looking through every installed distribution, and importing each compiler's declaration, takes longer than launching a
-kernel. So the places are known beforehand (group of entry points, name, ``module:attribute``; ``pyproject.toml`` has
-the same for other programs), and so are the words that the declarations have between them. A test compares all of it
-with ``pyproject.toml`` and the declarations. Devices are not in the table: each folder of ``silo/drivers`` is a driver
+kernel. So the places are listed here (group of entry points, name, ``module:attribute``; ``pyproject.toml`` has the
+same for other programs), and so are the words that the declarations have between them. A test compares all of it with
+``pyproject.toml`` and the declarations. Devices are not in the table: each folder of ``silo/drivers`` is a driver
 (:func:`silo.core.plugins.driver_kinds`).
 """
 

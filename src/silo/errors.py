@@ -91,7 +91,7 @@ __all__ = [
 class SiloError(Exception):
     """Base of every error Silo raises on purpose.
 
-    Its text is printable wherever it ends up, a traceback too: it may quote a bundle, whose words are its maker's.
+    Its text is printable everywhere, also in a traceback: it may quote a bundle, whose texts come from its author.
     """
 
     def __str__(self) -> str:
@@ -190,8 +190,8 @@ class StoreError(SiloError):
 class RemoteError(StoreError):
     """The remote store failed in one way, its ``kind``.
 
-    ``fault``: it cannot be reached or used; ``refused``: it does not let this user; ``lie``: its answer contradicts the
-    request; ``package``: a package that is needed to reach it is not installed.
+    ``fault``: it cannot be reached or used; ``refused``: it denies access to this user; ``lie``: its answer contradicts
+    the request; ``package``: a package that is needed to reach it is not installed.
     """
 
     def __init__(self, message: str, *, kind: str) -> None:
@@ -233,11 +233,11 @@ class NoVariantError(BundleError):
 
 
 class RegistryError(BundleError):
-    """A registry cannot be reached, refuses, or sends what was not asked for."""
+    """A registry cannot be reached, refuses, or sends other bytes than requested."""
 
 
 class TrustError(BundleError):
-    """The bundle brings host code that is not trusted on this machine."""
+    """The bundle contains host code that is not trusted on this machine."""
 
 
 class ArgumentError(SiloError, TypeError):
@@ -245,7 +245,7 @@ class ArgumentError(SiloError, TypeError):
 
 
 class GridError(ArgumentError, ValueError):
-    """A grid, a block or an option of a launch through another project's seam has a value that it cannot have."""
+    """A grid, a block or an option of a launch through another project's launcher has a value that it cannot have."""
 
 
 class LaunchError(SiloError, RuntimeError):
@@ -293,7 +293,7 @@ class DeviceError(LaunchError):
 
 
 class BlobLostError(DeviceError):
-    """Compiled code left the store before it was loaded: somebody pruned it, or it was damaged. It is made again."""
+    """Compiled code left the store before it was loaded: it was pruned or damaged. It is compiled again."""
 
 
 def error_named(name: str) -> type[SiloError] | None:

@@ -2,8 +2,8 @@
 
 Only the thread that forked lives on in the child. A lock that another one held would never be released there, so locks
 of this module are new ones in a child, but for those that the forking thread itself holds: it goes on, and leaves them.
-The data under one of these locks must be whole between any two steps of Python (a dictionary, a set, one assignment);
-otherwise its maker passes a function that repairs it.
+The data under one of these locks must be consistent between any two steps of Python (a dictionary, a set, one
+assignment); otherwise its maker passes a function that repairs it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["Condition", "Mutex", "in_child", "renew_properties_of", "waits_for"]
 class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
     """A lock for ``with`` that its holder may take again, and that a child made by fork finds free unless it is its.
 
-    It is taken and given back in one step, by C code: an exception that a signal raises between two steps of Python
-    (Ctrl-C) would leave a lock that is taken in several held for good.
+    It is taken and released in one step, by C code: if taking it took several steps of Python, an exception of a signal
+    between them (Ctrl-C) would leave the lock held for ever.
 
     Args:
         lost: called in the child if another thread held it: to undo that thread's unfinished work.
@@ -57,8 +57,8 @@ class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final
 _locks: weakref.WeakSet[Mutex] = weakref.WeakSet()
 _handlers: list[weakref.WeakMethod[Callable[[], object]] | Callable[[], Callable[[], object]]] = []
 _registering = Mutex()
-_MOST_WAITED_S = 1.0  # by a fork, for native code of a library
-_packages = {"silo"}  # whose cached properties are computed on the way of a call
+_MOST_WAITED_S = 1.0  # seconds that a fork waits for native code of a library
+_packages = {"silo"}  # classes whose cached properties are computed during a call
 
 
 def in_child(handler: Callable[[], object]) -> None:
@@ -75,8 +75,8 @@ def waits_for(lock: Mutex) -> Mutex:
     """Have every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
 
     For a lock that is held while a library's native code runs: that code takes locks of its own, which are not renewed
-    in a child, and a child that forked in the midst of it would wait for them for ever. A fork that has waited for a
-    second goes on as it would without.
+    in a child, and a child forked in the middle of it would wait for them for ever. A fork that has waited for a second
+    continues.
     """
     taken: set[int] = set()  # threads that fork and have the lock
 
@@ -134,7 +134,7 @@ def _forget_unfinished_imports() -> None:
         if lock is None or lock.owner == own:
             continue
         locks.pop(name, None)
-        if lock.owner is not None:  # else it was about to be taken, or just given back
+        if lock.owner is not None:  # otherwise it was about to be taken, or was just released
             sys.modules.pop(name, None)
 
 

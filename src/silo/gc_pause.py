@@ -11,7 +11,7 @@ from silo.forks import Mutex
 __all__ = ["seldom_collected"]
 
 # A large package makes some 200,000 objects as it is imported. By default a collection is made for every 700 of them
-# and looks at all of those before again and again: a fourth of the import's time, and it finds next to nothing.
+# and examines all earlier objects repeatedly: a fourth of the import's time, and it finds next to nothing.
 _SELDOM = 50_000
 _lock = Mutex()
 _within = 0
@@ -22,9 +22,8 @@ _before = (0, 0, 0)
 def seldom_collected() -> Generator[None]:
     """Collect seldom within the block; not never, because a module may make cycles that are worth it.
 
-    Blocks may lie in one another, and run in several threads at once: the last to end restores the settings that the
-    first found. A program that set the collector otherwise meanwhile, or that collects more seldom or never, is left
-    alone.
+    Blocks may be nested, and run in several threads at once: the last to end restores the settings that the first
+    found. A program that set the collector otherwise meanwhile, or that collects less often or never, is left alone.
 
     >>> import gc
     >>> before = gc.get_threshold()

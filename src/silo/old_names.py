@@ -1,6 +1,6 @@
 """Names that modules of Silo had: each still imports, as an alias that warns, for one release.
 
-The finder stands last in ``sys.meta_path``, so a program pays for it only where an import would fail.
+The finder is last in ``sys.meta_path``, so a program pays for it only if an import would fail.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A path that a user names, or a name beside it, may lead to a pipe (which keeps its opener waiting), a device (which
 never ends) or a sparse file (which takes no disk, and its whole size of memory). These functions open plain files alone
-and read at most a limit. They are for data. Files that Silo writes again, or whose contents it believes, are opened by
+and read at most a limit. They are for data. Files that Silo writes again, or whose contents it trusts, are opened by
 :mod:`silo.store.privacy`.
 """
 

@@ -446,19 +446,19 @@ def _flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """The SILO_* names nothing reads, each with the known name nearest to it, or None."""
+    """The SILO_* variables that Silo does not read, each with the known name nearest to it, or None."""
     import difflib  # noqa: PLC0415  # not before something may be wrong
 
-    known = [variable.name for variable in VARIABLES]
+    names = [variable.name for variable in VARIABLES]
     strange = _strange_names(environment)
-    return [(name, next(iter(difflib.get_close_matches(name, known, n=1)), None)) for name in strange]
+    return [(name, next(iter(difflib.get_close_matches(name, names, n=1)), None)) for name in strange]
 
 
 def _strange_names(environment: Mapping[str, str]) -> list[str]:
     """The SILO_* names that are not settings, sorted. SILO_TEST_* belong to Silo's own tests."""
     named = [name for name in environment if name.startswith("SILO_") and not name.startswith("SILO_TEST_")]
-    known = {variable.name for variable in VARIABLES} if named else set[str]()
-    return sorted(name for name in named if name not in known)
+    names = {variable.name for variable in VARIABLES} if named else set[str]()
+    return sorted(name for name in named if name not in names)
 
 
 def unknown_in_environment() -> list[tuple[str, str | None]]:
@@ -488,8 +488,8 @@ def _warn_of_unknown(environment: Mapping[str, str]) -> None:
     import logging  # noqa: PLC0415  # not before something may be wrong
 
     for name, near in unknown_variables(environment):
-        meant = f"did you mean {near}?" if near else "docs/settings.md lists the settings"
-        logging.getLogger("silo").warning("nothing reads the environment variable %s; %s", name, meant)
+        suggestion = f"did you mean {near}?" if near else "docs/settings.md lists the settings"
+        logging.getLogger("silo").warning("nothing reads the environment variable %s; %s", name, suggestion)
 
 
 def _tell(current: Settings) -> None:
@@ -524,7 +524,7 @@ def records_wanted() -> bool:
 
 
 def triton_mode() -> str:
-    """``settings().triton``, without reading the others for good: ``import triton`` may come before they are set."""
+    """``settings().triton``, without fixing the other settings: ``import triton`` may come before they are set."""
     with _lock:
         current = _current
     return _triton_mode(_given(os.environ)) if current is None else current.triton
@@ -536,7 +536,7 @@ def triton_default() -> str:
 
 
 def accelerate_wanted() -> bool:
-    """``settings().accelerate``, without reading the others for good, as :func:`triton_mode`."""
+    """``settings().accelerate``, without fixing the other settings, as :func:`triton_mode`."""
     with _lock:
         current = _current
     return _flag(_given(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
@@ -570,7 +570,7 @@ def stand_in_wanted() -> bool:
 def environment_memory() -> dict[object, object]:
     """The dictionary behind ``os.environ``, its keys encoded by :func:`encoded_name`; for looking, not for changing.
 
-    A launch that has to know whether a variable changed cannot pay for more than a look-up.
+    A launch that checks whether a variable changed can afford only a look-up.
     """
     return os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
 
@@ -623,8 +623,8 @@ def launched_ranks() -> tuple[str, str] | None:
 def child_environment(**changes: str) -> dict[str, str]:
     """A copy of the environment for a process that Silo starts, with changes.
 
-    Without ``SILO_PROFILE``, because a profile is the program's own, and without names that no process of Silo reads:
-    each process would warn of them again.
+    Without ``SILO_PROFILE``, because a profile belongs to the program, and without unknown names, because each process
+    would warn of them again.
     """
     dropped = {"SILO_PROFILE", *_strange_names(os.environ)}
     return {**{name: value for name, value in os.environ.items() if name not in dropped}, **changes}
@@ -663,12 +663,12 @@ def case_allowance() -> int:
 
     The other half is for copies: a case's arrays before a launch, and its expected arrays.
     """
-    asked = settings().case_bytes
-    return available_memory() // 2 if asked is None else asked
+    limit = settings().case_bytes
+    return available_memory() // 2 if limit is None else limit
 
 
 def how_to_raise(allowed: int) -> str:
-    """What to do where an honest file needs more, for messages."""
+    """The remedy for a legitimate file that needs more, for messages."""
     return f"at most {allowed // MIB} MiB are allowed; if you know where the file comes from, raise SILO_FILE_BYTES"
 
 

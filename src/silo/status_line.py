@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SLOW_S", "Task", "announce", "configure", "report_progress", "working"]
 
-# Longer work shows its progress, rewritten so often.
+# Longer work shows its progress, rewritten at this interval.
 SLOW_S = 1.0
 _PERIOD_S = 0.2
 _LOGGED_S = 10.0  # between records about one task
@@ -84,7 +84,7 @@ def working(text: str) -> Generator[Task]:
 
 
 def report_progress(task: Task) -> None:
-    """Log how far a task is, where its line is not shown: from :data:`SLOW_S` on, every ten seconds at most.
+    """Log the progress of a task without a visible line: from :data:`SLOW_S` on, at most every ten seconds.
 
     For tasks that are long in programs without a terminal, whose log takes records of level info.
     """

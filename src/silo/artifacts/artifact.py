@@ -53,8 +53,8 @@ class Artifact(Persisted):
     """A compiled variant: the blob that a driver loads, how it is launched, and its compiler.
 
     ``job`` is the key of its compile job: variants with equal jobs share one artifact's blobs. ``hidden_memory`` is the
-    reason why the code reaches memory that lies behind none of its arguments ("it loads addresses from memory"); "" if
-    no hidden access is known.
+    reason why the code reaches memory outside of its arguments ("it loads addresses from memory"); "" if no hidden
+    access is known.
     """
 
     title = "an artifact"

@@ -250,15 +250,15 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
     names = _parameter_names(layout)
     lines: list[str] = []
     for index in range(max(len(declared), len(parameters))):
-        said = "nothing"
+        described = "nothing"
         if index < len(declared):
-            said = f"{names[index]}, {declared[index]} bytes"
+            described = f"{names[index]}, {declared[index]} bytes"
         has = "nothing"
         if index < len(parameters):
             offset, size = parameters[index]
             has = f"{size} bytes at {offset}"
-        mark = " " if said != "nothing" and has != "nothing" and declared[index] == parameters[index][1] else "!"
-        lines.append(f"\n  {mark} {index}: declared {said}; the binary has {has}")
+        mark = " " if described != "nothing" and has != "nothing" and declared[index] == parameters[index][1] else "!"
+        lines.append(f"\n  {mark} {index}: declared {described}; the binary has {has}")
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"\n    and {more} more"] if more > 0 else []
     hint = ""

@@ -57,7 +57,7 @@ DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
 
 
 def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) -> str:
-    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``; ``brought`` are further places to look in.
+    """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``; ``brought`` are further folders to search.
 
     Raises:
         ToolchainError: without a disassembler, or if all fail; names the package to install.
@@ -81,6 +81,6 @@ def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) ->
                 continue
         if done.returncode == 0:
             return done.stdout.decode(errors="replace").replace(str(file), file.name)
-        said = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
-        problems.append(f"{place} refuses it ({said}): {tool.install}{also}")
+        message = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
+        problems.append(f"{place} refuses it ({message}): {tool.install}{also}")
     raise ToolchainError(f"the {kind} cannot be disassembled to {DISASSEMBLED[kind]}: {'; '.join(problems)}")

@@ -22,7 +22,7 @@ _NOBITS = 8
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: its bytes are empty if the file holds none of them (``size`` is their number all the same)."""
+    """One section: its bytes are empty if the file does not hold them (``size`` is still their number)."""
 
     name: str
     type: int

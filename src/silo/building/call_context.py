@@ -67,7 +67,7 @@ class CallContext:
 
     @cached_property
     def bucket(self) -> Bucket:
-        """The class of the call's key arguments: calls of one bucket are tuned together. Needs no compiler."""
+        """The class of the call's key arguments: calls of a bucket are tuned together. Needs no compiler."""
         return bucket_of([self.values[name] for name in self.key])
 
     @property

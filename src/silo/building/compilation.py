@@ -174,7 +174,7 @@ class Compilation:
             self.reused += 1
             return Pending(variant, known.variant, identity, artifact=known)
         if artifacts.has_come(artifact_key):
-            return Pending(variant, variant, identity, sought=artifacts.aside(lambda: artifacts.get(artifact_key)))
+            return Pending(variant, variant, identity, sought=artifacts.submit(lambda: artifacts.get(artifact_key)))
         return self._lowered(compiler, identity, variant)
 
     def _lowered(self, compiler: Compiler, identity: str, variant: Variant) -> Pending:
@@ -223,7 +223,7 @@ class Compilation:
             else:
                 made.set_result(outcome)
 
-        artifacts.aside(seek).add_done_callback(answered)
+        artifacts.submit(seek).add_done_callback(answered)
         return made
 
     def finish(self, pending: Pending) -> Artifact:

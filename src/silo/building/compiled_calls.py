@@ -112,8 +112,8 @@ class CompiledKernel:
 def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding, guarded: Launcher) -> CompiledKernel:
     """The compiled kernel for a call of a kernel of this process."""
     variant = artifact.variant
-    asked = replace(variant, signature=variant.signature.without_effects())
-    forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, asked)
+    requested = replace(variant, signature=variant.signature.without_effects())
+    forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, requested)
 
     def launcher() -> Any:  # noqa: ANN401
         return bound_launcher(

@@ -60,15 +60,15 @@ def kinds_mentioned(text: str) -> tuple[str, ...]:
     Raises:
         SyntaxError, ValueError: the text is not Python.
     """
-    said, imported = set[str](), set[str]()
+    used, imported = set[str](), set[str]()
     for package, name in _names(parse_python(text)):
         imported.add(package)
         if package == "silo":
-            said.add(name)
+            used.add(name)
     return tuple(
         name
         for name, kind in kinds().items()
-        if (name in said and defines(name)) or (isinstance(kind, NeedsPackages) and kind.packages[0] in imported)
+        if (name in used and defines(name)) or (isinstance(kind, NeedsPackages) and kind.packages[0] in imported)
     )
 
 

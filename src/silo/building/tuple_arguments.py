@@ -33,10 +33,10 @@ class TupleCall:
         """The grid of the call: a function gets the tuples under their own names as well."""
         if not callable(grid):
             return grid
-        asked = cast("Callable[[Mapping[str, object]], object]", grid)
+        function = cast("Callable[[Mapping[str, object]], object]", grid)
 
         def with_tuples(known: Mapping[str, object]) -> object:
-            return asked({**known, **self.tuples})
+            return function({**known, **self.tuples})
 
         return with_tuples
 

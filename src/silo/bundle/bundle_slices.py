@@ -64,7 +64,7 @@ def targets_of(contents: BundleContents) -> tuple[Target, ...]:
 
 
 def slice_of(bundle: Bundle) -> str:
-    """The identity of the bundle that this one is a slice of, "" where it is a whole."""
+    """The identity of the bundle that this one is a slice of, "" if it is a whole bundle."""
     return _noted(bundle)[0]
 
 
@@ -130,7 +130,7 @@ def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
 
 
 def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
-    """The plans of all; each slice has every plan of the whole, though it may not have all kernels of one."""
+    """The plans of all; each slice has every plan of the whole, though it may lack kernels of a plan."""
     found: dict[str, RecordedPlan] = {}
     for bundle in bundles:
         for name, plan in bundle.manifest.plans.items():

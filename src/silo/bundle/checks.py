@@ -41,7 +41,7 @@ class Checker:
         return data
 
     def decoded(self, data: JSON, field: str, decode: Callable[[JSON], T], encode: Callable[[T], JSON]) -> T:
-        """A core value from its JSON; anything but the one form that ``encode`` writes is refused."""
+        """A core value from its JSON; any form that ``encode`` does not write is refused."""
         try:
             value = decode(data)
             written = encode(value)

@@ -197,7 +197,7 @@ def rules_key(variant: Variant) -> RulesKey:
 
 @frozen
 class BundleRules:
-    """Dispatch for one target and one typed signature; ``space``: of how many configs it was built, 0 if not known.
+    """Dispatch for one target and typed signature; ``space``: the number of configs it was chosen from, 0 if unknown.
 
     If the code is made for certain extents, for these ``extents``: another shape has rules of its own.
     """
@@ -418,7 +418,7 @@ def calls_of(kernel: BundleKernel) -> str:
 
 
 def host_code(one: BundleVariant, calls: str) -> HostCode:
-    """What consent to a variant's native code is about: all that decides how it is called.
+    """The subject of consent to a variant's native code: all that decides how it is called.
 
     ``calls`` is :func:`calls_of` its kernel.
     """
@@ -494,7 +494,7 @@ def parse_document(text: bytes, budget: int = PARSE_BUDGET) -> JSON:
 
 
 def decode_document(line: bytes, budget: int = PARSE_BUDGET) -> JSON:
-    r"""The document of one line that :func:`encode_documents` wrote, its end included; ``ValueError`` for another.
+    r"""The document of one line that :func:`encode_documents` wrote, its end included; ``ValueError`` for any other.
 
     >>> decode_document(b'{"n":1}\n')
     {'n': 1}

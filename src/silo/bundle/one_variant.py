@@ -29,8 +29,8 @@ def encode_variant(variant: Variant) -> bytes:
     The variant has ``TARGET`` in the place of its own, which may be of a plug-in's device. This file is not used for
     devices.
     """
-    asked = replace(variant, kernel=KERNEL, source=_SHA256, target=TARGET)
-    artifact = Artifact(asked, LaunchInfo(KERNEL, ()), BlobRef(_SHA256, BLOB_KIND, 0), (), "none", _SHA256)
+    renamed = replace(variant, kernel=KERNEL, source=_SHA256, target=TARGET)
+    artifact = Artifact(renamed, LaunchInfo(KERNEL, ()), BlobRef(_SHA256, BLOB_KIND, 0), (), "none", _SHA256)
     contents = BundleContents((BundleKernel(KERNEL, variant.signature, variants=(BundleVariant(artifact, "asked"),)),))
     text = encode_manifest(contents, [BlobEntry(_SHA256, BLOB_KIND, 0, "raw", HEADER_BYTES, 0)])
     header = Header(

@@ -113,7 +113,7 @@ def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: 
 class Signing:
     """The signature of one bundle while it is refined, perhaps several times, and perhaps by others too.
 
-    A key signs nothing that it did not sign before and that this process did not make: somebody may exchange the
+    A key signs only contents that it had signed or that this process made, because another process may exchange the
     file while it is measured.
     """
 

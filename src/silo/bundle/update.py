@@ -125,13 +125,13 @@ def update_bundle(
 def _merged(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, documents: dict[str, bytes]) -> BundleKernel:
     if update.trials:
         replaced = {canonical_json(study) for study in update.replaced}
-        known = (
+        earlier = (
             document
             for _, document in bundle.documents(kernel.name, TRIALS_KIND)
             if not replaced or not isinstance(document, dict) or canonical_json(document.get("study")) not in replaced
         )
         # As texts: parsed, they would take far more memory.
-        merged = dict.fromkeys(map(canonical_json, chain(known, update.trials)))
+        merged = dict.fromkeys(map(canonical_json, chain(earlier, update.trials)))
         data = b"".join(text + b"\n" for text in merged)
         ref = blob_ref(TRIALS_KIND, data)
         documents[ref.sha256] = data

@@ -141,8 +141,8 @@ class _PacedArtifacts(CompiledArtifacts):
 
 def begin_search(
     kernel: DeclaredKernel,
-    situation: CallContext,
-    problem: StudyKey,
+    context: CallContext,
+    study_key: StudyKey,
     variant_of: Callable[[Config], Variant],
     decision: PolicyDecision,
     launcher: Launcher,
@@ -154,14 +154,14 @@ def begin_search(
     ``launcher`` forgets its bindings between two calls, so that the next call finds the winner. ``lock`` is held while
     a config is lowered.
     """
-    study = problem.study(situation.specialization, situation.bucket)
+    study = study_key.study(context.specialization, context.bucket)
     if not searches.claim(study.key):
         return Accepted("its search was begun before, or others wait")
     benches = benches_on(
         kernel.name,
-        [situation.device],
-        call_arguments(situation),
-        lambda _, artifact: call_grid_of(kernel, situation, artifact.variant),
+        [context.device],
+        call_arguments(context),
+        lambda _, artifact: call_grid_of(kernel, context, artifact.variant),
         limit_s=_RUN_LIMIT_S,
         in_library=kernel.in_library,
         yields=True,
@@ -178,7 +178,7 @@ def begin_search(
         return Rejected(str(error))
     compilation = Compilation(session().beside, kernel.source)  # no limit learned from other configs: CPUs are short
     artifacts = _PacedArtifacts(compilation, variant_of, lock)
-    live = LiveSearch(kernel, situation, problem, variant_of, bench, artifacts, timeouts_count=False)
+    live = LiveSearch(kernel, context, study_key, variant_of, bench, artifacts, timeouts_count=False)
 
     def search() -> None:
         outcome = live.run(Budget(), decision.origin)  # seconds would count the waits for CPUs

@@ -54,8 +54,8 @@ def mode_of(kernel: DeclaredKernel) -> TuneMode:
 
 def decide_call(
     kernel: DeclaredKernel,
-    problem: StudyKey,
-    situation: CallContext,
+    study_key: StudyKey,
+    context: CallContext,
     mode: TuneMode,
     can_measure: Callable[[], Decision],
     carry: Callable[[], tuple[Config, ...]],
@@ -72,35 +72,35 @@ def decide_call(
     # silo.calls.leader decides the calls themselves; this path serves explain() and other readers
     if mode is TuneMode.LEADER:
         mode = TuneMode.CACHED
-    if mode is TuneMode.BACKGROUND and not may_switch(situation):
+    if mode is TuneMode.BACKGROUND and not may_switch(context):
         mode = TuneMode.AUTO
-    configs, only = situation.candidates, only_reason(situation)
-    if mode is TuneMode.OFF or (len(configs) == 1 and not situation.reach.refinable):
-        return decide(mode, configs, heuristic=configs[0] if situation.rule else None, only=only)
-    locked = lock_advice(kernel, problem, situation)
+    configs, only = context.candidates, only_reason(context)
+    if mode is TuneMode.OFF or (len(configs) == 1 and not context.reach.refinable):
+        return decide(mode, configs, heuristic=configs[0] if context.rule else None, only=only)
+    locked = lock_advice(kernel, study_key, context)
     if locked is not None and locked[1].config is None:
         _tell(kernel.name, *locked)
     advice = None if locked is None else locked[1]
     exact, predicted = _split(advice)
     if exact is not None or (mode is TuneMode.FROZEN and advice is not None):
         return decide(mode, configs, locked=exact, lock_rule=predicted)
-    bucket = situation.bucket
-    winner = problem.winner(situation.specialization, bucket, situation.reach)
-    if winner is None and problem.catch_up(situation.specialization, bucket):
-        winner = problem.winner(situation.specialization, bucket, situation.reach)
+    bucket = context.bucket
+    winner = study_key.winner(context.specialization, bucket, context.reach)
+    if winner is None and study_key.catch_up(context.specialization, bucket):
+        winner = study_key.winner(context.specialization, bucket, context.reach)
     contenders: tuple[Config, ...] = ()
     if winner is None:
         contenders = carry()
-        winner = problem.winner(situation.specialization, bucket, situation.reach)
+        winner = study_key.winner(context.specialization, bucket, context.reach)
     if len(configs) == 1:
         return decide(mode, configs, bucket=winner.config if winner else None, only=only)
     rule = guess = None
     if winner is None:
-        rules = problem.rules(situation.specialization, situation.reach)
+        rules = study_key.rules(context.specialization, context.reach)
         if rules is not None:
-            rule = rules.lookup([situation.values[name] for name in problem.key]).config
+            rule = rules.lookup([context.values[name] for name in study_key.key]).config
         elif mode is not TuneMode.FROZEN:
-            guess = problem.guess(situation.specialization, bucket, situation.searched)
+            guess = study_key.guess(context.specialization, bucket, context.searched)
     decided = partial(
         decide,
         mode,
@@ -110,45 +110,43 @@ def decide_call(
         earlier=next(iter(contenders), None),
         rule=rule,
         elsewhere=guess,
-        heuristic=configs[0] if situation.rule else None,
-        unfinished=_to_go_on(problem, situation) if winner is not None and mode.measures else "",
+        heuristic=configs[0] if context.rule else None,
+        unfinished=_to_go_on(study_key, context) if winner is not None and mode.measures else "",
     )
     decision = decided()
     # Only here, because measurable() may have to lower the kernel.
     return decided(can_measure=can_measure()) if decision.action in (Action.TUNE, Action.BESIDE) else decision
 
 
-def may_switch(situation: CallContext) -> Decision:
+def may_switch(context: CallContext) -> Decision:
     """Decides whether a process may change the config of calls like this one between two calls.
 
     Not in deterministic mode, and only on a CPU: a search on a GPU would share it with the launches, and a switch
     could fall into the capture of a graph.
     """
-    if situation.deterministic:
+    if context.deterministic:
         return Rejected("a process in deterministic mode keeps its configs")
-    if situation.device.target.kind != "cpu":
-        return Rejected(f"a search beside the program would share {situation.device.target.kind} with its launches")
+    if context.device.target.kind != "cpu":
+        return Rejected(f"a search beside the program would share {context.device.target.kind} with its launches")
     return Accepted()
 
 
-def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:
+def unfinished(study_key: StudyKey, context: CallContext) -> Unfinished | None:
     """The progress of a study whose first calls were cut off by their time limit, or None if it was not cut off."""
-    bucket = situation.bucket
-    effort = read_effort(problem.study(situation.specialization, bucket), problem.records)
+    bucket = context.bucket
+    effort = read_effort(study_key.study(context.specialization, bucket), study_key.records)
     if not effort.is_cut_off:
         return None
-    trials = problem.trials(situation.specialization, bucket)
-    tried = {trial.config.order_key for trial in trials if trial.config in situation.searched}
-    return Unfinished(
-        len(tried), situation.searched.effort, effort.seconds, tuning_allowance_s(situation.device.target)
-    )
+    trials = study_key.trials(context.specialization, bucket)
+    tried = {trial.config.order_key for trial in trials if trial.config in context.searched}
+    return Unfinished(len(tried), context.searched.effort, effort.seconds, tuning_allowance_s(context.device.target))
 
 
 def call_budget_s(target: Target) -> float:
     """Seconds that one first call may spend on measuring, by the setting, or by the kind of its device."""
-    asked = settings().tune_budget_s
-    if asked is not None:
-        return asked
+    budget_s = settings().tune_budget_s
+    if budget_s is not None:
+        return budget_s
     if target.kind != "cpu":
         return _BUDGET_S
     return _CPU_BUDGET_S if settings().jobs >= _MANY_WORKERS else _SMALL_CPU_BUDGET_S
@@ -159,8 +157,8 @@ def tuning_allowance_s(target: Target) -> float:
     return max(settings().tune_total_s, call_budget_s(target))
 
 
-def _to_go_on(problem: StudyKey, situation: CallContext) -> str:
-    found = unfinished(problem, situation)
+def _to_go_on(study_key: StudyKey, context: CallContext) -> str:
+    found = unfinished(study_key, context)
     return str(found) if found is not None and found.goes_on else ""
 
 
@@ -171,14 +169,14 @@ def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
     return (advice.config, None) if advice.exact else (None, advice.config)
 
 
-def lock_advice(kernel: DeclaredKernel, problem: StudyKey, situation: CallContext) -> tuple[Path, Advice] | None:
+def lock_advice(kernel: DeclaredKernel, study_key: StudyKey, context: CallContext) -> tuple[Path, Advice] | None:
     """The path of the lock and its advice on a call, or None without a lock."""
     found = lock_of(kernel)
     if found is None:
         return None
     path, lock = found
-    study = problem.study(situation.specialization, situation.bucket)
-    return path, lock.advise(study, situation.reach)
+    study = study_key.study(context.specialization, context.bucket)
+    return path, lock.advise(study, context.reach)
 
 
 def _tell(kernel: str, path: Path, advice: Advice) -> None:
@@ -186,12 +184,12 @@ def _tell(kernel: str, path: Path, advice: Advice) -> None:
     _notices.once(text, text)
 
 
-def frozen_error(kernel: DeclaredKernel, problem: StudyKey, situation: CallContext) -> FrozenError:
+def frozen_error(kernel: DeclaredKernel, study_key: StudyKey, context: CallContext) -> FrozenError:
     """The error of a frozen call without a config; it lists the stored results that are nearest."""
-    study = problem.study(situation.specialization, situation.bucket)
-    locked = lock_advice(kernel, problem, situation)
+    study = study_key.study(context.specialization, context.bucket)
+    locked = lock_advice(kernel, study_key, context)
     if locked is None:
-        what, near = "the store holds no measurement of it", neighbours(study, problem.records)
+        what, near = "the store holds no measurement of it", neighbours(study, study_key.records)
         mend = "measure it (silo tune)"
     else:
         path, advice = locked

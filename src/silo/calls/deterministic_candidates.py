@@ -28,31 +28,31 @@ def is_deterministic(kernel: DeclaredKernel) -> bool:
     return settings().deterministic if kernel.deterministic is None else kernel.deterministic
 
 
-def only_reason(situation: CallContext) -> str:
+def only_reason(context: CallContext) -> str:
     """The reason why a call has only one candidate; used only if it has one."""
-    return deterministic_remark(situation) or _plain_reason(situation)
+    return deterministic_remark(context) or _plain_reason(context)
 
 
-def _plain_reason(situation: CallContext) -> str:
-    space, rule = situation.space, situation.rule
+def _plain_reason(context: CallContext) -> str:
+    space, rule = context.space, context.rule
     listed = space.configs()
-    if len(listed) != 1 and situation.given:
-        return "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
+    if len(listed) != 1 and context.given:
+        return "the call sets " + ", ".join(f"{name}={value}" for name, value in context.given.items())
     if rule is not None:
         return f"the {rule.made_by.kind} heuristic makes one config"
     return "the kernel declares no space" if listed == (Config(),) else "the space has one config"
 
 
-def deterministic_remark(situation: CallContext) -> str:
+def deterministic_remark(context: CallContext) -> str:
     """The effect of deterministic mode on the candidates of a call, in words; "" without an effect."""
-    rule = situation.rule
-    if not situation.other_bits:
-        ruled = situation.deterministic and rule is not None and rule.made_by.kind != "pointwise"
-        ruled = ruled and len(situation.candidates) == 1
+    rule = context.rule
+    if not context.other_bits:
+        ruled = context.deterministic and rule is not None and rule.made_by.kind != "pointwise"
+        ruled = ruled and len(context.candidates) == 1
         return f"deterministic mode: the {rule.made_by.kind} heuristic makes one config" if rule and ruled else ""
-    count = len(situation.other_bits)
-    reasons = "; ".join(dict.fromkeys(situation.other_bits.values()))
-    return f"deterministic mode leaves out {count} of {count + len(situation.candidates)} configs: {reasons}"
+    count = len(context.other_bits)
+    reasons = "; ".join(dict.fromkeys(context.other_bits.values()))
+    return f"deterministic mode leaves out {count} of {count + len(context.candidates)} configs: {reasons}"
 
 
 class NumericsOf:

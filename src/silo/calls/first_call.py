@@ -52,20 +52,20 @@ _log = logging.getLogger("silo")
 _PROMISING = 7  # configs that are tried after the first one, before a search learns from times
 
 
-def measurable(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> Decision:
+def measurable(kernel: DeclaredKernel, context: CallContext, variant: Variant) -> Decision:
     """Decides whether the candidates can be measured on copies of this call's arguments; ``variant`` is any of them."""
-    if kernel.grid is None and situation.call.grid is None:
+    if kernel.grid is None and context.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
     if kernel.zeroed_always is None:
         return Rejected("its configs set different arguments to zero, which measuring does not do")
-    if isinstance(situation.device.measuring, Rejected):
-        return situation.device.measuring
-    if reason := kernel.why_unmeasured(situation.device.target):
+    if isinstance(context.device.measuring, Rejected):
+        return context.device.measuring
+    if reason := kernel.why_unmeasured(context.device.target):
         return Rejected(reason)
     if not has_numpy():
         return Rejected("numpy is not installed, and results are compared with it")
     ranges: list[tuple[int, int, object, str]] = []
-    for argument in situation.call.arguments:
+    for argument in context.call.arguments:
         if argument.kind is ValueKind.ADDRESS:
             return Rejected(f"{argument.name} is a bare address, which cannot be copied")
         if argument.kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR):
@@ -78,27 +78,27 @@ def measurable(kernel: DeclaredKernel, situation: CallContext, variant: Variant)
                 if start < high and low < end and other is not array:
                     return Rejected(f"{argument.name} and {name} overlap in memory")
             ranges.append((start, end, array, argument.name))
-    shown = memory_is_shown(kernel.source, variant, call_arguments(situation))
+    shown = memory_is_shown(kernel.source, variant, call_arguments(context))
     return shown or Rejected(f"{shown.reason}, and what lies there cannot be copied")
 
 
 def tune_live(
     kernel: DeclaredKernel,
-    situation: CallContext,
-    problem: StudyKey,
+    context: CallContext,
+    study_key: StudyKey,
     variant_of: Callable[[Config], Variant],
     launcher: Any,  # noqa: ANN401  # the kernel's launcher without a check
     unmeasured: Origin,
 ) -> Config | None:
     """The winner's config from :func:`tuned_live`, or None if no config works."""
-    outcome = tuned_live(kernel, situation, problem, variant_of, launcher, unmeasured)
+    outcome = tuned_live(kernel, context, study_key, variant_of, launcher, unmeasured)
     return None if outcome is None else outcome.require_winner().config
 
 
 def tuned_live(
     kernel: DeclaredKernel,
-    situation: CallContext,
-    problem: StudyKey,
+    context: CallContext,
+    study_key: StudyKey,
     variant_of: Callable[[Config], Variant],
     launcher: Any,  # noqa: ANN401  # the kernel's launcher without a check
     unmeasured: Origin,
@@ -108,13 +108,13 @@ def tuned_live(
     ``unmeasured`` names the source of the config that is used in that case. The caller's arrays are only read:
     candidates run on copies.
     """
-    bench = _bench(kernel, situation, launcher)
+    bench = _bench(kernel, context, launcher)
     if bench is None:
         return None
     compilation = Compilation(session(), kernel.source, trials=True)
-    live = LiveSearch(kernel, situation, problem, variant_of, bench, CompiledArtifacts(compilation, variant_of))
-    spent_s = read_effort(live.study, problem.records).seconds
-    target = situation.device.target
+    live = LiveSearch(kernel, context, study_key, variant_of, bench, CompiledArtifacts(compilation, variant_of))
+    spent_s = read_effort(live.study, study_key.records).seconds
+    target = context.device.target
     budget_s = call_budget_s(target)
     left_s = max(tuning_allowance_s(target) - spent_s, budget_s / 10)
     return live.run(Budget(seconds=min(budget_s, left_s)), unmeasured)
@@ -128,8 +128,8 @@ class LiveSearch:
     """
 
     kernel: DeclaredKernel
-    situation: CallContext
-    problem: StudyKey
+    context: CallContext
+    study_key: StudyKey
     variant_of: Callable[[Config], Variant]
     bench: Bench
     artifacts: CompiledArtifacts
@@ -138,18 +138,18 @@ class LiveSearch:
     @cached_property
     def study(self) -> Study:
         """The study of the call."""
-        return self.problem.study(self.situation.specialization, self.situation.bucket)
+        return self.study_key.study(self.context.specialization, self.context.bucket)
 
     def run(self, budget: Budget, unmeasured: Origin) -> TuneOutcome | None:
         """Searches within ``budget``, and closes the bench.
 
         Logs one line. Returns None, with a warning that ``unmeasured`` is used, if no config works.
         """
-        study, problem = self.study, self.problem
+        study, study_key = self.study, self.study_key
         # before this call is recorded as begun
-        space, scope = _scope(self.kernel, self.situation, problem, study, self.variant_of)
+        space, scope = _scope(self.kernel, self.context, study_key, study, self.variant_of)
         begin, ended = time.monotonic(), "interrupted"
-        _note(study, problem, BEGUN)
+        _note(study, study_key, BEGUN)
         try:
             with (
                 BenchEvaluator(study, self.artifacts, self.bench, None, space.listed) as evaluator,
@@ -159,7 +159,7 @@ class LiveSearch:
                     study,
                     space,
                     evaluator,
-                    problem.records,
+                    study_key.records,
                     SearchOptions(seeds=self._seeds(space), budget=budget),
                     replace(scope, timeouts_count=self.timeouts_count),
                     SessionWatch(partial(_show, task)),
@@ -170,21 +170,21 @@ class LiveSearch:
             _log.warning("%s; %s is used", error, unmeasured.phrase)
             return None
         finally:
-            _note(study, problem, ended, time.monotonic() - begin)
+            _note(study, study_key, ended, time.monotonic() - begin)
         announce(outcome.summary)
         return outcome
 
     def _seeds(self, space: SearchSpace) -> tuple[Seed, ...]:
         """The configs to try first: by earlier knowledge, or else by their grids on a CPU."""
-        locked, situation = lock_of(self.kernel), self.situation
-        found = study_seeds(self.study, space, self.problem.records, locked[0] if locked else None)
-        if found or situation.device.target.kind != "cpu" or situation.rule is not None or space.grouped is not None:
+        locked, context = lock_of(self.kernel), self.context
+        found = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
+        if found or context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
             return found
         from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
 
         def programs_of(config: Config) -> int | None:
             try:
-                return math.prod(call_grid_of(self.kernel, situation, self.variant_of(config)))
+                return math.prod(call_grid_of(self.kernel, context, self.variant_of(config)))
             except SiloError:
                 return None  # a launch with this config fails with the reason
 
@@ -196,23 +196,23 @@ class LiveSearch:
 
 def _scope(
     kernel: DeclaredKernel,
-    situation: CallContext,
-    problem: StudyKey,
+    context: CallContext,
+    study_key: StudyKey,
     study: Study,
     variant_of: Callable[[Config], Variant],
 ) -> tuple[SearchSpace, SessionScope]:
     """The configs to measure: only the contenders if the study was decided under an earlier compiler."""
-    contenders = contenders_of(study, problem.records, situation.reach)
-    tried = {trial.config.order_key for trial in problem.trials(situation.specialization, situation.bucket)}
-    is_begun = read_effort(study, problem.records).is_cut_off
+    contenders = contenders_of(study, study_key.records, context.reach)
+    tried = {trial.config.order_key for trial in study_key.trials(context.specialization, context.bucket)}
+    is_begun = read_effort(study, study_key.records).is_cut_off
     if contenders and not (is_begun and all(config.order_key in tried for config in contenders)):
         return ConfigSet(contenders), SessionScope(finalists=len(contenders))
-    refiner = refiner_of(situation, lambda config: call_grid_of(kernel, situation, variant_of(config)))
-    return situation.searched, SessionScope(refiner=refiner, most_spills=spill_limit_of(situation))
+    refiner = refiner_of(context, lambda config: call_grid_of(kernel, context, variant_of(config)))
+    return context.searched, SessionScope(refiner=refiner, most_spills=spill_limit_of(context))
 
 
-def _note(study: Study, problem: StudyKey, ended: str, seconds: float = 0.0) -> None:
-    if trouble := note_effort(study, problem.records, ended, seconds):
+def _note(study: Study, study_key: StudyKey, ended: str, seconds: float = 0.0) -> None:
+    if trouble := note_effort(study, study_key.records, ended, seconds):
         _log.warning("%s", trouble)
 
 
@@ -220,20 +220,20 @@ def _show(task: Task, progress: Progress) -> None:
     task.note = "; ".join(filter(None, [f"{progress.done} of {progress.total} configs", note_of(progress)]))
 
 
-def _bench(kernel: DeclaredKernel, situation: CallContext, launcher: Any) -> Bench | None:  # noqa: ANN401
+def _bench(kernel: DeclaredKernel, context: CallContext, launcher: Any) -> Bench | None:  # noqa: ANN401
     """The bench that runs the candidates; None, with a log line, if the arguments cannot be copied."""
-    call = situation.call
+    call = context.call
     confined = benches_on(
         kernel.name,
-        [situation.device],
-        call_arguments(situation),
-        lambda _, artifact: call_grid_of(kernel, situation, artifact.variant),
-        limit_s=min(RUN_LIMIT_S, max(1.0, call_budget_s(situation.device.target) / 4)),
+        [context.device],
+        call_arguments(context),
+        lambda _, artifact: call_grid_of(kernel, context, artifact.variant),
+        limit_s=min(RUN_LIMIT_S, max(1.0, call_budget_s(context.device.target) / 4)),
         in_library=kernel.in_library,
     )
     if confined:
         return confined[0]
-    arguments = _copies(situation)
+    arguments = _copies(context)
     if arguments is None:
         return None
     grid = call.grid
@@ -242,18 +242,18 @@ def _bench(kernel: DeclaredKernel, situation: CallContext, launcher: Any) -> Ben
         named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
         return lambda: launcher(**named)
 
-    return LocalBench(situation.device, arguments, launcher_of)
+    return LocalBench(context.device, arguments, launcher_of)
 
 
-def call_grid_of(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> tuple[int, ...]:
+def call_grid_of(kernel: DeclaredKernel, context: CallContext, variant: Variant) -> tuple[int, ...]:
     """The grid of a call with one variant."""
-    call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
-    return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
+    call, values = context.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
+    return grid_at(kernel.grid, call.grid, call.values, values, context.device.facts())
 
 
-def call_arguments(situation: CallContext) -> dict[str, object]:
+def call_arguments(context: CallContext) -> dict[str, object]:
     """The arguments of a call by name, as candidates get them."""
-    arguments = situation.call.arguments
+    arguments = context.call.arguments
     return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
 
 
@@ -262,12 +262,12 @@ def _plain(argument: CallArgument) -> object:
     return argument.number if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT) else argument.value
 
 
-def _copies(situation: CallContext) -> dict[str, object] | None:
+def _copies(context: CallContext) -> dict[str, object] | None:
     """The call's arguments with their arrays copied. Arguments that share one array share its copy."""
     made: dict[int, object] = {}
     result: dict[str, object] = {}
-    for name, value in situation.call.values.items():
-        if name in situation.given:
+    for name, value in context.call.values.items():
+        if name in context.given:
             continue
         array = array_behind(value)
         if array is not None:
@@ -275,7 +275,7 @@ def _copies(situation: CallContext) -> dict[str, object] | None:
                 try:
                     made[id(array)] = duplicate(array)
                 except ArgumentError as error:
-                    _log.info("%s is not tuned on this call: %s: %s", situation.call.kernel, name, error)
+                    _log.info("%s is not tuned on this call: %s: %s", context.call.kernel, name, error)
                     return None
             result[name] = made[id(array)] if array is value else with_base(value, made[id(array)])
         else:

@@ -51,8 +51,8 @@ class _Lease:
 
 def led_config(
     kernel: DeclaredKernel,
-    problem: StudyKey,
-    situation: CallContext,
+    study_key: StudyKey,
+    context: CallContext,
     can_measure: Callable[[], Decision],
     tuned: Callable[[], TuneOutcome | None],
 ) -> Config:
@@ -70,7 +70,7 @@ def led_config(
             f"{kernel.name}: tune='leader' needs a lock file that all processes share; name it with SILO_LOCK"
         )
     path = Path(named)
-    study = problem.study(situation.specialization, situation.bucket)
+    study = study_key.study(context.specialization, context.bucket)
 
     def decide() -> Config:
         if isinstance(able := can_measure(), Rejected):
@@ -86,7 +86,7 @@ def led_config(
             raise FrozenError(f"{study}: leader mode found no config that can be used")
         return decided
 
-    return led(path, str(study), lambda: _written(path, problem, situation), decide)
+    return led(path, str(study), lambda: _written(path, study_key, context), decide)
 
 
 def led(path: Path, subject: str, written: Callable[[], T | None], decide: Callable[[], T]) -> T:
@@ -126,11 +126,11 @@ def led(path: Path, subject: str, written: Callable[[], T | None], decide: Calla
         time.sleep(_LOOK_S)
 
 
-def _written(path: Path, problem: StudyKey, situation: CallContext) -> Config | None:
+def _written(path: Path, study_key: StudyKey, context: CallContext) -> Config | None:
     """The lock file's decision on exactly this study, if it has one."""
     if not path.exists():
         return None
-    advice = read_lock(path).advise(problem.study(situation.specialization, situation.bucket), situation.reach)
+    advice = read_lock(path).advise(study_key.study(context.specialization, context.bucket), context.reach)
     return advice.config if advice.exact else None
 
 

@@ -112,14 +112,14 @@ class Resolver:
         args, named = self._stood_in(args, kwargs)
         named = self._completed(args, named)
         signature = self._kernel.source.signature
-        situation = self.understand(inspect_call(self.native, signature, *args, **named))
-        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=TuneMode.OFF).config)
+        context = self.understand(inspect_call(self.native, signature, *args, **named))
+        variant = self.variant(context, self.decide(context, can_tune=False, mode=TuneMode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
     def lowered_on(self, call: SeenCall, device: Device) -> tuple[Variant, CodeFacts]:
         """Lowers a described call on ``device`` without arrays: returns its variant and the facts of its code."""
-        situation = self.understand(call, device)
-        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=TuneMode.OFF).config)
+        context = self.understand(call, device)
+        variant = self.variant(context, self.decide(context, can_tune=False, mode=TuneMode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
     def compiled_on(self, call: SeenCall, device: Device) -> Artifact:
@@ -128,9 +128,9 @@ class Resolver:
         Raises:
             FrozenError: tuning is frozen and no config is known.
         """
-        situation = self.understand(call, device)
+        context = self.understand(call, device)
         with self._lock:
-            return self._compiled(self.variant(situation, self.chosen(situation).config))
+            return self._compiled(self.variant(context, self.chosen(context).config))
 
     @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or a Python object that wraps it
@@ -194,77 +194,75 @@ class Resolver:
         """Explains in words which variant a call gets and why."""
         kernel = self._kernel
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
-        situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
+        context = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
         if isinstance(kernel.source, BringsCode):  # the source carries its code: no config to decide
-            device = situation.device
+            device = context.device
             return "\n".join(
                 [
-                    describe_call(situation.call),
+                    describe_call(context.call),
                     f"device: {device.target} ({device.model})",
-                    *kernel.source.explain(device.target, situation.specialization),
+                    *kernel.source.explain(device.target, context.specialization),
                 ]
             )
-        decision = self.decide(situation, can_tune=False)
+        decision = self.decide(context, can_tune=False)
         if decision.action is Action.REFUSE:
-            return f"{describe_call(situation.call)}\n{frozen_error(kernel, self.problem(situation), situation)}"
-        variant = self.variant(situation, decision.config)
+            return f"{describe_call(context.call)}\n{frozen_error(kernel, self.problem(context), context)}"
+        variant = self.variant(context, decision.config)
         compiler = compiler_identity(kernel.source.kind, variant.target)
         known = session().store.artifacts.get(variant.artifact_key(compiler))
         lines = [
-            describe_call(situation.call),
-            f"device: {situation.device.target} ({situation.device.model})",
+            describe_call(context.call),
+            f"device: {context.device.target} ({context.device.model})",
             "assumes: " + (", ".join(variant.specialization.assumptions) or "nothing"),
             f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
             f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
-            *self._expected(situation, decision),
-            *self._heuristic(situation),
-            *self._progress(situation),
-            *self._rivals(situation, decision.config),
+            *self._expected(context, decision),
+            *self._heuristic(context),
+            *self._progress(context),
+            *self._rivals(context, decision.config),
         ]
         return "\n".join(lines)
 
-    def _expected(self, situation: CallContext, decision: PolicyDecision) -> list[str]:
+    def _expected(self, context: CallContext, decision: PolicyDecision) -> list[str]:
         """The explanation's lines on a config that dispatch rules predict: its expected loss, and its rivals."""
         if decision.origin is not Origin.RULE:
             return []
-        problem = self.problem(situation)
-        found = problem.generalization(situation.specialization, situation.reach)
+        study_key = self.problem(context)
+        found = study_key.generalization(context.specialization, context.reach)
         if found is None:
             return []
-        expected = found.expect(tuple(situation.values[name] for name in problem.key))
+        expected = found.expect(tuple(context.values[name] for name in study_key.key))
         # the rule may be another compiler's winner of this very size
         lines = [f"loss: {expected}"] if expected.config == decision.config else []
         return [*lines, found.text]
 
-    def _progress(self, situation: CallContext) -> list[str]:
+    def _progress(self, context: CallContext) -> list[str]:
         """The explanation's line on first calls that were cut off."""
-        found = unfinished(self.problem(situation), situation)
+        found = unfinished(self.problem(context), context)
         return [] if found is None else [f"measured: {found}"]
 
-    def _heuristic(self, situation: CallContext) -> list[str]:
+    def _heuristic(self, context: CallContext) -> list[str]:
         """The explanation of the heuristic that made the space, if one did."""
-        if situation.rule is None:
+        if context.rule is None:
             return []
-        return [situation.rule.explain(situation.device.target, situation.device.facts(), situation.values)]
+        return [context.rule.explain(context.device.target, context.device.facts(), context.values)]
 
-    def _rivals(self, situation: CallContext, chosen: Config) -> list[str]:
+    def _rivals(self, context: CallContext, chosen: Config) -> list[str]:
         """The reason why each other config of the space was not chosen, a line each."""
-        problem = self.problem(situation)
-        bucket = situation.bucket
-        winner = problem.winner(situation.specialization, bucket)
+        study_key = self.problem(context)
+        bucket = context.bucket
+        winner = study_key.winner(context.specialization, bucket)
         times = {} if winner is None else {row.config.order_key: row.time.median_ns for row in winner.runners_up}
-        failed = problem.failures(situation.specialization, bucket)
+        failed = study_key.failures(context.specialization, bucket)
         lines: list[str] = []
-        measured = (
-            [] if winner is None else [row.config for row in winner.runners_up if row.config in situation.searched]
-        )
-        for config in ConfigSet((*situation.space.configs(), *measured)):
+        measured = [] if winner is None else [row.config for row in winner.runners_up if row.config in context.searched]
+        for config in ConfigSet((*context.space.configs(), *measured)):
             if config.order_key == chosen.order_key:
                 continue
-            if config.order_key in situation.left_out:
-                reason = situation.left_out[config.order_key]
-            elif config not in situation.searched:
-                reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
+            if config.order_key in context.left_out:
+                reason = context.left_out[config.order_key]
+            elif config not in context.searched:
+                reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in context.given.items())
             elif config.order_key in failed:
                 reason = failed[config.order_key]
             elif config.order_key in times and winner is not None:
@@ -314,7 +312,7 @@ class Resolver:
         searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
         if kernel.prunes:
             searched, left_out = prune(kernel, call, searched)
-        situation = CallContext(
+        context = CallContext(
             call=call,
             device=device,
             signature=signature,
@@ -330,19 +328,19 @@ class Resolver:
             left_out=left_out,
         )
         if not deterministic:
-            return situation
+            return context
         # A space of groups is reduced to the configs that it lists: the code of their combinations was not examined.
-        candidates, other_bits = self.same_bits(situation, situation.candidates)
-        said = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
-        return replace(situation, searched=ConfigSet(candidates), left_out={**left_out, **said}, other_bits=other_bits)
+        candidates, other_bits = self.same_bits(context, context.candidates)
+        reasons = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
+        return replace(context, searched=ConfigSet(candidates), left_out={**left_out, **reasons}, other_bits=other_bits)
 
     def same_bits(
-        self, situation: CallContext, configs: tuple[Config, ...]
+        self, context: CallContext, configs: tuple[Config, ...]
     ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
         """The configs whose results have the bits of the first config's, and the reason for each config left out."""
-        if not situation.deterministic or len(configs) == 1:
+        if not context.deterministic or len(configs) == 1:
             return configs, {}
-        judged = self._numerics.judge([self.variant(situation, config) for config in configs])
+        judged = self._numerics.judge([self.variant(context, config) for config in configs])
         left_out = {key: decision.reason for key, decision in judged.items() if not decision}
         return tuple(config for config in configs if config.order_key not in left_out), left_out
 
@@ -366,24 +364,24 @@ class Resolver:
         except SpaceError as error:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
-    def problem(self, situation: CallContext) -> StudyKey:
+    def problem(self, context: CallContext) -> StudyKey:
         """The study key of a call: the part of its study that calls of other sizes share."""
         kernel = self._kernel
-        target = situation.device.target
+        target = context.device.target
         return StudyKey(
             kernel=kernel.name,
             source=kernel.source.fingerprint,
-            signature=situation.signature,
+            signature=context.signature,
             target=target,
-            compiler=self._compiler_identity(situation),
-            device=situation.device,
-            policy=measure_policy(situation.device),
-            key=situation.key,
+            compiler=self._compiler_identity(context),
+            device=context.device,
+            policy=measure_policy(context.device),
+            key=context.key,
             records=session().store.records,
         )
 
-    def _compiler_identity(self, situation: CallContext) -> str:
-        source, device = self._kernel.source, situation.device
+    def _compiler_identity(self, context: CallContext) -> str:
+        source, device = self._kernel.source, context.device
         try:
             return compiler_identity(source.kind, device.target)
         except TargetError as error:
@@ -397,7 +395,7 @@ class Resolver:
 
     def decide(
         self,
-        situation: CallContext,
+        context: CallContext,
         *,
         can_tune: bool = True,
         mode: TuneMode | None = None,
@@ -412,7 +410,7 @@ class Resolver:
         def can_measure() -> Decision:
             if not can_tune:
                 return Rejected("explaining measures nothing")
-            found = measurable(self._kernel, situation, self.variant(situation, situation.candidates[0]))
+            found = measurable(self._kernel, context, self.variant(context, context.candidates[0]))
             if isinstance(found, Rejected) and found.reason not in self._told:
                 self._told.add(found.reason)
                 announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
@@ -420,51 +418,51 @@ class Resolver:
 
         def carry() -> tuple[Config, ...]:
             if can_tune if can_compile is None else can_compile:
-                return self.carry(situation)
+                return self.carry(context)
             from silo.measuring.earlier_studies import contenders_of  # noqa: PLC0415  # see carry
 
-            study = problem.study(situation.specialization, situation.bucket)
-            return contenders_of(study, problem.records, situation.reach)
+            study = study_key.study(context.specialization, context.bucket)
+            return contenders_of(study, study_key.records, context.reach)
 
-        problem = self.problem(situation)
-        return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure, carry)
+        study_key = self.problem(context)
+        return decide_call(self._kernel, study_key, context, mode or mode_of(self._kernel), can_measure, carry)
 
-    def carry(self, situation: CallContext) -> tuple[Config, ...]:
+    def carry(self, context: CallContext) -> tuple[Config, ...]:
         """Calls :func:`silo.measuring.earlier_studies.carry_decision` for a call's study without trials."""
         from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # decided calls skip it
         from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415
 
-        study = self.problem(situation).study(situation.specialization, situation.bucket)
+        study = self.problem(context).study(context.specialization, context.bucket)
         compilation = Compilation(session(), self._kernel.source, trials=True)
-        artifacts = CompiledArtifacts(compilation, partial(self.variant, situation))
-        return carry_decision(study, situation.reach, artifacts, session().store)
+        artifacts = CompiledArtifacts(compilation, partial(self.variant, context))
+        return carry_decision(study, context.reach, artifacts, session().store)
 
-    def chosen(self, situation: CallContext, *, mode: TuneMode | None = None) -> Chosen:
+    def chosen(self, context: CallContext, *, mode: TuneMode | None = None) -> Chosen:
         """The config for a call, without measuring. Raises FrozenError if none may be used."""
-        decision = self.decide(situation, can_tune=False, mode=mode, can_compile=True)
+        decision = self.decide(context, can_tune=False, mode=mode, can_compile=True)
         if decision.action is Action.REFUSE:
-            raise frozen_error(self._kernel, self.problem(situation), situation)
+            raise frozen_error(self._kernel, self.problem(context), context)
         return Chosen(decision.config, decision.origin)
 
-    def variant(self, situation: CallContext, config: Config) -> Variant:
+    def variant(self, context: CallContext, config: Config) -> Variant:
         """The variant of a call with one config. Derived constexprs count as given by the caller."""
         kernel = self._kernel
         # tracing the derived values' functions treated an open block as an argument
-        values = {**config.as_dict(), **situation.values}
-        derived = derive(kernel.derived, values, config.as_dict(), situation.device.facts())
-        own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
-        own |= kernel.source.constants_of(config, situation.specialization)
-        specialization = situation.specialization.with_constants({**situation.specialization.constant_values, **own})
+        values = {**config.as_dict(), **context.values}
+        derived = derive(kernel.derived, values, config.as_dict(), context.device.facts())
+        own = {name: value for name, value in derived.items() if name not in context.specialization.constant_values}
+        own |= kernel.source.constants_of(config, context.specialization)
+        specialization = context.specialization.with_constants({**context.specialization.constant_values, **own})
         return Variant(
             kernel=kernel.name,
             source=kernel.source.fingerprint,
-            signature=situation.signature,
-            specialization=self.with_grid(situation, config, specialization),
+            signature=context.signature,
+            specialization=self.with_grid(context, config, specialization),
             config=config,
-            target=situation.device.target,
+            target=context.device.target,
         )
 
-    def with_grid(self, situation: CallContext, config: Config, specialization: Specialization) -> Specialization:
+    def with_grid(self, context: CallContext, config: Config, specialization: Specialization) -> Specialization:
         """The specialization with the grid of a call with one config added, if the grid decides the code."""
         extents = self._kernel.source.extents
         if extents is None or not extents.grid:
@@ -472,7 +470,7 @@ class Resolver:
         from silo.launch.call_grid import call_grid  # noqa: PLC0415  # few kernels have such code
 
         values = {**config.as_dict(), **specialization.constant_values}
-        grid = call_grid(situation.call, self._kernel.grid, values, situation.device.facts())
+        grid = call_grid(context.call, self._kernel.grid, values, context.device.facts())
         return replace(specialization, grid=grid)
 
     def _serves(self, device: Device) -> Decision:
@@ -487,51 +485,47 @@ class Resolver:
 
     def _on_miss(self, call: SeenCall, device: Device | None = None) -> Binding:
         with self._lock:
-            situation = self.understand(call, device)
-            decision = self._led(situation, device) or self.decide(
-                situation, can_tune=self._tuning_process != os.getpid()
-            )
+            context = self.understand(call, device)
+            decision = self._led(context, device) or self.decide(context, can_tune=self._tuning_process != os.getpid())
             config = decision.config
             if decision.action is Action.REFUSE:
-                raise frozen_error(self._kernel, self.problem(situation), situation)
+                raise frozen_error(self._kernel, self.problem(context), context)
             if decision.action is Action.BESIDE:
-                decision = self._begin_search(situation, decision)
+                decision = self._begin_search(context, decision)
             if decision.action is Action.TUNE:
                 self._tuning_process = os.getpid()
                 try:
                     launcher = self._unzeroed if device is None else self._complete(self.launcher_on(device))
-                    config = self._tuned(situation, launcher, decision.origin) or config
+                    config = self._tuned(context, launcher, decision.origin) or config
                 finally:
                     self._tuning_process = 0
-            variant = self.variant(situation, config)
+            variant = self.variant(context, config)
             try:
-                binding = self._loaded(situation, variant, decision)
+                binding = self._loaded(context, variant, decision)
             except BlobLostError as error:
                 _log.info("%s; it is compiled again", error)
-                binding = self._loaded(situation, variant, decision)
+                binding = self._loaded(context, variant, decision)
             if self._tuning_process != os.getpid():  # a candidate that is being measured is not a decision
-                bucket = ", ".join(
-                    f"{name}={value}" for name, value in zip(situation.key, situation.bucket, strict=True)
-                )
+                bucket = ", ".join(f"{name}={value}" for name, value in zip(context.key, context.bucket, strict=True))
                 decided[variant.kernel, variant.source, str(variant.target), bucket, str(config)] = None
             return binding
 
-    def _led(self, situation: CallContext, device: Device | None) -> PolicyDecision | None:
+    def _led(self, context: CallContext, device: Device | None) -> PolicyDecision | None:
         """The decision of leader mode; None in other modes, or if the call has only one candidate."""
         kernel = self._kernel
         if mode_of(kernel) is not TuneMode.LEADER or self._tuning_process == os.getpid():
             return None
-        if len(situation.candidates) == 1 and not situation.reach.refinable:
+        if len(context.candidates) == 1 and not context.reach.refinable:
             return None
 
         def tuned() -> TuneOutcome | None:
             self._tuning_process = os.getpid()
-            self.carry(situation)
+            self.carry(context)
             try:
                 launcher = self._unzeroed if device is None else self._complete(self.launcher_on(device))
-                problem = self.problem(situation)
-                variant_of = partial(self.variant, situation)
-                return tuned_live(kernel, situation, problem, variant_of, launcher, Origin.FIRST)
+                study_key = self.problem(context)
+                variant_of = partial(self.variant, context)
+                return tuned_live(kernel, context, study_key, variant_of, launcher, Origin.FIRST)
             finally:
                 self._tuning_process = 0
 
@@ -539,26 +533,26 @@ class Resolver:
 
         config = led_config(
             kernel,
-            self.problem(situation),
-            situation,
-            lambda: measurable(kernel, situation, self.variant(situation, situation.candidates[0])),
+            self.problem(context),
+            context,
+            lambda: measurable(kernel, context, self.variant(context, context.candidates[0])),
             tuned,
         )
         return PolicyDecision(Action.USE, config, Origin.LOCK, "the lock's entry, which the leader wrote")
 
-    def _begin_search(self, situation: CallContext, decision: PolicyDecision) -> PolicyDecision:
+    def _begin_search(self, context: CallContext, decision: PolicyDecision) -> PolicyDecision:
         """Loads the decision's config, so that its compile comes first, then begins a search beside the program.
 
         Returns the decision for the call: to tune in it, if nothing can be measured beside the program.
         """
         from silo.calls.background_search import begin_search  # noqa: PLC0415  # few programs use this mode
 
-        self._compiled(self.variant(situation, decision.config))
+        self._compiled(self.variant(context, decision.config))
         begun = begin_search(
             self._kernel,
-            situation,
-            self.problem(situation),
-            partial(self.variant, situation),
+            context,
+            self.problem(context),
+            partial(self.variant, context),
             decision,
             self.native,
             self._lock,
@@ -567,8 +561,8 @@ class Resolver:
             return replace(decision, action=Action.USE, reason=f"{decision.reason} ({begun.reason})")
         return replace(decision, action=Action.TUNE)
 
-    def _loaded(self, situation: CallContext, variant: Variant, decision: PolicyDecision) -> Binding:
-        return self._bind(situation, self._compiled(variant), decision)
+    def _loaded(self, context: CallContext, variant: Variant, decision: PolicyDecision) -> Binding:
+        return self._bind(context, self._compiled(variant), decision)
 
     def _compiled(self, variant: Variant) -> Artifact:
         """The artifact of a variant; logs a line if it had to be compiled."""
@@ -582,21 +576,21 @@ class Resolver:
 
     def _tuned(
         self,
-        situation: CallContext,
+        context: CallContext,
         launcher: Launcher | HeuristicLauncher,
         unmeasured: Origin,
     ) -> Config | None:
         return tune_live(
             self._kernel,
-            situation,
-            self.problem(situation),
-            lambda config: self.variant(situation, config),
+            context,
+            self.problem(context),
+            lambda config: self.variant(context, config),
             launcher,
             unmeasured,
         )
 
-    def _bind(self, situation: CallContext, artifact: Artifact, decision: PolicyDecision) -> Binding:
-        loaded = load_code(situation.device, stored_code(session().store, artifact))
+    def _bind(self, context: CallContext, artifact: Artifact, decision: PolicyDecision) -> Binding:
+        loaded = load_code(context.device, stored_code(session().store, artifact))
         variant = artifact.variant
         return bind(
             cast("Any", loaded),
@@ -605,7 +599,7 @@ class Resolver:
             variant.specialization,
             {**variant.specialization.constant_values, **variant.config.as_dict()},
             grid=self._kernel.grid,
-            facts=situation.device.facts(),
+            facts=context.device.facts(),
             tag=Resolved(artifact, decision, self._kernel),
         )
 

@@ -1,4 +1,4 @@
-"""A kernel that a launcher launches like any other, and that is checked meanwhile."""
+"""A kernel that a launcher launches like any other; its launch is a check."""
 
 from __future__ import annotations
 
@@ -150,7 +150,8 @@ class NativeKernel(LaunchableKernel[NativeCall]):
         self._callback = _ENTRY(self.entry)  # kept as long as the kernel: C calls it
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         assert address is not None
-        # On the thread that launches: an interrupt ends the check there, and a child made by fork meanwhile has it.
+        # On the thread that launches: so that an interrupt ends the check, and a child made by fork meanwhile continues
+        # it.
         self.loaded = LoadedKernel(
             CpuModule(address=address), launch.entry, name, scratch_bytes=launch.scratch_bytes, threads=1
         )

@@ -1,6 +1,6 @@
 """The runs of a checked launch: which runs are made, in which order, and the finding that follows from them.
 
-Nothing here touches memory or knows a kind of kernel. A kind gives a :class:`CheckedLaunch`.
+This module does not touch memory, and does not depend on a kind of kernel. A kind gives a :class:`CheckedLaunch`.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _weighed(
             effect = _effect(launch, schedule, Exchange((doubt,), other), results)
             if effect is not None:
                 return launch.doubt_finding(doubt, other, effect, schedule)
-        # Only together do they matter: then the first of them is as good as any.
+        # They matter only together, so the first of them is reported.
         return launch.doubt_finding(changed[0], other, None, schedule)
     return None
 

@@ -137,7 +137,7 @@ class CopiedMemory(LaunchMemory):
         starts: list[int] = []
         at = gap
         for region, size in zip(self.regions, sizes, strict=True):
-            starts.append(at + region.low % _PAGE)  # as aligned as the caller's
+            starts.append(at + region.low % _PAGE)  # aligned like the caller's
             at = (starts[-1] + size + gap) // _PAGE * _PAGE + _PAGE
         self._map = mmap.mmap(-1, at + gap, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.low = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
@@ -156,7 +156,7 @@ class CopiedMemory(LaunchMemory):
         )
 
     def moved(self, name: str, address: int) -> int:
-        """The address in the copies that stands for ``address``, to which the argument ``name`` points."""
+        """The address in the copies for ``address``, to which the argument ``name`` points."""
         for one, copy in zip(self.allocations, self.copies, strict=True):
             if one.name == name:
                 return address + copy.low - one.low
@@ -173,7 +173,7 @@ class CopiedMemory(LaunchMemory):
 
 
 class MemoryLaunch(CheckedLaunch[Schedule, Fault, About, Contents]):
-    """A launch whose results are the content of its memory."""
+    """The memory of a launch, whose content is its result."""
 
     memory: LaunchMemory
 

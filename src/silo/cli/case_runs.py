@@ -53,7 +53,7 @@ class Attempt:
 
     @property
     def how(self) -> str:
-        """How it ended, for the row of a case: the signal or the exit status."""
+        """How the process ended, for the row of a case: the signal or the exit status."""
         if self.code >= 0:
             return f"exit status {self.code}"
         try:
@@ -103,7 +103,7 @@ def _blamed(
             begun = alone.in_flight or _begun(number, alone.rows.get(number) or made.rows[number])
             return found | {number: _crashed(begun, alone.how)}
         if number in alone.rows and last is not None and number == last.number:
-            found |= alone.rows  # another case is to blame for it, and its own row stands
+            found |= alone.rows  # another case is to blame, and its own row is kept
     if last is not None:
         found[last.number] = _crashed(last, f"{made.how}, after other cases and not alone")
     return found
@@ -157,8 +157,8 @@ def run_apart(arguments: Sequence[str], only: Sequence[int] | None, but: Sequenc
 def _take(attempt: Attempt, line: str) -> None:
     """Record one line of a worker. A process whose memory is damaged may write anything: an unknown line is skipped."""
     try:
-        said: Any = json.loads(line)
-        match said:
+        message: Any = json.loads(line)
+        match message:
             case {"begun": int(number), "kernel": str(kernel), "case": str(case)}:
                 attempt.in_flight = Begun(number, kernel, case)
             case {"over": int(number), "row": {"kernel": str(), "case": str(), "ok": bool()} as row}:

@@ -47,8 +47,8 @@ class PipedRows:
         """Report that all cases are over."""
         self._write({"done": True})
 
-    def _write(self, said: dict[str, Any]) -> None:
-        rest = memoryview(json.dumps(said).encode() + b"\n")
+    def _write(self, message: dict[str, Any]) -> None:
+        rest = memoryview(json.dumps(message).encode() + b"\n")
         while rest:
             rest = rest[os.write(self._rows, rest) :]
 

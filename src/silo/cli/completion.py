@@ -95,7 +95,7 @@ def complete_targets(context: click.Context, text: str) -> list[str]:
 
 
 def complete_devices(context: click.Context, text: str) -> list[str]:
-    """Kinds of devices; nothing is asked of a driver."""
+    """Kinds of devices; no driver is opened."""
     del context, text
     from silo.core.plugins import driver_kinds  # noqa: PLC0415  # only for this option
 
@@ -129,7 +129,7 @@ def show_completion(shell: str | None) -> str | None:
 
 
 def install_completion(shell: str | None) -> str | None:
-    """Write the script to the place where the shell looks for it, and leave.
+    """Write the script to the shell's folder for completions, and exit.
 
     bash and fish read a file for each command from a folder in the user's home; for zsh a line is added to ``.zshrc``.
     """

@@ -59,8 +59,8 @@ def rich_console(*, stderr: bool = False) -> Console | None:
         """Prints every string, alone or in a table, as plain sanitized text."""
 
         def render_str(self, text: str, **how: Any) -> Text:  # noqa: ANN401  # the library's signature
-            kept = {name: how[name] for name in ("style", "justify", "overflow") if name in how}
-            return Text(printable(text), **kept)
+            styles = {name: how[name] for name in ("style", "justify", "overflow") if name in how}
+            return Text(printable(text), **styles)
 
     return Plain(stderr=stderr, width=_width())
 

@@ -148,7 +148,7 @@ def command(
         Option("--check", help="Run every kernel in checking mode, on the CPU, as SILO_CHECK=1 does."),
     ] = False,
 ) -> None:
-    """Run a program, and the ones that it starts, with its Triton kernels launched by Silo.
+    """Run a program, and the programs that it starts, with its Triton kernels launched by Silo.
 
     Triton compiles and tunes them, and the program is not changed: this process becomes `python SCRIPT ARGUMENTS` with
     SILO_ACCELERATE=1. Its exit code is the program's.
@@ -224,7 +224,7 @@ def command(
 
 
 def _covering(words: list[str], record: Path | None) -> str:
-    """The variable for ``--cover``. Raises ``SettingsError`` where a word makes no sense, or nothing is recorded."""
+    """The variable for ``--cover``. Raises ``SettingsError`` if a word is invalid, or nothing is recorded."""
     from silo.core.plugins import load_place  # noqa: PLC0415
     from silo.errors import SettingsError  # noqa: PLC0415
 
@@ -258,7 +258,7 @@ def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
 
 
 def _require_cpu(on: str | None) -> None:
-    """Raise ``SettingsError`` where kernels would run on a GPU, which does not check them."""
+    """Raise ``SettingsError`` if kernels would run on a GPU, which does not check them."""
     from silo.core.plugins import load_place  # noqa: PLC0415
     from silo.errors import SettingsError  # noqa: PLC0415
     from silo.settings import triton_mode  # noqa: PLC0415

@@ -63,15 +63,15 @@ def help_command(
     for name in command or ():
         found = at.command.get_command(at, name) if isinstance(at.command, CommandGroup) else None
         if found is None:
-            known = at.command.list_commands(at) if isinstance(at.command, CommandGroup) else ()
-            raise click.BadParameter(f"there is no command {' '.join(command or ())!r}{nearest_word(name, known)}")
+            commands = at.command.list_commands(at) if isinstance(at.command, CommandGroup) else ()
+            raise click.BadParameter(f"there is no command {' '.join(command or ())!r}{nearest_word(name, commands)}")
         at = click.Context(found, info_name=name, parent=at)
     say_lines(at.get_help())
 
 
 def version_command() -> None:
     """Show the version of Silo, as --version does."""
-    _version(asked=True)
+    _version(requested=True)
 
 
 # Packages that parts of Silo need, and how to get each.
@@ -92,8 +92,8 @@ def _to_install(package: str) -> str | None:
     return _OPTIONAL.get(package) or (None if requirement is None else f"'{requirement}'")
 
 
-def _version(asked: bool) -> None:  # noqa: FBT001  # a check of an option
-    if asked:
+def _version(requested: bool) -> None:  # noqa: FBT001  # a check of an option
+    if requested:
         import silo  # noqa: PLC0415  # not needed otherwise
 
         say_lines(f"silo {silo.__version__}")
@@ -118,9 +118,9 @@ def options(
 
     from silo.settings import settings  # noqa: PLC0415  # after the options are read
 
-    asked = settings()
-    quiet, said = asked.quiet and not debug, "debug" if debug else asked.log or "info"
-    level = logging.ERROR if quiet else logging.getLevelNamesMapping()[said.upper()]
+    current = settings()
+    quiet, log_level = current.quiet and not debug, "debug" if debug else current.log or "info"
+    level = logging.ERROR if quiet else logging.getLevelNamesMapping()[log_level.upper()]
     log_to_stderr(level)
 
 

@@ -40,7 +40,7 @@ def keygen_command(
 ) -> None:
     """Make a pair of keys: a secret one to sign bundles with, and a public one to give to those who load them.
 
-    The files have minisign's format. The secret key is encrypted with a password, which is asked for; with an empty
+    The files have minisign's format. The secret key is encrypted with a password, which is prompted for; with an empty
     password it is not encrypted. Without a terminal, the first line of standard input is the password.
     """
     from silo.shipping.sign_bundle import make_keys  # noqa: PLC0415

@@ -76,9 +76,9 @@ def command(
         if json:
             print_json(asdict(made))
             return
-        known = "" if made.added == made.codes else f", {made.codes - made.added} of it before"
+        before = "" if made.added == made.codes else f", {made.codes - made.added} of it before"
         say(
-            f"trusted the native code of {path}: {made.codes} variants, {format_bytes(made.size_bytes)}{known}",
+            f"trusted the native code of {path}: {made.codes} variants, {format_bytes(made.size_bytes)}{before}",
         )
         return
     rows, keys = trusted_code(), trusted_keys()

@@ -92,7 +92,7 @@ OnTuning = Callable[[str, Progress], None]
 
 @dataclass(frozen=True)
 class _Planned:
-    """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
+    """A kernel being built into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
 
     kernel: Kernel
     studies: tuple[CaseStudy, ...]
@@ -156,18 +156,22 @@ def build_bundle(
     )
     collected = collect(files, kernels)
     found = collected.kernels
-    brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
-    concrete = given or _usual_targets([one.source for one in found if one.name not in brought])
+    given_variants = {
+        one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)
+    }
+    concrete = given or _usual_targets([one.source for one in found if one.name not in given_variants])
     # Raises before anything is compiled. Code that exists already is for its own targets, unless targets are named.
-    paired = {one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in brought}
+    paired = {
+        one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in given_variants
+    }
     pairs = pair_kernels(paired, concrete)
     mode = tune or settings().tune
     here = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
     limits = CaseLimits(budget=Budget(seconds=budget_s))
     planned = [
-        _Planned(kernel, (), (), {}, brought[kernel.name])
-        if kernel.name in brought
+        _Planned(kernel, (), (), {}, given_variants[kernel.name])
+        if kernel.name in given_variants
         else _plan(kernel, pairs.targets[kernel.name], here, mode, limits, packing, report_tuning)
         for kernel in found
     ]
@@ -348,20 +352,20 @@ def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
     """The lock's config for a case, else the winner of its trials, else None. ``frozen`` raises FrozenError instead."""
     if mode == "frozen":
         return kernel.resolver.chosen(study.situation, mode=TuneMode.FROZEN)
-    problem = kernel.resolver.problem(study.situation)
-    locked = lock_advice(kernel, problem, study.situation)
+    study_key = kernel.resolver.problem(study.situation)
+    locked = lock_advice(kernel, study_key, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:
         return Chosen(locked[1].config, Origin.LOCK)
     where = (study.situation.specialization, study.bucket, study.situation.reach)
-    winner = problem.winner(*where)
+    winner = study_key.winner(*where)
     if winner is None:
         kernel.resolver.carry(study.situation)
-        winner = problem.winner(*where)
+        winner = study_key.winner(*where)
     return None if winner is None else Chosen(winner.config, Origin.BUCKET)
 
 
 def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
-    """A device of this machine to measure on, for each target that has one."""
+    """A device of this machine to measure on, for each target with a device."""
     found: dict[Target, Device] = {}
     for target in targets:
         for device in devices_of_kind(target.kind):
@@ -393,15 +397,13 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
 
 def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
     """The candidates of a case on another target; in deterministic mode only those with the same bits as the first."""
-    situation = study.situation
-    return study.kernel.resolver.same_bits(situation, situation.candidates_on(target, facts))[0]
+    context = study.situation
+    return study.kernel.resolver.same_bits(context, context.candidates_on(target, facts))[0]
 
 
 def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> BuildCase:
-    situation = study.situation
-    return BuildCase(
-        study.case.label, situation.signature, situation.specialization, configs, situation.rule is not None
-    )
+    context = study.situation
+    return BuildCase(study.case.label, context.signature, context.specialization, configs, context.rule is not None)
 
 
 def _key(entry: _Planned) -> tuple[str, ...]:
@@ -467,8 +469,8 @@ def _recipes(entry: _Planned) -> tuple[JSON, ...]:
 
 def _with_opaque(recipe: CaseRecipe, study: CaseStudy) -> CaseRecipe:
     given = dict(recipe.arguments)
-    said = opaque_constants(study).items()
-    own = tuple((name, ScalarRecipe(value)) for name, value in said if name not in given)
+    opaque = opaque_constants(study).items()
+    own = tuple((name, ScalarRecipe(value)) for name, value in opaque if name not in given)
     return replace(recipe, arguments=(*recipe.arguments, *own))
 
 
@@ -483,7 +485,7 @@ def _open_names(entry: _Planned) -> set[str]:
 
 
 def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """Constexprs that calls of other sizes must compute anew: a case's value would give wrong results."""
+    """Constexprs that calls of other sizes must compute themselves, because a case's value would give wrong results."""
     rules = [study.situation.rule for study in entry.studies]
     return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
 
@@ -497,9 +499,9 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
     """The stored trials of every study that chose a winner, each with its study."""
     found: dict[str, tuple[JSON, ...]] = {}
     for study in entry.tuned:
-        problem = entry.kernel.resolver.problem(study.situation)
-        made = problem.study(study.situation.specialization, study.bucket)
-        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, problem.records))
+        study_key = entry.kernel.resolver.problem(study.situation)
+        made = study_key.study(study.situation.specialization, study.bucket)
+        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, study_key.records))
     return tuple(document for documents in found.values() for document in documents)
 
 
@@ -550,15 +552,15 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
     found: dict[Bucket, Sample] = {}
     constants: list[tuple[tuple[str, Value], ...]] = []
     for study in entry.tuned:
-        situation = study.situation
-        own = situation.device.target
-        if target not in (own, _canonical(kernel, own)) or situation.signature.without_effects() != signature:
+        context = study.situation
+        own = context.device.target
+        if target not in (own, _canonical(kernel, own)) or context.signature.without_effects() != signature:
             continue
-        if situation.specialization.extents != extents:
+        if context.specialization.extents != extents:
             continue
-        constants.append(situation.specialization.constants)
-        problem = kernel.resolver.problem(situation)
-        trials = problem.trials(situation.specialization, study.bucket, situation.reach)
+        constants.append(context.specialization.constants)
+        study_key = kernel.resolver.problem(context)
+        trials = study_key.trials(context.specialization, study.bucket, context.reach)
         sample = Sample.of_trials(study.bucket, trials)
         if sample is not None:
             found.setdefault(study.bucket, sample)

@@ -89,8 +89,8 @@ def store_stats() -> StoreStats:
 def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:
     """Removes code that nothing refers to, of losing configs, and the longest unused, in this order.
 
-    Stops at ``max_bytes``; None: after all of it. ``losers``: of losing configs alone. ``older_s``: only what was not
-    used for so many seconds.
+    Stops at ``max_bytes``; None: after all of it. ``losers``: code of losing configs alone. ``older_s``: only code that
+    was not used for this many seconds.
 
     Raises:
         StoreError: the store cannot be pruned.

@@ -116,12 +116,12 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *
         BundleError: a kernel that C programs cannot call, an unknown kernel, or no code for a target.
         StoreError: files in the way that no export wrote, or that were changed since; nothing is written then.
     """
-    asked = options or ExportOptions()
+    chosen = options or ExportOptions()
     with open_bundle(path) as bundle:
-        _require_consent(bundle, path, asked, trust=trust)
-        library, files = _exported(bundle, path, asked)
+        _require_consent(bundle, path, chosen, trust=trust)
+        library, files = _exported(bundle, path, chosen)
     # A namespace made from the bundle's name stays the folder's, even if the bundle is renamed later.
-    differences = write_folder(folder, files, replace(asked, namespace=library.namespace).to_json())
+    differences = write_folder(folder, files, replace(chosen, namespace=library.namespace).to_json())
     return Exported(
         folder=folder,
         namespace=library.namespace,
@@ -146,18 +146,18 @@ def export_wheel(
         CompileError: the build fails.
         PackageError: torch is missing, and its operators are requested.
     """
-    wanted, asked = package_of(package), options or ExportOptions()
-    asked = replace(asked, tests=False, namespace=asked.namespace or wanted.module)
+    wanted, chosen = package_of(package), options or ExportOptions()
+    chosen = replace(chosen, tests=False, namespace=chosen.namespace or wanted.module)
     with tempfile.TemporaryDirectory(prefix="silo-wheel-") as temporary:
         root = Path(temporary)
         with open_bundle(path) as bundle:
-            _require_consent(bundle, path, asked, trust=trust)
-            library, files = _exported(bundle, path, asked)
+            _require_consent(bundle, path, chosen, trust=trust)
+            library, files = _exported(bundle, path, chosen)
         write_folder(root / "export", files, {})
-        libraries = built_libraries(root / "export", library.name, root / "build", torch=asked.torch)
+        libraries = built_libraries(root / "export", library.name, root / "build", torch=chosen.torch)
         operations = operations_of(library.functions)
-        modules = package_files(wanted.module, wanted.version, library.name, operations, torch=asked.torch)
-        return write_wheel(folder, wanted, modules, libraries, texts={"LICENSE-libsilo": licence()}, torch=asked.torch)
+        modules = package_files(wanted.module, wanted.version, library.name, operations, torch=chosen.torch)
+        return write_wheel(folder, wanted, modules, libraries, texts={"LICENSE-libsilo": licence()}, torch=chosen.torch)
 
 
 def check_export(path: Path, folder: Path) -> Differences:
@@ -175,23 +175,23 @@ def check_export(path: Path, folder: Path) -> Differences:
     return compare_folder(folder, files)
 
 
-def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust: bool) -> None:
+def _require_consent(bundle: Bundle, path: Path, chosen: ExportOptions, *, trust: bool) -> None:
     """Requires consent, as loading the bundle does, to all code that programs built from the export run on the host."""
     wanted: list[HostCode | HostCases | HostPlan | HostText] = []
-    targets = asked.parsed_targets
+    targets = chosen.parsed_targets
     contents = bundle.contents()
-    cut = cut_contents(contents, asked.kernels, targets)
+    cut = cut_contents(contents, chosen.kernels, targets)
     exported = {kernel.name for kernel in cut.kernels}
     for kernel in contents.kernels:
         if kernel.name not in exported:
             continue
         calls = calls_of(kernel)
         native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
-        kept = [(one, code) for one, code in native if is_for_any(one.artifact.variant.target, targets)]
-        wanted += [code for _, code in kept]
-        if asked.cpu_source:
-            wanted += [text for one, code in kept if (text := host_text(one, code)) is not None]
-        if asked.tests and kept and (cases := host_cases(kernel, (code for _, code in native))) is not None:
+        included = [(one, code) for one, code in native if is_for_any(one.artifact.variant.target, targets)]
+        wanted += [code for _, code in included]
+        if chosen.cpu_source:
+            wanted += [text for one, code in included if (text := host_text(one, code)) is not None]
+        if chosen.tests and included and (cases := host_cases(kernel, (code for _, code in native))) is not None:
             wanted.append(cases)
     wanted += [plan for plan, name in host_plans(contents) if name in {one.name for one in cut.plans}]
     if wanted:
@@ -200,18 +200,18 @@ def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust:
         )
 
 
-def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[ExportedLibrary, dict[str, bytes]]:
-    namespace = namespace_of(asked.namespace, path)
-    targets = asked.parsed_targets
+def _exported(bundle: Bundle, path: Path, chosen: ExportOptions) -> tuple[ExportedLibrary, dict[str, bytes]]:
+    namespace = namespace_of(chosen.namespace, path)
+    targets = chosen.parsed_targets
     contents = bundle.contents()
-    cut = cut_contents(contents, asked.kernels, targets)
+    cut = cut_contents(contents, chosen.kernels, targets)
     cases: dict[str, Sequence[CaseRecipe]] = {kernel.name: case_recipes(bundle, kernel.name) for kernel in cut.kernels}
     functions = functions_of(cut.kernels, cases)
     plans = plans_of(cut.plans, cut.kernels)
     data, identity = _written(bundle, cut)
     library = ExportedLibrary(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity, plans)
-    sources = _cpu_sources(bundle, contents, cut, targets) if asked.cpu_source else []
-    return library, export_files(library, data, sources, tests=asked.tests, torch=asked.torch)
+    sources = _cpu_sources(bundle, contents, cut, targets) if chosen.cpu_source else []
+    return library, export_files(library, data, sources, tests=chosen.tests, torch=chosen.torch)
 
 
 def _written(bundle: Bundle, contents: BundleContents) -> tuple[bytes, str]:
@@ -227,10 +227,10 @@ def _cpu_sources(
 ) -> list[CpuSource]:
     """The C text beside each CPU object of the cut."""
     flags = cast("_ReadsFlags", part_of(COMPILERS, "cpu", "object_build"))
-    kept = {kernel.name for kernel in cut.kernels}
+    included = {kernel.name for kernel in cut.kernels}
     found: dict[tuple[str, str], CpuSource] = {}
     for kernel in contents.kernels:
-        for one in kernel.variants if kernel.name in kept else ():
+        for one in kernel.variants if kernel.name in included else ():
             artifact, target = one.artifact, one.artifact.variant.target
             if artifact.blob.kind != "so" or not is_for_any(target, targets):
                 continue

@@ -74,10 +74,10 @@ def write_reports(
         if known_ceilings(measured.model) is None:
             measure_ceilings(measured)
     by_kernel: dict[str, list[StudyReport]] = {}
-    for kept in studies:
-        report = study_report(kept, known_ceilings(kept.study.device))
-        code = _code(path, found.get(kept.study.kernel), kept, report)
-        by_kernel.setdefault(kept.study.kernel, []).append(replace(report, code=code))
+    for stored in studies:
+        report = study_report(stored, known_ceilings(stored.study.device))
+        code = _code(path, found.get(stored.study.kernel), stored, report)
+        by_kernel.setdefault(stored.study.kernel, []).append(replace(report, code=code))
     others: dict[str, list[OtherSizes]] = {}
     for study, learnt in generalizations(studies):
         if len(learnt.samples) > 1:
@@ -93,19 +93,19 @@ def write_reports(
     return [_row(folder / file, name, report) for file, (name, reports) in pages.items() for report in reports]
 
 
-def _code(path: Path, kernel: Kernel | None, kept: KeptStudy, report: StudyReport) -> tuple[ConfigCode, ...]:
+def _code(path: Path, kernel: Kernel | None, stored: KeptStudy, report: StudyReport) -> tuple[ConfigCode, ...]:
     """The code of the winner and of the default; configs whose code is neither stored nor made here are left out."""
     winner = None if report.winner is None else report.winner.config
     configs = {one.order_key: one for one in (winner, report.default) if one is not None}
-    return tuple(ConfigCode(one, forms) for one in configs.values() if (forms := _forms(path, kernel, kept, one)))
+    return tuple(ConfigCode(one, forms) for one in configs.values() if (forms := _forms(path, kernel, stored, one)))
 
 
-def _forms(path: Path, kernel: Kernel | None, kept: KeptStudy, config: Config) -> tuple[tuple[str, str], ...]:
-    study = kept.study
+def _forms(path: Path, kernel: Kernel | None, stored: KeptStudy, config: Config) -> tuple[tuple[str, str], ...]:
+    study = stored.study
     try:
         if kernel is None:
             return forms_of_bundle(path, study.kernel, study.target, config)
-        return forms_of_kernel(kernel, kept.cases[0], study.target, config) if kept.cases else ()
+        return forms_of_kernel(kernel, stored.cases[0], study.target, config) if stored.cases else ()
     except SiloError:  # the config does not compile, or no compiler for the target is here: the page has no code of it
         return ()
 

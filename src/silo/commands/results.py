@@ -20,7 +20,7 @@ __all__ = [
     "TuneRow",
 ]
 
-_LONGEST_CELL = 40  # characters of a message in a table; a longer one stands below it
+_LONGEST_CELL = 40  # characters of a message in a table; a longer message is printed below it
 
 Row = TypeVar("Row")
 

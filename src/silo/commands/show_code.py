@@ -113,7 +113,7 @@ def forms_of_kernel(kernel: Kernel, case: str, target: Target, config: Config) -
 
 
 def forms_of_bundle(path: Path, kernel: str, target: Target, config: Config) -> tuple[tuple[str, str], ...]:
-    """The forms that a bundle keeps of the code of one config, by name; empty if it has no code of it.
+    """The forms that a bundle keeps of the code of one config, by name; empty if it lacks code of the config.
 
     Raises:
         BundleError: the bundle cannot be read.

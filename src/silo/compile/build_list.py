@@ -55,7 +55,7 @@ class Packing:
 
     @classmethod
     def parse(cls, text: str | None) -> Packing:
-        """What ``--configs`` says; None is the default.
+        """The value of ``--configs``; None is the default.
 
         Raises ``SpaceError`` for a text that is neither a number nor ``all``.
 
@@ -91,9 +91,9 @@ def first_of(
 
 
 def within_bytes(sizes: Iterable[tuple[T, int, Sequence[tuple[str, int]]]], limit: int | None) -> frozenset[T]:
-    """Which items stay where each brings blobs (sha256 and size), equal ones once, and all together have a limit.
+    """The items that stay within a limit of bytes, if each has blobs (sha256 and size) and equal blobs count once.
 
-    Each item comes with its rank; items of rank 0 stay whatever they take, others by rank, then in the order given.
+    Each item comes with its rank; items of rank 0 always stay, others by rank, then in the order given.
     """
     kept: set[T] = set()
     counted: set[str] = set()
@@ -131,8 +131,8 @@ class Chosen(NamedTuple):
 class BuildCase:
     """The needs of one case: its typed signature and the specialization that its arguments allow.
 
-    ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
-    ``ruled`` where a heuristic made them, its best guess first.
+    ``configs`` is the part of the kernel's space that constraints leave for the case's arguments; None is the whole
+    space. ``ruled``: a heuristic made them, its best guess first.
     """
 
     label: str
@@ -147,8 +147,8 @@ class BuildKernel:
     """One kernel to plan for.
 
     ``configs`` is its space in order, ``(Config(),)`` for a kernel without one. ``neighbours`` gives the configs one
-    step in one parameter away (``Space.neighbours``). ``has_fallback`` is False where the code is made for certain
-    extents: then none serves calls that are like no case.
+    step in one parameter away (``Space.neighbours``). ``has_fallback`` is False if the code is made for certain
+    extents: then calls that differ from all cases are not served.
     """
 
     name: str
@@ -161,11 +161,11 @@ class BuildKernel:
 
 @dataclass(frozen=True, slots=True)
 class BuildVariant:
-    """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
+    """A variant to build. ``reasons`` are the reasons for it, ``cases`` the cases that it serves; both in order.
 
-    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
-    measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
-    being 1. ``origin`` names the first source of its config.
+    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until another config is
+    measured. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer being 1.
+    ``origin`` names the first source of its config.
     """
 
     variant: Variant
@@ -219,12 +219,12 @@ def plan_variants(
     Raises:
         SpaceError: a space without configs.
     """
-    known = winners or {}
+    winners_by_case = winners or {}
     planned: dict[tuple[Variant, bool], _Entry] = {}
     distinct = _distinct(targets, canonical)
     for kernel in kernels:
         for target in distinct:
-            chooser = _Chooser(kernel, target, known, packing, measured_here=has_device(target))
+            chooser = _Chooser(kernel, target, winners_by_case, packing, measured_here=has_device(target))
             for case in kernel.cases:
                 for rank, (config, origin, reason) in enumerate(chooser.configs(case)):
                     variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))
@@ -249,7 +249,7 @@ def _distinct(targets: Iterable[Target], canonical: Callable[[Target], Target]) 
 
 @dataclass(frozen=True, slots=True)
 class _Chooser:
-    """Which configs to build of one kernel for one target."""
+    """The configs to build for a kernel and a target."""
 
     kernel: BuildKernel
     target: Target
@@ -398,5 +398,5 @@ def pair_kernels(kernels: Mapping[str, Callable[[Target], Decision]], targets: S
 
 
 def _nothing(what: str, reasons: Iterable[str]) -> str:
-    said = dict.fromkeys(reasons)
-    return f"{what}; name other targets, or other kernels:" + "".join(f"\n{reason}" for reason in said)
+    unique = dict.fromkeys(reasons)
+    return f"{what}; name other targets, or other kernels:" + "".join(f"\n{reason}" for reason in unique)

@@ -1,4 +1,4 @@
-"""The system's C compiler: which one it is."""
+"""Finds the system's C compiler."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def choose_compiler(
 ) -> tuple[str, ...]:
     """The command to run, from the requested name and the place where each name was found (None: nowhere).
 
-    ``requested`` may carry arguments (``ccache gcc``); it is the path of a compiler where ``found`` has all of it, with
-    spaces in it too. It is never replaced by another compiler when it is missing.
-    ``need`` names, in the error's message, the feature that needs a compiler; ``family`` the machines that the code is
-    for (``aarch64``, ``x86-64``) if they are others than this one.
+    ``requested`` may carry arguments (``ccache gcc``); it is the path of a compiler, perhaps with spaces, if ``found``
+    contains all of it. It is never replaced by another compiler when it is missing. ``need`` names, in the error's
+    message, the feature that needs a compiler; ``family`` the machines that the code is for (``aarch64``, ``x86-64``)
+    if they are others than this one.
 
     >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
     ('/usr/bin/gcc',)
@@ -77,7 +77,7 @@ def choose_compiler(
 
 
 def find_compiler(requested: str | None, need: str = "CPU kernels need", family: str = "") -> CCompiler:
-    """Find the compiler and ask its version; both are remembered for the life of the process, by ``PATH``.
+    """Find the compiler and run it for its version; both are remembered for the life of the process, by ``PATH``.
 
     ``family`` is that of the machines which the code is for: another family than this machine's has compilers of its
     own, unless ``requested`` names one.
@@ -85,7 +85,8 @@ def find_compiler(requested: str | None, need: str = "CPU kernels need", family:
     Raises:
         CompilerMissingError: no compiler was found, or it does not run; the failure is not remembered.
     """
-    found = _found if requested is None or requested.startswith("/") else _found.__wrapped__  # by the current folder
+    # relative to the current folder
+    found = _found if requested is None or requested.startswith("/") else _found.__wrapped__
     return found(requested, search_path(), need, "" if family in ("", _own_family()) else family)
 
 
@@ -118,6 +119,6 @@ def identify(command: tuple[str, ...]) -> CCompiler:
     except (OSError, subprocess.SubprocessError) as error:
         raise CompilerMissingError(f"the C compiler {shlex.join(command)} does not run: {error}") from error
     lines = [line.strip() for line in answer.stdout.decode(errors="replace").splitlines()]
-    # clang says on a line of its own for which machine it compiles; the lines after it name folders.
+    # clang prints its target machine on a separate line; the lines after it name folders.
     named = [*lines[:1], *(line for line in lines[1:] if line.startswith("Target:"))]
     return CCompiler(command, ", ".join(named) or "unknown")

@@ -28,7 +28,7 @@ _SEPARATORS = str.maketrans({"\\": "\\\\", "(": "\\(", ")": "\\)", ",": "\\,"})
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """The modules whose places do not count.
+    """The modules whose names do not count.
 
     ``roots`` are the names of top-level packages. ``modules`` holds the dotted names of the modules that a digest
     covers. ``exists`` returns whether a dotted name in a text, such as a plug-in's place, is a module of the project.
@@ -39,7 +39,7 @@ class Project:
     exists: Callable[[str], bool]
 
     def owns(self, name: str) -> bool:
-        """Whether a dotted name lies in the project's packages."""
+        """Whether a dotted name belongs to the project's packages."""
         return name.partition(".")[0] in self.roots
 
     def is_named(self, text: str) -> bool:
@@ -163,7 +163,7 @@ class _Form:
     # ---- the written form ----
 
     def block(self, body: Sequence[ast.stmt]) -> None:
-        """Write a list of statements. Imports from the project stand first, sorted: their order changes nothing."""
+        """Write a list of statements. The project's imports come first, sorted, because their order changes nothing."""
         imports: list[tuple[str, str]] = []
         rest = [statement for statement in body if not self._imported(statement, imports)]
         self.parts.append("[")
@@ -187,7 +187,7 @@ class _Form:
                 whole = f"{base}.{alias.name}"
                 if whole not in self._project.modules:
                     imports.append((f"{alias.name} as {local}", base))
-                elif self._bound.get(local) != whole:  # else its uses tell
+                elif self._bound.get(local) != whole:  # otherwise its uses decide
                     imports.append((f"module as {local}", whole))
             return True
         if isinstance(statement, ast.Import):
@@ -269,7 +269,7 @@ def _is_text(statement: ast.stmt) -> bool:
 
 
 def _merged(values: Sequence[object]) -> list[object]:
-    """The parts of an f-string, with texts that stand side by side as one and without empty ones."""
+    """The parts of an f-string, with adjacent texts joined and without empty texts."""
     merged: list[object] = []
     for one in values:
         last = merged[-1] if merged else None

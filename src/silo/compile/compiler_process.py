@@ -84,7 +84,7 @@ def compiler_process(
             _kill_group(keeper)
             keeper.wait()
         else:
-            keeper.returncode = 0  # the parent waits for it
+            keeper.returncode = 0  # the parent process waits for it
 
 
 def run_compiler(
@@ -97,8 +97,8 @@ def run_compiler(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a compiler to its end, as :func:`compiler_process` starts it. Raises as that does."""
     with compiler_process(command, env=env, stdin=stdin, stdout=stdout, cwd=cwd) as process:
-        said, messages = process.communicate()
-        return subprocess.CompletedProcess([*command], process.returncode, said, messages)
+        output, messages = process.communicate()
+        return subprocess.CompletedProcess([*command], process.returncode, output, messages)
 
 
 def memory_note(log: str) -> str:

@@ -53,19 +53,19 @@ def code_digest(*packages: str) -> str:
     comments, other files by their bytes. Names and folders of modules do not count: the modules are a set, in which
     each import leads to the code that it imports (:func:`digest_of`).
 
-    A version number raised by hand would, the one time it is forgotten, let old artifacts pass for new ones. The files
-    are read once a process, some milliseconds, and only by a process that compiles or asks the store for artifacts:
-    a bundle names the compiler of its kernels and computes nothing. The digest of equal bytes is remembered beside the
+    If a version number had to be raised by hand and was forgotten once, old artifacts would count as new. The files are
+    read once a process, some milliseconds, and only by a process that compiles or reads artifacts from the store: a
+    bundle names the compiler of its kernels and computes nothing. The digest of equal bytes is remembered beside the
     byte code of Python (:mod:`silo.compile.known_digests`); without it the files are parsed, which takes most of a
     second.
     """
     files, exists = covered_files(packages), _finder(packages)
     content = _content(files)
-    known = known_digest(content, exists)
-    if known is None:
-        known = digest_of(files, exists)
-        remember(content, known)
-    return known.digest
+    digest = known_digest(content, exists)
+    if digest is None:
+        digest = digest_of(files, exists)
+        remember(content, digest)
+    return digest.digest
 
 
 def digest_table(codes: Iterable[Sequence[str]]) -> bytes:
@@ -110,10 +110,10 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
     """
     from silo.compile.canonical_code import Project, module_code  # noqa: PLC0415  # with ast: see above
 
-    asked: dict[str, bool] = {}
+    exists_memo: dict[str, bool] = {}
 
     def ask(name: str) -> bool:
-        return asked.setdefault(name, exists(name))
+        return exists_memo.setdefault(name, exists(name))
 
     modules = {file.module: file for file in files if file.is_module}
     roots = frozenset({"silo", *(file.package.partition(".")[0] for file in files)})
@@ -125,14 +125,14 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
     parts = [f"module {digests[name]}" for name, code in codes.items() if not code.empty or code.links]
     parts += _others([file for file in files if not file.is_module])
     text = "\n".join((_SCHEMA, *sorted(parts)))
-    return KnownDigest(hashlib.sha256(text.encode()).hexdigest()[:32], asked)
+    return KnownDigest(hashlib.sha256(text.encode()).hexdigest()[:32], exists_memo)
 
 
 def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
     """The digest of each module and of all that it imports, directly or through other modules.
 
     Modules of equal code that import different code differ at the end: each round looks one import further, until no
-    further modules are told apart.
+    further modules differ.
     """
     digests = {name: code.digest for name, code in codes.items()}
     while True:

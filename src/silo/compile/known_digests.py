@@ -1,8 +1,8 @@
 """Digests of code that were computed before, by the bytes that they depend on.
 
 They are in two files: the first comes with a wheel, the second is in the folder where Python keeps the byte code of
-this package. Whoever may write there decides what Python runs, so the second file is believed as the byte code is. An
-entry counts for the very bytes of the files, so it cannot be out of date.
+this package. Everybody who may write there decides which code Python runs, so the second file is trusted like the byte
+code. An entry counts for the very bytes of the files, so it cannot be out of date.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ def known_digest(content: str, exists: Callable[[str], bool]) -> KnownDigest | N
 
 
 def remember(content: str, known: KnownDigest) -> None:
-    """Keep a digest beside the byte code, unless Python is told to write none or may not write there."""
+    """Keep a digest beside the byte code, unless Python does not write byte code or may not write there."""
     if sys.dont_write_bytecode:
         return
     path = _cache_file()
     others = {other: entry for other, entry in _read(path).items() if other != content}
-    kept = dict(islice(others.items(), max(len(others) - _MOST + 1, 0), None))
+    newest = dict(islice(others.items(), max(len(others) - _MOST + 1, 0), None))
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(encode_table({**kept, content: known}))
+        beside.write_bytes(encode_table({**newest, content: known}))
         beside.replace(path)
-    except OSError:  # as Python does with byte code
+    except OSError:  # as Python does for byte code
         with contextlib.suppress(OSError):
             beside.unlink()
 
@@ -100,7 +100,7 @@ def _cache_file() -> Path:
 
 
 def _read(path: Path) -> dict[str, KnownDigest]:
-    """The entries of a file; without it, or where it is damaged, none: then the digest is computed."""
+    """The entries of a file; empty if the file is missing or damaged: then the digest is computed."""
     try:
         return decode_table(path.read_bytes())
     except (OSError, ValueError):

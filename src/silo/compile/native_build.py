@@ -105,10 +105,10 @@ class _Running:
 
     def finish(self) -> BuiltObject:
         """Wait for its end."""
-        _, said = self.process.communicate()
+        _, messages = self.process.communicate()
         if os.getpid() != self.maker:
             raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
-        asked, log, status = self.asked, said.decode(errors="replace"), self.process.returncode
+        asked, log, status = self.asked, messages.decode(errors="replace"), self.process.returncode
         if status != 0:
             raises = InternalCompilerError if any(word in log for word in _OWN_FAULT) else CompileError
             raise raises(_refusal(asked.source, log, status, self.command, asked.toolchain, asked.language))
@@ -120,10 +120,10 @@ class _Running:
 
 @contextmanager
 def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[str] = ()) -> Generator[_Running]:
-    """The compiler started; it is ended with the block where it has not by then."""
+    """The compiler started; it is killed at the end of the block if it is still running."""
     toolchain, target, maker = asked.toolchain, Path(folder, output), os.getpid()
     command = asked.command(objects, target)
-    # A file, not a pipe: a child that a signal handler forks would go on filling the pipe, beside this process.
+    # A file, not a pipe: a child that a signal handler forks would continue to write to the pipe, beside this process.
     with tempfile.TemporaryFile(dir=folder) as text:
         text.write(asked.source.encode())
         text.seek(0)
@@ -142,13 +142,13 @@ def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[st
 
 
 def _refusal(source: str, log: str, status: int, command: list[str], toolchain: CCompiler, language: str) -> str:
-    kept = _keep(source, ".c" if language == "c" else ".cc")
+    path = _keep(source, ".c" if language == "c" else ".cc")
     ended = f"was stopped by signal {-status}" if status < 0 else f"ended with status {status}"
     lines = log.strip().splitlines()
     shown = "\n".join(lines[:20]) + ("\n..." if len(lines) > 20 else "")
     old = "" if "march" not in log else "\nThe level needs gcc 12, clang 14 or later."
     return (
-        f"the C compiler ({toolchain.version}) {ended}; the {language.upper()} source is kept in {kept}\n{shown}{old}"
+        f"the C compiler ({toolchain.version}) {ended}; the {language.upper()} source is kept in {path}\n{shown}{old}"
         f"{memory_note(log)}\n"
         f"command: {shlex.join(command)}"
     )

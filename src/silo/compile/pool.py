@@ -96,7 +96,7 @@ class WorkerPool:
         self._idle_s = idle_s
         self._changed = Condition()
         self._queue: deque[_Entry] = deque()
-        self._entries: dict[str, _Entry] = {}  # by job key, until finished
+        self._entries: dict[str, _Entry] = {}  # by job key, until they finish
         self._processes: set[WorkerProcess] = set()
         self._threads: list[threading.Thread] = []
         self._idle = 0
@@ -106,7 +106,7 @@ class WorkerPool:
 
     @property
     def most(self) -> int:
-        """How many workers there are at most."""
+        """The most workers."""
         return self._most
 
     def _begin_anew(self) -> None:
@@ -204,7 +204,7 @@ class WorkerPool:
                     return None
 
     def _compile(self, entry: _Entry, process: WorkerProcess | None) -> WorkerProcess | None:
-        """Compile one job; the worker that can go on, if any."""
+        """Compile one job; returns the worker if it can continue."""
         what = f"{entry.job.kernel} for {entry.job.target}"
         if process is None:
             try:
@@ -257,7 +257,7 @@ class WorkerPool:
         with self._changed:
             self._processes.add(process)
             closed = self._closed
-        if closed:  # close() may have looked at the set before this one was in it
+        if closed:  # close() may have read the set before this thread was in it
             process.kill()
         return process
 

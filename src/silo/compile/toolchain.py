@@ -40,8 +40,8 @@ class Toolchain:
         """The declaration of one plug-in, or the reason why it cannot be used. Does not import the compiler."""
         place = self._plugins.get(name)
         if place is None:
-            known = ", ".join(self._plugins) or "none"
-            return Rejected(f"no compiler plug-in is called {name}; installed: {known}")
+            plugin_names = ", ".join(self._plugins) or "none"
+            return Rejected(f"no compiler plug-in is called {name}; installed: {plugin_names}")
         return load_declaration(name, place)
 
     def load(self, name: str) -> Compiler | Rejected:
@@ -141,7 +141,7 @@ class Toolchain:
         decisions = self.decisions(source_kind, target)
         accepted = {name: decision for name, decision in decisions.items() if isinstance(decision, Accepted)}
         if not accepted:
-            # Plug-ins for other kernels altogether are left out of the reason if a plug-in is for these.
+            # If a plug-in compiles kernels of this kind, plug-ins for other kinds are left out of the reason.
             own = {name: one for name, one in decisions.items() if self._is_for(name, source_kind)}
             listed = _listed(own or decisions)
             raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{listed}")
@@ -164,11 +164,11 @@ class Toolchain:
             best = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
             why = ""
             for rule, reason in _RULES:
-                kept = rule(best)
-                if kept and len(kept) < len(best):
-                    others = " and ".join(one.name for one in best if one not in kept)
+                selected = rule(best)
+                if selected and len(selected) < len(best):
+                    others = " and ".join(one.name for one in best if one not in selected)
                     why += f"; it comes before {others}: {reason}"
-                    best = kept
+                    best = selected
             self._ranked[accepted] = [one.name for one in best], why
         return self._ranked[accepted]
 
@@ -203,7 +203,7 @@ def _most_specific(found: _Declared) -> _Declared:
 
 
 def _preferred(found: _Declared) -> _Declared:
-    """Those that no other is declared to stand before, if these say so of all others."""
+    """The compilers that no other precedes by its declaration, if they precede all others."""
     return [one for one in found if all(other is one or other.name in one.before for other in found)]
 
 
@@ -211,7 +211,7 @@ def _shipped(found: _Declared) -> _Declared:
     return [one for one in found if one.name in shipped_places(COMPILERS)]
 
 
-# Each leaves some of several compilers, none where it does not apply; with the reason.
+# Each rule selects some of several compilers, or none if it does not apply; with the reason.
 _RULES: tuple[tuple[Callable[[_Declared], _Declared], str], ...] = (
     (_most_specific, "it names the kinds of sources and targets that it is for"),
     (_preferred, "its declaration says so"),

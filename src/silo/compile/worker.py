@@ -23,8 +23,8 @@ from silo.gc_pause import seldom_collected
 
 __all__ = ["main"]
 
-# The process that started the workers lowers the next jobs meanwhile, one after the other: where it waits for a CPU
-# that workers hold, they soon wait for it. 32 configs of a CuTe product on two cores: see docs/performance.md.
+# The process that started the workers lowers the next jobs meanwhile, one after the other: if it waits for a CPU that
+# workers use, they soon wait for it. 32 configs of a CuTe product on two cores: see docs/performance.md.
 _NICE = 5
 
 

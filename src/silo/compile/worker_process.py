@@ -40,8 +40,8 @@ class WorkerProcess:
     The worker leads a process group of its own, so that Ctrl-C in a terminal does not reach it and so that the
     compilers it starts end with it.
 
-    It belongs to the process that started it. In a child made by fork it counts as dead: the child neither talks to it,
-    for the parent would get or miss the answers, nor ends it.
+    It belongs to the process that started it. In a child made by fork it counts as dead: the child neither sends it
+    requests, because the parent would get or miss the answers, nor ends it.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class WorkerProcess:
         With ``died`` the worker gets a moment to end by itself: its pipe closes before it can be waited for.
         """
         if self._inherited:
-            self._process.returncode = 0  # or its finalizer would wait for it
+            self._process.returncode = 0  # otherwise its finalizer would wait for it
             self._close_pipes()
             return "it belongs to the process that this one was forked from"
         if died:
@@ -217,7 +217,7 @@ def with_own_package() -> dict[str, str]:
     """The variables that a Python started here needs to import this very Silo."""
     root = Path(__file__).parents[2]
     if root.name in ("site-packages", "dist-packages"):
-        # It is found as this process found it, and a folder of packages must not come before the standard library.
+        # It is found like in this process, and a folder of packages must not come before the standard library.
         return {}
     before = child_environment().get("PYTHONPATH")
     return {"PYTHONPATH": f"{root}{os.pathsep}{before}" if before else str(root)}

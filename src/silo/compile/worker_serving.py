@@ -25,13 +25,13 @@ _LEAST_NICE = 19
 def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
     """Answer each message on standard input with bytes on the original standard output; never returns.
 
-    What anything prints goes to standard error. ``start`` makes the function that answers.
+    All printed output goes to standard error. ``start`` makes the function that answers.
     """
     die_with_parent()
     if os.getpgrp() == os.getpid():
         # The signal of the parent's death reaches this process alone, and not the compilers that it has started.
         end_group_with_this_process()
-    # Nothing but outcomes may reach the parent: standard output is moved away from under whatever prints.
+    # Nothing but outcomes may reach the parent: standard output is replaced, so that printing cannot reach it.
     outcomes = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -47,7 +47,7 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
 
 
 def give_way(nice: int) -> None:
-    """Let other processes go first where CPUs are short. As far as the system allows; nothing depends on it."""
+    """Let other processes run first if CPUs are scarce. As far as the system allows; nothing depends on it."""
     with contextlib.suppress(OSError, AttributeError):  # Windows has no nice
         os.nice(nice)
     # A worker leads a session of its own, and Linux may share CPUs among sessions before it looks at niceness

@@ -79,8 +79,8 @@ def dtype(name: str) -> DType:
     try:
         return _BY_NAME[name]
     except KeyError:
-        known = ", ".join(value.name for value in DTYPES)
-        raise KeyError(f"unknown dtype {name!r}; known: {known}") from None
+        names = ", ".join(value.name for value in DTYPES)
+        raise KeyError(f"unknown dtype {name!r}; known: {names}") from None
 
 
 def dtype_named(value: object) -> DType:

@@ -155,7 +155,7 @@ class DynamicLayout:
         return f"{call}, this variant was built for {self}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with whatever strides, may be one of these."""
+        """Whether an array of this shape, with any strides, may have one of these layouts."""
         fit = len(shape) == len(self.axes) and (self.size_bits == 64 or all(size < _WIDE for size in shape))
         return fit and all(size % axis.divisor == 0 for size, axis in zip(shape, self.axes, strict=True))
 

@@ -68,11 +68,11 @@ class HeldExtents:
         return tuple(name for name, _ in self.arguments)
 
     def kind_of(self, name: str) -> ExtentKind | None:
-        """What of one argument decides the code; None: nothing."""
+        """The extents of one argument that decide the code; None: none."""
         return dict(self.arguments).get(name)
 
     def with_arguments(self, others: Mapping[str, ExtentKind]) -> HeldExtents:
-        """These and others; of an argument that is in both, whatever holds more."""
+        """These and others; for an argument that is in both, the one that holds more."""
         joined = dict(self.arguments)
         for name, kind in others.items():
             # A layout contains a shape and a dynamic layout; those two do not contain each other.
@@ -85,7 +85,7 @@ class HeldExtents:
 
 @frozen
 class Extents(Persisted):
-    """Those of one array. ``strides`` count elements; None: code made for this shape takes any strides."""
+    """The extents of one array. ``strides`` count elements; None: code made for this shape takes any strides."""
 
     title = "the extents of an array"
 
@@ -123,7 +123,7 @@ class Extents(Persisted):
         return f"{given}, this variant was built for {shape_text(self.strides)}"
 
     def may_have(self, shape: Sequence[int]) -> bool:
-        """Whether an array of this shape, with whatever strides, may be one of these."""
+        """Whether an array of this shape, with any strides, may have one of these extents."""
         return tuple(shape) == self.shape
 
 

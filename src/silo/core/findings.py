@@ -25,7 +25,7 @@ class Finding:
 
 @frozen
 class SelfTestResult:
-    """What came of one small kernel, run ``through`` a library or an emulator.
+    """The outcome of one small kernel, run ``through`` a library or an emulator.
 
     ``wrong`` is "" where all is as it should be. ``largest_error`` is relative to the expected value, or to 1 for
     values below 1.

@@ -287,10 +287,10 @@ def _shared(parts: Sequence[Part], yblock: Block, limit: int) -> tuple[Node, ...
 
 def _refusing(sizes: Sequence[Node], value: Node) -> Node:
     """``value``, or the least of ``sizes`` if that is negative, so that a negative size is not hidden by the others."""
-    known = [size for size in sizes if not isinstance(size, Const)]
-    if not known:
+    varying = [size for size in sizes if not isinstance(size, Const)]
+    if not varying:
         return value
-    least = reduce(lambda left, right: make(OpKind.MIN, left, right), known)
+    least = reduce(lambda left, right: make(OpKind.MIN, left, right), varying)
     return make(OpKind.SELECT, make(OpKind.LT, least, Const(0)), least, value)
 
 

@@ -135,9 +135,9 @@ class GroupedSpace:
     def chosen(self, config: Config, choices: Sequence[Config], choice: Config) -> Config:
         """``config`` with one of a group's choices. What only other choices of the group set is as in the base."""
         own = {name for one in choices for name in one.as_dict()}
-        kept = {name: value for name, value in config.as_dict().items() if name not in own}
+        others = {name: value for name, value in config.as_dict().items() if name not in own}
         plain = {name: value for name, value in self.base.as_dict().items() if name in own}
-        return Config.of({**kept, **plain, **choice.as_dict()})
+        return Config.of({**others, **plain, **choice.as_dict()})
 
     @property
     def least(self) -> Config | None:

@@ -246,7 +246,7 @@ def enumerated(cls: type[E]) -> Form[E]:
             raise malformed(what, data)
         return found
 
-    return Form(read, attrgetter("_value_"))  # as .value, which is two calls more
+    return Form(read, attrgetter("_value_"))  # the same as .value, with two calls fewer
 
 
 def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple[T, ...]]:

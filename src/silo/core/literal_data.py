@@ -102,11 +102,17 @@ class Formula:
     def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
         """See :meth:`Values.refusal`."""
         del element
-        known = _index_names(len(shape))
+        index_names = _index_names(len(shape))
         if len(shape) > _MOST_AXES:
             return f"has {len(shape)} axes; a function takes at most {_MOST_AXES} indices"
-        strange = [str(leaf) for leaf in leaves(self.node) if not isinstance(leaf, Argument) or leaf.name not in known]
-        return f"is computed of {', '.join(strange)}; its indices are {', '.join(known) or 'none'}" if strange else ""
+        strange = [
+            str(leaf) for leaf in leaves(self.node) if not isinstance(leaf, Argument) or leaf.name not in index_names
+        ]
+        return (
+            f"is computed of {', '.join(strange)}; its indices are {', '.join(index_names) or 'none'}"
+            if strange
+            else ""
+        )
 
     def to_json(self) -> JSON:
         """The canonical form."""

@@ -38,13 +38,13 @@ _UNTRUSTED: Final = b"untrusted comment: "
 _TRUSTED: Final = b"trusted comment: "
 
 _PRIME: Final = 2**255 - 19
-# The second coordinates of the points whose order divides 8: for such keys anybody can sign anything.
+# The second coordinates of the points whose order divides 8: for these keys everybody can sign anything.
 _ORDER_8: Final = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _WEAK: Final = frozenset({0, 1, _PRIME - 1, _ORDER_8, _PRIME - _ORDER_8})
 
 
 def is_weak_point(point: bytes) -> bool:
-    r"""Whether anybody can sign for a public key, or the key is not in canonical form.
+    r"""Whether everybody can sign for a public key, or the key is not in canonical form.
 
     >>> is_weak_point(bytes(32)), is_weak_point(b"\x58" + b"\x66" * 31)
     (True, False)

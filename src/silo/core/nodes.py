@@ -230,7 +230,7 @@ class Bindings:
 def make(kind: OpKind, *operands: Node) -> Node:
     """An operation, folded if the values of its operands are known.
 
-    Constants are folded; an operand that changes nothing (``x + 0``, ``cdiv(x, 1)``) goes; ``(x + c - 1) // c`` with a
+    Constants are folded; an operand without effect (``x + 0``, ``cdiv(x, 1)``) is removed; ``(x + c - 1) // c`` with a
     constant ``c`` becomes ``cdiv(x, c)``. Whatever would raise when folded stays, to raise when evaluated.
 
     >>> str(make(OpKind.CDIV, Argument("n"), make(OpKind.MUL, Const(4), Const(32))))
@@ -398,10 +398,10 @@ def substitute(
     bindings = Bindings(config=config or {}, facts=facts or {})
     if isinstance(node, Op):
         return make(node.kind, *(substitute(operand, config=config, facts=facts) for operand in node.operands))
-    known = (isinstance(node, ConfigValue) and node.name in bindings.config) or (
+    bound = (isinstance(node, ConfigValue) and node.name in bindings.config) or (
         isinstance(node, DeviceFact) and node.name in bindings.facts
     )
-    return Const(evaluate(node, bindings)) if known else node
+    return Const(evaluate(node, bindings)) if bound else node
 
 
 def leaves(node: Node) -> tuple[Leaf, ...]:

@@ -65,7 +65,7 @@ def shipped_places(group: str) -> Mapping[str, str]:
 
 @cache
 def installed_places(group: str) -> Mapping[str, str]:
-    """The same of everything that is installed, sorted by name. Silo's own names are not to be taken by others.
+    """The same for all installed plug-ins, sorted by name. Other plug-ins cannot have Silo's own names.
 
     Looks through every installed distribution, once a process and group: some milliseconds.
     """
@@ -76,7 +76,7 @@ def installed_places(group: str) -> Mapping[str, str]:
 
 
 def place_of(group: str, name: str) -> str | None:
-    """The place of one plug-in, None if it is not installed. For Silo's own plug-ins only the table is read."""
+    """The place of one plug-in, None if it is not installed. For Silo's own plug-ins the table is enough."""
     return shipped_places(group).get(name) or installed_places(group).get(name)
 
 
@@ -240,7 +240,7 @@ def threads_of_option(name: str) -> int:
 
 
 def _own_option(name: str) -> Option | None:
-    """An option of a plug-in that Silo does not ship. Only one plug-in can have it: its name is how the name begins."""
+    """An option of a plug-in that Silo does not ship, which is unique because it begins with the plug-in's name."""
     plugin, separator, _ = name.partition("_")
     # Most names are parameters' names, such as BLOCK_SIZE, so no plug-in is loaded for them.
     if not separator or not plugin.islower() or plugin in shipped_places(COMPILERS):

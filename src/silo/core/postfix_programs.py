@@ -122,7 +122,7 @@ def encode(node: Node, slots: Mapping[str, int]) -> PostfixProgram:
 
 
 def _encode(node: Node, slots: Mapping[str, int], out: list[Instruction]) -> int:
-    """Append the instructions; how many stack values they need."""
+    """Append the instructions; returns the number of stack values that they need."""
     if isinstance(node, Const):
         out.append(Instruction(Opcode.CONST, node.value))
         return 1

@@ -203,7 +203,7 @@ class LoadedKernel(Protocol):
 
 @runtime_checkable
 class AdoptsModules(Protocol):
-    """A device that also launches code which somebody else has loaded there."""
+    """A device that also launches code which another library has loaded there."""
 
     def adopt(self, launch: LaunchInfo, blob: bytes, name: str, module: int) -> LoadedKernel:
         """A kernel of ``blob``, loaded as ``module``, which its owner keeps longer. Raises DeviceError."""
@@ -365,7 +365,7 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class CatchesUp(Protocol):
-    """Records that several machines share, of which this one has a part."""
+    """Records that several machines share; this machine has a part of them."""
 
     def catch_up(self, keys: Sequence[str], *, follow: bool = False) -> bool:
         """Take in what other machines have kept under these keys; whether anything was new.

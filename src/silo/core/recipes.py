@@ -53,7 +53,7 @@ __all__ = [
 WHOLE_LIMIT = 4096
 SAMPLES = 512
 
-_MAX_BYTES = 1 << 44  # of one array: the most that a damaged recipe may allocate
+_MAX_BYTES = 1 << 44  # bytes of one array: the most that a damaged recipe may allocate
 _FORMULA_BYTES = 64  # an element of an array that is computed
 
 # The parameters of each fill with their defaults; None has to be given.
@@ -189,7 +189,7 @@ class ArrayRecipe(Persisted):
 
     @property
     def bytes_to_make(self) -> int:
-        """The memory that making it takes at most. A formula's elements exist as Python's numbers for a while."""
+        """The most memory that making it takes. A formula's elements exist as Python's numbers for a while."""
         return max(self.size, self._reach) * (_FORMULA_BYTES if isinstance(self.own, Formula) else self.dtype.itemsize)
 
     @property

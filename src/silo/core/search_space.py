@@ -114,7 +114,7 @@ class Rule(Protocol):
         ...
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
-        """How the space of one call comes about, a line for each config."""
+        """Explains the space of one call, a line for each config."""
         ...
 
 

@@ -313,7 +313,7 @@ class Copier:
         raise TraceError(f"{function!r} is not a Python function: write a lambda or a def of one namespace")
 
     def replace(self, value: object) -> object:
-        """The version of one object that a traced function gets to see."""
+        """The replacement of one object in a traced function."""
         if id(value) in _BY_IDENTITY:
             return _BY_IDENTITY[id(value)]
         library, name = _origin(value)
@@ -350,7 +350,7 @@ class Copier:
 
 
 def _origin(value: object) -> tuple[str, str]:
-    """The library a function comes from and its name there, be it plain or in an object of the library's."""
+    """The library of a function and its name there, for a plain function and for one in an object of the library."""
     library = _root(getattr(value, "__module__", None))
     if not _meanings(library):
         # An object that holds a function: its class is the library's, and so is the function.

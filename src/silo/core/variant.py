@@ -74,8 +74,8 @@ class Variant(Persisted):
 class CompileJob(Persisted):
     """The input of a compile worker: text and plain values only, no Python objects.
 
-    ``compiler`` names the plug-in, ``text`` is the front end's output (TTIR), ``parameters`` whatever that plug-in
-    needs besides. Two configs that lead to equal jobs (a CPU ignores num_warps) are compiled once.
+    ``compiler`` names the plug-in, ``text`` is the front end's output (TTIR), ``parameters`` the plug-in's further
+    data. Two configs that lead to equal jobs (a CPU ignores num_warps) are compiled once.
     """
 
     title = "a compile job"

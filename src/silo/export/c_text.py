@@ -33,7 +33,7 @@ _SCALAR = {ParameterRole.INTEGER: "int64_t", ParameterRole.FLOAT: "double", Para
 class _Spelled:
     """One parameter of a kernel in C: its declarations, and the ``silo_argument`` made from them."""
 
-    declared: tuple[tuple[str, str], ...]  # type, which ends in its blank or star, and name
+    declared: tuple[tuple[str, str], ...]  # the type, which ends in a blank or a star, and the name
     argument: str
 
 

@@ -161,7 +161,7 @@ def _listed(items: Iterable[str], between: str = ", ") -> str:
 
 def _parameter_line(one: Taken, shapes: str) -> str:
     name = one.name if one.name == one.called else f'{one.name} ("{one.called}" in the bundle)'
-    known = f", for example {shapes}" if shapes else ""
+    example = f", for example {shapes}" if shapes else ""
     if one.role in (ParameterRole.POINTER, ParameterRole.ARRAY, ParameterRole.DESCRIPTOR):
         does = {(True, True): "read and written", (True, False): "read", (False, True): "written"}
         effect = does.get((one.reads, one.writes), "neither read nor written")
@@ -172,11 +172,11 @@ def _parameter_line(one: Taken, shapes: str) -> str:
         }[one.role]
         block = f", blocks of {list(one.block)} unless given" if one.block else ""
         null = "; null for None" if one.nullable else ""
-        return f"{name}: {one.dtype or 'any type'}{noun}{known}{block}; {effect}{null}."
+        return f"{name}: {one.dtype or 'any type'}{noun}{example}{block}; {effect}{null}."
     if one.role is ParameterRole.CHOICE:
         return f"{name}: a constant; there is code for {_listed(one.name for one in one.choices)}."
     held = f"; there is code for {_listed(str(choice.value) for choice in one.choices)}" if one.choices else ""
-    return f"{name}: {one.role.value}{' constant' if one.choices else ''}{known}{held}."
+    return f"{name}: {one.role.value}{' constant' if one.choices else ''}{example}{held}."
 
 
 def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str, str]:
@@ -250,7 +250,7 @@ def _written(plan: RecordedPlan, kernels: Mapping[str, BundleKernel]) -> Iterabl
 
 
 def _writes(kernel: BundleKernel) -> set[str]:
-    """The parameters that some variant writes through, or does not say."""
+    """The parameters that a variant writes through, or whose effect is unknown."""
     return {
         parameter.name
         for one in kernel.variants

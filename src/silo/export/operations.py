@@ -43,7 +43,7 @@ class OperationArgument(Enum):
     ANY = "any"  # code exists for values of several types
 
 
-_TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # in the module of a wheel
+_TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # name in the module of a wheel
 _OF_ROLE = {
     ParameterRole.NULL: OperationArgument.TENSOR,
     ParameterRole.POINTER: OperationArgument.TENSOR,

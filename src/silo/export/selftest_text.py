@@ -76,8 +76,8 @@ def _test(library: ExportedLibrary, kernel: str, case: CaseRecipe, name: str) ->
     if function is None:
         return _Test(kernel, case.label, name, "", "no function takes arguments of its types")
     if case.config:
-        asked = ", ".join(option for option, _ in case.config)
-        reason = f"it asks for compile options ({asked}), which typed functions do not take"
+        options = ", ".join(option for option, _ in case.config)
+        reason = f"it asks for compile options ({options}), which typed functions do not take"
         return _Test(kernel, case.label, name, "", reason)
     try:
         return _Test(kernel, case.label, name, _text(library, function, case, name))

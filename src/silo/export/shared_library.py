@@ -155,5 +155,5 @@ def _torch_folder() -> Path:
 def _run(command: Sequence[str], folder: Path) -> None:
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
-        said = "\n".join(done.stdout.splitlines()[-_SHOWN_LINES:])
-        raise CompileError(f"the export in {folder} does not build: {' '.join(command[:3])} ...\n{said}")
+        output = "\n".join(done.stdout.splitlines()[-_SHOWN_LINES:])
+        raise CompileError(f"the export in {folder} does not build: {' '.join(command[:3])} ...\n{output}")

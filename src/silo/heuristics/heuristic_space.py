@@ -199,11 +199,11 @@ class BoundSpace:
 
     def hints(self, values: Mapping[str, Value]) -> dict[str, int]:
         """The sizes of one call by dimension, of its bucket. Raises SpaceError for a size that is not an integer."""
-        known = {name: bucket_of([values.get(name)])[0] for name in self.reads}
+        buckets = {name: bucket_of([values.get(name)])[0] for name in self.reads}
         found: dict[str, int] = {}
         for dimension, node in self.sizes:
             try:
-                found[dimension] = max(evaluate(node, Bindings(values=known)), 0)
+                found[dimension] = max(evaluate(node, Bindings(values=buckets)), 0)
             except ExpressionError as error:
                 raise SpaceError(f"{self.kernel}: the size {dimension} for the heuristic: {error}") from None
         return found

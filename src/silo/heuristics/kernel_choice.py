@@ -100,15 +100,15 @@ def persistent_fits(
         limit *= 32 // min(sizes["x"], 32)
     if both:
         limit *= 16
-    said = f"rows of {sizes.rnumel} elements, and {limit} fit a block of a {reduction_hint.value} reduction"
-    return Accepted(said) if sizes.rnumel <= limit else Rejected(said)
+    fact = f"rows of {sizes.rnumel} elements, and {limit} fit a block of a {reduction_hint.value} reduction"
+    return Accepted(fact) if sizes.rnumel <= limit else Rejected(fact)
 
 
 def cooperative_fits(hints: SizeHints | Mapping[str, int]) -> Decision:
     """Decides whether rows are so few and long that programs should share each (PyTorch 2.13). For GPUs only."""
     sizes = SizeHints.of(hints)
     x, rnumel = sizes["x"], sizes.rnumel
-    said = f"{x} rows of {rnumel} elements"
+    fact = f"{x} rows of {rnumel} elements"
     if (x <= 8 and rnumel >= 32768 * x) or (x <= 16 and rnumel >= 2097152):
-        return Accepted(f"{said}: too few rows to fill a device by themselves")
-    return Rejected(f"{said}: rows alone fill a device")
+        return Accepted(f"{fact}: too few rows to fill a device by themselves")
+    return Rejected(f"{fact}: rows alone fill a device")

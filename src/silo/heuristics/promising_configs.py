@@ -33,10 +33,10 @@ def promising_configs(
     [256, 64]
     """
     programs = {config.order_key: programs_of(config) for config in configs}
-    known = [config for config in configs if programs[config.order_key]]
-    if len({programs[config.order_key] for config in known}) < 2:
+    counted = [config for config in configs if programs[config.order_key]]
+    if len({programs[config.order_key] for config in counted}) < 2:
         return ()
-    middle = math.log2(median([math.prod(_numbers(config)) for config in known]))
+    middle = math.log2(median([math.prod(_numbers(config)) for config in counted]))
 
     def badness(config: Config) -> tuple[int, float, float]:
         count = programs[config.order_key] or 1
@@ -46,7 +46,7 @@ def promising_configs(
         numbers = _numbers(config)
         return round(distance), abs(math.log2(math.prod(numbers)) - middle), max(numbers) / min(numbers)
 
-    return tuple(sorted(known, key=badness)[:limit])
+    return tuple(sorted(counted, key=badness)[:limit])
 
 
 def _numbers(config: Config) -> list[int]:

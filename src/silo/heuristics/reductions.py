@@ -61,14 +61,14 @@ def reduction(
     >>> print(reduction("cuda:sm_90", {"x": 4096, "r": 4096}, facts)[0].config)
     R0_BLOCK=2048, XBLOCK=1, num_stages=1, num_warps=16
     """
-    known = TargetFacts.of(target)
+    facts_of_target = TargetFacts.of(target)
     sizes = reduction_sizes("reduction", hints, facts)
     if facts.native_matmul:
-        return native_matmul(known, sizes, facts, effort)
-    made = looped_candidates("reduction", known, sizes, facts, effort)
-    made = descriptor_filter(made, facts, known)
+        return native_matmul(facts_of_target, sizes, facts, effort)
+    made = looped_candidates("reduction", facts_of_target, sizes, facts, effort)
+    made = descriptor_filter(made, facts, facts_of_target)
     made = deterministic_filter(made, facts, effort)
-    return enforce_minimums(made, facts, known).for_target(known)
+    return enforce_minimums(made, facts, facts_of_target).for_target(facts_of_target)
 
 
 @dataclass(frozen=True)
@@ -219,16 +219,16 @@ def persistent_reduction(
     >>> print(persistent_reduction("cuda:sm_90", {"x": 4096, "r": 256}, facts)[0].config)
     XBLOCK=4, num_stages=1, num_warps=1
     """
-    known = TargetFacts.of(target)
+    facts_of_target = TargetFacts.of(target)
     sizes = reduction_sizes("persistent reduction", hints, facts)
     if facts.rsplit_size:
         raise SpaceError("a reduction with rsplit_size is a mix-order reduction: ask heuristics.mix_order")
     if facts.native_matmul:
-        return native_matmul(known, sizes, facts, effort, persistent=True)
-    made = persistent_candidates("persistent reduction", known, sizes, facts, effort)
-    made = descriptor_filter(made, facts, known, whole_row=sizes.rnumel)
+        return native_matmul(facts_of_target, sizes, facts, effort, persistent=True)
+    made = persistent_candidates("persistent reduction", facts_of_target, sizes, facts, effort)
+    made = descriptor_filter(made, facts, facts_of_target, whole_row=sizes.rnumel)
     made = deterministic_filter(made, facts, effort)
-    return enforce_minimums(made, facts, known, whole_row=sizes.rnumel).for_target(known)
+    return enforce_minimums(made, facts, facts_of_target, whole_row=sizes.rnumel).for_target(facts_of_target)
 
 
 def persistent_candidates(
@@ -330,23 +330,23 @@ def cooperative_reduction(
     >>> print(cooperative_reduction("cuda:sm_90", {"x": 2, "r": 1 << 20}, facts)[0].config)
     R0_BLOCK=2048, RSPLIT=64, XBLOCK=1, num_stages=1, num_warps=16
     """
-    known = TargetFacts.of(target)
+    facts_of_target = TargetFacts.of(target)
     sizes = reduction_sizes("cooperative reduction", hints, facts)
     if len(sizes.sizes) != 2:
         raise SpaceError(f"a cooperative reduction has sizes x and r, not {sizes}")
-    split = max(1, min(sizes["r0_"], last_pow2(known.units) // sizes["x"], MAX_RSPLIT))
+    split = max(1, min(sizes["r0_"], last_pow2(facts_of_target.units) // sizes["x"], MAX_RSPLIT))
     share = sizes.replaced(r0_=sizes["r0_"] // split)
     row = share.rnumel if facts.persistent else 0
     own = replace(facts, dynamic_sizes=0)
     make = persistent_candidates if facts.persistent else looped_candidates
-    made = make("cooperative reduction", known, share, own, effort)
-    reason = f"{split} programs share a row: {split} x {sizes['x']} of {known.units} multiprocessors"
+    made = make("cooperative reduction", facts_of_target, share, own, effort)
+    reason = f"{split} programs share a row: {split} x {sizes['x']} of {facts_of_target.units} multiprocessors"
     found = tuple(
         replace(one, config=changed(one.config, RSPLIT=split), reason=f"{one.reason}; {reason}") for one in made
     )
-    made = descriptor_filter(replace(made, found=found), facts, known, whole_row=row)
+    made = descriptor_filter(replace(made, found=found), facts, facts_of_target, whole_row=row)
     made = deterministic_filter(made, facts, effort)
-    return enforce_minimums(made, facts, known, whole_row=row).for_target(known)
+    return enforce_minimums(made, facts, facts_of_target, whole_row=row).for_target(facts_of_target)
 
 
 # ---- Mix-order reductions: one kernel reduces along rows, and along columns over RSPLIT_SIZE rows per program ----
@@ -367,15 +367,15 @@ def mix_order(
     >>> print(mix_order("cuda:sm_90", {"x": 32768, "r": 1024}, facts)[0].config)
     NUM_STAGES=3, RSPLIT_SIZE=256, XBLOCK=8, num_stages=1, num_warps=4
     """
-    known = TargetFacts.of(target)
+    facts_of_target = TargetFacts.of(target)
     sizes = reduction_sizes("mix-order reduction", hints, facts)
     split = facts.rsplit_size
     if split < 1 or split & (split - 1):
         raise SpaceError(f"a mix-order reduction needs facts with rsplit_size, a power of two; it is {split}")
     if len(sizes.sizes) != 2:
         raise SpaceError(f"a mix-order reduction has sizes x and r, not {sizes}")
-    made = persistent_candidates("mix-order reduction", known, sizes, facts, effort)
-    made = descriptor_filter(made, facts, known, whole_row=sizes.rnumel)
+    made = persistent_candidates("mix-order reduction", facts_of_target, sizes, facts, effort)
+    made = descriptor_filter(made, facts, facts_of_target, whole_row=sizes.rnumel)
     rnumel = sizes["r0_"]
     least = facts.descriptor_minimums.get("XBLOCK", 1)
     block = max(min(max(split // 32, 4 if rnumel <= 512 else 1), 16, split), least)
@@ -395,10 +395,10 @@ def mix_order(
                 draft.add(changed(config, num_warps=2), f"{reason}; two warps")
         else:
             draft.add(config, reason)
-            if effort.exhaustive and before < (16 if known.is_hip else 32):
+            if effort.exhaustive and before < (16 if facts_of_target.is_hip else 32):
                 draft.add(changed(config, num_warps=before * 2), f"{reason}; twice the warps for long rows")
     done = draft.done()
-    return deterministic_filter(replace(done, rejected=made.rejected), facts, effort).for_target(known)
+    return deterministic_filter(replace(done, rejected=made.rejected), facts, effort).for_target(facts_of_target)
 
 
 # ---- Split scans: a long row is scanned by many programs, each of which waits for the sum of its predecessors ----
@@ -418,14 +418,14 @@ def split_scan(
     >>> [config.as_dict()["R0_BLOCK"] for config in split_scan("cuda:sm_90", {"r": 1 << 20}).configs]
     [2048, 256, 512, 256]
     """
-    known = TargetFacts.of(target)
+    facts_of_target = TargetFacts.of(target)
     sizes = reduction_sizes("split scan", hints, facts)
     if len(sizes.sizes) != 2:
         raise SpaceError(f"a split scan has sizes x and r, not {sizes}")
     if facts.descriptor_minimums.get("XBLOCK", 1) > 1:
         raise SpaceError("descriptors ask for a longer XBLOCK than 1, and a split scan has one row a program")
     rows = sizes.replaced(x=1)
-    made = looped_candidates("split scan", known, rows, replace(facts, dynamic_sizes=0), effort)
+    made = looped_candidates("split scan", facts_of_target, rows, replace(facts, dynamic_sizes=0), effort)
     draft = Draft(made.kind)
     for one in made:
         block = one.config.as_dict()["R0_BLOCK"]
@@ -433,5 +433,5 @@ def split_scan(
         raised = max(block, facts.min_scan_block)
         reason = one.reason if raised == block else f"{one.reason}; raised to {raised}"
         draft.add(changed(one.config, R0_BLOCK=raised), reason)
-    made = descriptor_filter(replace(draft.done(), rejected=made.rejected), facts, known)
-    return deterministic_filter(made, facts, effort).for_target(known)
+    made = descriptor_filter(replace(draft.done(), rejected=made.rejected), facts, facts_of_target)
+    return deterministic_filter(made, facts, effort).for_target(facts_of_target)

@@ -159,7 +159,7 @@ decided: dict[tuple[str, str, str, str, str], None] = {}
 
 
 class BundledKernel:
-    """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
+    """A kernel of a bundle, called like its original: ``k(...)`` or ``k[grid](...)``."""
 
     def __init__(
         self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None = None
@@ -235,9 +235,9 @@ class BundledKernel:
     @property
     def _options(self) -> tuple[str, ...]:
         """Options that calls may give: Silo's own compilers' options, and any other that configs of the bundle have."""
-        known = shipped_options()
-        others = self._kernel.option_names.difference(known)
-        return (*known, *(name for name in sorted(others) if is_option(name)))
+        built_in = shipped_options()
+        others = self._kernel.option_names.difference(built_in)
+        return (*built_in, *(name for name in sorted(others) if is_option(name)))
 
     @property
     def holds_grid(self) -> bool:

@@ -27,12 +27,12 @@ def check(
     if bounds not in ("storage", "view"):
         raise ArgumentError(f"bounds is 'storage' or 'view', not {bounds!r}")
     limits = CheckLimits(nan, tuple(uninitialized), tuple(memory), steps, views=bounds == "view")
-    known = kernel_of(kernel)
-    if known is None:
+    silo_kernel = kernel_of(kernel)
+    if silo_kernel is None:
         from silo.kernels.bundle_kernels import BundledKernel  # noqa: PLC0415  # most programs check no bundles
 
         if isinstance(kernel, BundledKernel):
             return CheckingBundle(kernel, limits)
-        known = kernel_of(wrap(kernel))
-    assert known is not None
-    return CheckingKernel(known, known.resolver, limits)
+        silo_kernel = kernel_of(wrap(kernel))
+    assert silo_kernel is not None
+    return CheckingKernel(silo_kernel, silo_kernel.resolver, limits)

@@ -115,11 +115,11 @@ class CheckingKernel(CheckingLauncher):
     def _on_miss(self, call: SeenCall) -> Binding:
         kernel, resolver = self._kernel, self._resolver
         _require_host(call)
-        situation = resolver.understand(call)
-        variant = resolver.variant(situation, resolver.decide(situation, can_tune=False).config)
+        context = resolver.understand(call)
+        variant = resolver.variant(context, resolver.decide(context, can_tune=False).config)
         compiler = _checking_compiler(kernel.name, kernel.source.kind, variant.target)
         checked = compiler.check_source(kernel.source, variant, nan=self._limits.nan)
-        return _bound(checked, variant, kernel.grid, situation.device.facts())
+        return _bound(checked, variant, kernel.grid, context.device.facts())
 
 
 class CheckingBundle(CheckingLauncher):

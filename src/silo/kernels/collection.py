@@ -60,10 +60,10 @@ def collect(places: Sequence[Place], names: Sequence[str] | None = None) -> Coll
                     f"two kernels are called {kernel.name!r}: {other.location} and {kernel.location}; rename one"
                 )
         for step in filter(None, map(step_of, tuple(vars(module).values()) if module else ())):
-            known = steps.setdefault(step.name, step)
-            if known is not step:
+            existing = steps.setdefault(step.name, step)
+            if existing is not step:
                 raise SourceError(
-                    f"two steps are called {step.name!r}: {known.location} and {step.location}; rename one"
+                    f"two steps are called {step.name!r}: {existing.location} and {step.location}; rename one"
                 )
     if names:
         missing = [name for name in names if name not in by_name]

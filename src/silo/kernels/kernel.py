@@ -52,7 +52,7 @@ SpaceLike: TypeAlias = (
 class Kernel(DeclaredKernel):
     """One kernel of this process: its declaration, its cases, and the resolver of its calls.
 
-    ``silo.kernel`` gives the object that users call: a twin of the Triton function with the methods ``cases``,
+    ``silo.kernel`` gives the object that users call: a copy of the Triton function with the methods ``cases``,
     ``warmup``, ``explain`` and this object as ``kernel``.
     """
 
@@ -140,7 +140,7 @@ class Kernel(DeclaredKernel):
         return self.resolver.compiled(args, grid, kwargs)
 
     def _tuple_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
-        """The call as one of a kernel that takes the values of its tuples; None for a call without tuples."""
+        """The call with each value of its tuples as an argument; None for a call without tuples."""
         if not any(isinstance(one, tuple) for one in (*args, *kwargs.values())):
             return None
         from silo.building.tuple_arguments import tuple_call  # noqa: PLC0415  # few kernels take tuples
@@ -179,7 +179,7 @@ class Kernel(DeclaredKernel):
 
 
 class KernelFunction(Protocol):
-    """What ``silo.kernel`` gives, for type checkers: a twin of the Triton function, called with or without a grid."""
+    """The type of ``silo.kernel(...)``, for type checkers: the Triton function, called with or without a grid."""
 
     @property
     def kernel(self) -> Kernel:

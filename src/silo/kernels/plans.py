@@ -24,7 +24,7 @@ __all__ = ["Plan", "PlanForm", "PlanReport", "names_of_arguments", "plan", "plan
 
 @dataclass(frozen=True, slots=True)
 class PlanForm:
-    """One recording of a plan: ``launches``, how many parameters and grids change with the arguments, and replays.
+    """One recording of a plan: ``launches``, the numbers of parameters and grids that change, and replays.
 
     ``streams`` is how many streams of a GPU the launches were recorded on. ``us`` is the mean time of a replay in
     microseconds, from reading the arguments to the end of the launch (on a GPU: until it is enqueued); None before the
@@ -118,7 +118,7 @@ class Plan(native.LaunchPlan):
         made._arrays = {}
         made._temporaries = 0
         made._pool = pool
-        made._told = False
+        made._logged = False
         made._full = False
         return made
 
@@ -133,7 +133,7 @@ class Plan(native.LaunchPlan):
     _arrays: dict[str, str]
     _temporaries: int
     _pool: Pool | None
-    _told: bool
+    _logged: bool
     _full: bool
 
     @property
@@ -193,8 +193,8 @@ class Plan(native.LaunchPlan):
 
     def _say(self) -> None:
         with self._lock:
-            told, self._told = self._told, True
-        if not told:
+            logged, self._logged = self._logged, True
+        if not logged:
             held = "".join(f"; {name} is held: {use}" for name, use in self._fixed.items())
             logging.getLogger("silo").info(
                 "plan %s: arguments that no recorded form serves; the function runs and is recorded again%s",
@@ -282,8 +282,8 @@ def _plain_number(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
 
 
 @contextmanager
-def _recording(launches: list[Any], known: list[Any] | None = None, *, dry: bool = False) -> Generator[None]:
-    native.record(launches, dry, known)
+def _recording(launches: list[Any], bindings: list[Any] | None = None, *, dry: bool = False) -> Generator[None]:
+    native.record(launches, dry, bindings)
     try:
         yield
     finally:

@@ -134,7 +134,7 @@ def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
             bundle, or passes memory that is not an argument.
         SourceError: an example is neither a tuple nor a mapping.
     """
-    known = {id(kernel.resolver.native): kernel for kernel in kernels}
+    kernels_by_id = {id(kernel.resolver.native): kernel for kernel in kernels}
     forms: list[RecordedForm] = []
     names: tuple[str, ...] = ()
     for number, example in enumerate(one.examples):
@@ -150,14 +150,18 @@ def record_step(one: Step, kernels: Iterable[Kernel]) -> RecordedPlan:
         if names and these != names:
             raise SourceError(f"{one.location}: the examples of the step {one.name} give {names} and {these}")
         names = these
-        form = _record(one, names, (*positional, *named.values()), len(positional), known)
+        form = _record(one, names, (*positional, *named.values()), len(positional), kernels_by_id)
         if form not in forms:
             forms.append(form)
     return RecordedPlan(one.name, names, tuple(forms))
 
 
 def _record(
-    one: Step, names: tuple[str, ...], arguments: tuple[object, ...], positional: int, known: Mapping[int, Kernel]
+    one: Step,
+    names: tuple[str, ...],
+    arguments: tuple[object, ...],
+    positional: int,
+    kernels_by_id: Mapping[int, Kernel],
 ) -> RecordedForm:
     def run(values: tuple[Any, ...]) -> object:
         return one.function(*values[:positional], **dict(zip(names[positional:], values[positional:], strict=True)))
@@ -165,7 +169,7 @@ def _record(
     found: list[RecordedForm] = []
 
     def seen(named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail) -> None:
-        found.append(_FormRecorder(one, known, named, trail).form(first, second))
+        found.append(_FormRecorder(one, kernels_by_id, named, trail).form(first, second))
 
     plan = _RecordingPlan(one.name, names, run)
     plan.seen = seen
@@ -176,9 +180,11 @@ def _record(
 class _FormRecorder:
     """Writes one recording in terms of the step's arguments."""
 
-    def __init__(self, one: Step, known: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail) -> None:
+    def __init__(
+        self, one: Step, kernels_by_id: Mapping[int, Kernel], arguments: Mapping[str, object], trail: Trail
+    ) -> None:
         self._step = one
-        self._known = known
+        self._kernels_by_id = kernels_by_id
         self._arguments = arguments
         self._trail = trail
         self._held: dict[str, int] = {}
@@ -256,7 +262,7 @@ class _FormRecorder:
 
     def _launch(self, number: int, one: SeenLaunch, other: SeenLaunch) -> RecordedLaunch:
         name = one.launcher.name
-        kernel = self._known.get(id(one.launcher))
+        kernel = self._kernels_by_id.get(id(one.launcher))
         if kernel is None:
             raise self._refuse(
                 number,

@@ -57,10 +57,10 @@ class MemoryRegion:
 
     def read(self) -> bytearray:
         """A copy of its contents."""
-        kept = bytearray(self.high - self.low)
-        if kept:
-            ctypes.memmove((ctypes.c_char * len(kept)).from_buffer(kept), self.low, len(kept))
-        return kept
+        content = bytearray(self.high - self.low)
+        if content:
+            ctypes.memmove((ctypes.c_char * len(content)).from_buffer(content), self.low, len(content))
+        return content
 
     def write(self, held: bytearray) -> None:
         """Put back what :meth:`read` gave."""

@@ -161,8 +161,8 @@ class KernelObject:
         place = ctypes.addressof(context)
         code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, place)
         if code != 0:
-            said = context.text.decode(errors="replace") or "the kernel reported an error"
-            raise LaunchError(f"{self.launch.entry}: {said} (code {code})")
+            message = context.text.decode(errors="replace") or "the kernel reported an error"
+            raise LaunchError(f"{self.launch.entry}: {message} (code {code})")
 
     def _in_order(self, arguments: Sequence[object] | Mapping[str, object]) -> list[object]:
         names = [slot.name for slot in self.launch.layout]

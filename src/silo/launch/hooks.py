@@ -155,8 +155,8 @@ def _enter(
     tag: object,
     parts: tuple[str, ...] = (),
 ) -> list[Callable[[], object]]:
-    known = {name: _EFFECTS[effect] for name, effect in effects.items()} if effects else {}
-    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known, tag, parts)
+    words = {name: _EFFECTS[effect] for name, effect in effects.items()} if effects else {}
+    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", words, tag, parts)
     leave: list[Callable[[], object]] = []
     try:
         for hook in _hooks:

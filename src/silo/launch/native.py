@@ -232,7 +232,7 @@ def has_driver(kind: str) -> bool:
 
 
 def open_driver(kind: str) -> int:
-    """Open the native module's driver of a kind of GPUs; how many devices it has.
+    """Open the native module's driver of a kind of GPUs; returns the number of devices.
 
     Raises:
         DeviceError: why it is not here.
@@ -418,7 +418,7 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
 
 
 def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module
-    """Refuse tensors whose memory holds other values than the tensor (``z.conj().imag``), if this can be found out."""
+    """Refuse tensors whose memory differs from their values (``z.conj().imag``), if this can be found out."""
     native_torch: Any = torch._C  # noqa: SLF001  # what a view does to values is nowhere else
     try:
         keys = native_torch._dispatch_keys  # noqa: SLF001

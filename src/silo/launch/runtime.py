@@ -309,8 +309,8 @@ def _parameter(
     if one.name in open_key and one.name not in (*key, *exact):
         flags |= _KEY | _OPEN_KEY
     # In an untyped signature BOTH means an unknown effect; before a compile only a typed signature is used.
-    known = compiled or one.dtype is not None
-    if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and known and one.effect.writes:
+    values_by_name = compiled or one.dtype is not None
+    if one.kind in (ParameterKind.POINTER, ParameterKind.DESCRIPTOR) and values_by_name and one.effect.writes:
         flags |= _WRITES
     code, bits = (one.dtype.code, one.dtype.bits) if one.dtype is not None else (0, 0)
     default = () if isinstance(one.default, NoDefault) else (one.default,)
@@ -433,8 +433,8 @@ def bind(
     )
     programs = None
     if grid is not None:
-        known = {**specialization.constant_values, **values}
-        programs = grid_programs(loaded.name, grid, slots, known, facts or {})
+        values_by_name = {**specialization.constant_values, **values}
+        programs = grid_programs(loaded.name, grid, slots, values_by_name, facts or {})
     effects = {one.name: one.effect.value for one in signature.parameters if one.kind in _POINTING}
     return Binding(loaded, layout, values, programs, tag=tag, effects=effects)
 
@@ -468,14 +468,14 @@ def grid_programs(
     kernel: str,
     grid: Sequence[Node],
     slots: Mapping[str, int],
-    known: Mapping[str, Value],
+    values_by_name: Mapping[str, Value],
     facts: Mapping[str, int],
 ) -> tuple[bytes, ...]:
     """One program an axis, with config values, constexpr arguments and device facts folded in."""
     if not 1 <= len(grid) <= 3:
         raise ExpressionError(f"{kernel}: a grid has 1 to 3 dimensions, not {len(grid)}")
     # Only integers can be folded. Other values (strings, dtypes) are left out; a grid that reads them is an error.
-    numbers = {name: value for name, value in known.items() if isinstance(value, int)}
+    numbers = {name: value for name, value in values_by_name.items() if isinstance(value, int)}
     folded = (_fold(substitute(node, config=numbers, facts=facts), numbers) for node in grid)
     return tuple(encode(node, slots).to_bytes() for node in folded)
 

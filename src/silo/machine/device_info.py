@@ -112,11 +112,11 @@ def _named(name: str) -> DeviceInfo:
         raise DeviceError(
             f"no device {name!r}: Silo knows {kind} devices through {package}, which is not installed"
         ) from None
-    known = devices_through(package)
-    here = known.count(library, kind)
+    library_devices = devices_through(package)
+    here = library_devices.count(library, kind)
     if index >= here:
         raise DeviceError(f"no device {name!r}: {package} {library.__version__} sees {here or 'no'} {kind} devices")
-    found = known.describe(library, kind, index)
+    found = library_devices.describe(library, kind, index)
     return DeviceInfo(
         name=f"{kind}:{index}",
         kind=kind,

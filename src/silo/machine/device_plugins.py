@@ -62,8 +62,8 @@ def _asked(kind: str) -> tuple[Device, ...] | _Missing:
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
     """The devices of one kind, by index; empty if there are none."""
-    asked = _asked(kind)
-    return () if isinstance(asked, _Missing) else asked
+    answer = _asked(kind)
+    return () if isinstance(answer, _Missing) else answer
 
 
 def all_devices() -> tuple[Device, ...]:
@@ -72,7 +72,7 @@ def all_devices() -> tuple[Device, ...]:
 
 
 def _missing() -> dict[str, _Missing]:
-    return {kind: asked for kind in _plugins() if isinstance(asked := _asked(kind), _Missing)}
+    return {kind: answer for kind in _plugins() if isinstance(answer := _asked(kind), _Missing)}
 
 
 def broken_plugins() -> tuple[tuple[str, Rejected], ...]:
@@ -198,8 +198,10 @@ def _no_device(kernel: str, memory: int, index: int, owners: Sequence[str]) -> s
             f"device here takes (plug-ins: {', '.join(_plugins())}). Copy them to the CPU or a GPU"
         )
     kind = owners[0]
-    asked = _asked(kind)
-    here = asked.why.reason if isinstance(asked, _Missing) else f"there is no {kind}:{index}, only {len(asked)} of them"
+    answer = _asked(kind)
+    here = (
+        answer.why.reason if isinstance(answer, _Missing) else f"there is no {kind}:{index}, only {len(answer)} of them"
+    )
     return (
         f"{kernel}: the arrays are on {kind}:{index}, and Silo has no device plug-in for that here: {here}. "
         f"Move the arrays to the CPU, or build a bundle for {kind} with silo build"

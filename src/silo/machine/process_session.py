@@ -43,9 +43,9 @@ class Session:
 
     def reach_remote(self) -> None:
         """Starts connecting to the remote store, if one is set, in the background."""
-        link = remote_link(self.settings)
-        if link is not None:
-            link.reach()
+        client = remote_link(self.settings)
+        if client is not None:
+            client.reach()
 
     def _started(self) -> WorkerPool:
         from silo.compile.pool import WorkerPool  # noqa: PLC0415  # a program that only launches compiles nothing

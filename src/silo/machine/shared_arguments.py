@@ -107,9 +107,9 @@ class SharedArguments:
                 continue
             if array is not value:
                 self._descriptors[name] = _form_of(value, extent_of(array))
-            known = next((number for number, one in enumerate(arrays) if one is array), None)
-            if known is None:
-                known = len(arrays)
+            position = next((number for number, one in enumerate(arrays) if one is array), None)
+            if position is None:
+                position = len(arrays)
                 arrays.append(array)
                 extent = extent_of(array)
                 span = -(-max(extent.size, 1) // _PAGE) * _PAGE
@@ -117,7 +117,7 @@ class SharedArguments:
                 self._extents.append(extent)
                 self._slots.append(ArraySlot(at, extent.size, shift, extent.low))
                 at += span
-            self._numbers[name] = known
+            self._numbers[name] = position
         self._shared = _SharedMemory(max(at, 1))
         self._arrays = arrays  # until they are copied
         self._given: dict[str, NDArray[Any]] = {}

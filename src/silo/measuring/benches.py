@@ -112,8 +112,8 @@ class LocalBench:
         with without_hooks():
             self.launcher_of(config)()
         self.device.synchronize()
-        behind = {name: array_behind(value) for name, value in self.arguments.items()}
-        return {name: to_host(array) for name, array in behind.items() if array is not None}
+        bases = {name: array_behind(value) for name, value in self.arguments.items()}
+        return {name: to_host(array) for name, array in bases.items() if array is not None}
 
     def measure(
         self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None

@@ -55,7 +55,7 @@ def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
     return seeds_from_records(records.read(seeds_key(kernel)))
 
 
-def refiner_of(situation: CallContext, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
+def refiner_of(context: CallContext, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
     """The refiner of a call's candidates; ``grid_of`` returns the grid of a launch with a config."""
 
     def programs(config: Config) -> int | None:
@@ -64,10 +64,10 @@ def refiner_of(situation: CallContext, grid_of: Callable[[Config], Sequence[int]
         except SiloError:
             return None  # a launch with this config fails with the reason
 
-    occupancy = Occupancy.of(situation.device.facts())
-    return Refiner(situation.candidates, occupancy, programs, situation.reach.fixed)
+    occupancy = Occupancy.of(context.device.facts())
+    return Refiner(context.candidates, occupancy, programs, context.reach.fixed)
 
 
-def spill_limit_of(situation: CallContext) -> int | None:
+def spill_limit_of(context: CallContext) -> int | None:
     """The most values that a candidate of a call may spill and still be measured with the others."""
-    return spill_limit(situation.device.target, by_heuristic=situation.rule is not None, asked=settings().spills)
+    return spill_limit(context.device.target, by_heuristic=context.rule is not None, asked=settings().spills)

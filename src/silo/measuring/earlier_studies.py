@@ -110,8 +110,8 @@ def _same(
             other[config] = str(error)
             continue
         for key in earlier.artifacts_of(config):
-            kept = store.artifacts.described(key)
-            decision = Rejected(_GONE) if kept is None else same_code(kept, today.artifact, store.blobs.get)
+            described = store.artifacts.described(key)
+            decision = Rejected(_GONE) if described is None else same_code(described, today.artifact, store.blobs.get)
             if decision:
                 same[key] = today.key
             else:

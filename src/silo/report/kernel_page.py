@@ -249,8 +249,8 @@ def _fronts(report: StudyReport) -> list[dict[str, Any]]:
     return found
 
 
-def _facts(kept: KeptStudy) -> list[tuple[str, str]]:
-    study = kept.study
+def _facts(stored: KeptStudy) -> list[tuple[str, str]]:
+    study = stored.study
     device = study.device
     types = [f"{one.name}: {one.dtype}" for one in study.signature.parameters if one.dtype is not None]
     sizes = [f"{name}={value}" for name, value in zip(study.bucket_names, study.bucket, strict=True)]

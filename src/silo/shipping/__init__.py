@@ -1,1 +1,1 @@
-"""Bundles on their way to others: signed, cut and joined."""
+"""Sharing of bundles: signing, cutting, joining, registries."""

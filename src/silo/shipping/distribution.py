@@ -207,7 +207,7 @@ def pull_bundle(
         expected = notes.get(_IDENTITY, "") if len(chosen) == len(layers) else ""
         if len(chosen) == 1:
             expected = chosen[0].annotations.get(_IDENTITY, "")
-        said = _take_signature(registry, made.digest, path, bundle.identity) or removed or "it is not signed"
+        notice = _take_signature(registry, made.digest, path, bundle.identity) or removed or "it is not signed"
         return PullSummary(
             str(path),
             str(where.at(made.digest)),
@@ -215,7 +215,7 @@ def pull_bundle(
             tuple(map(str, targets_of(bundle.contents()))),
             bundle.size_bytes,
             bundle.identity == expected,
-            said,
+            notice,
         )
 
 
@@ -307,9 +307,9 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
     if registry.put_manifest(made.digest, MANIFEST, data):
         return
     # This registry does not track referrers, so clients keep a list of them under a tag.
-    known = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
-    known[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
-    index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(known.values())})
+    referrers = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
+    referrers[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
+    index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(referrers.values())})
     registry.put_manifest(subject.digest.replace(":", "-"), INDEX, index)
 
 

@@ -37,7 +37,7 @@ class Sink(Protocol):
     """A receiver of bytes."""
 
     def write(self, data: bytes, /) -> object:
-        """Writes all of them."""
+        """Writes all of the bytes."""
         ...
 
 
@@ -221,13 +221,13 @@ class Registry:
     def _authorized(self, challenge: str) -> str:
         """The header that answers a challenge. Raises RegistryError without a login for it."""
         kind = challenge.partition(" ")[0].lower()
-        said = dict(_CHALLENGE.findall(challenge))
+        fields = dict(_CHALLENGE.findall(challenge))
         if kind == "basic" and self._login:
             return f"Basic {self._login}"
-        if kind != "bearer" or "realm" not in said:
+        if kind != "bearer" or "realm" not in fields:
             raise self._error("asks for a login, and there is none: docker login, or --login FILE")
-        query = urlencode({name: said[name] for name in ("service", "scope") if name in said})
-        url = said["realm"] + ("&" if "?" in said["realm"] else "?") + query
+        query = urlencode({name: fields[name] for name in ("service", "scope") if name in fields})
+        url = fields["realm"] + ("&" if "?" in fields["realm"] else "?") + query
         headers = {"Authorization": f"Basic {self._login}"} if self._login else {}
         with self._http.request("GET", url, _limits(_MAX_DOCUMENT_BYTES), headers=headers, once=True) as reply:
             try:

@@ -163,8 +163,8 @@ def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSu
 
 def _covers_file(signature: MinisignSignature, path: Path, key: PublicKey | None) -> bool:
     """Whether the named key, or else a trusted key, signed all bytes of the file instead of its header."""
-    known = (PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()) if key is None else (key,)
-    signers = [one for one in known if one.number == signature.number]
+    keys = (PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()) if key is None else (key,)
+    signers = [one for one in keys if one.number == signature.number]
     if not signers:
         return False
     with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor

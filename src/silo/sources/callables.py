@@ -27,7 +27,7 @@ class PlainCallable:
 
 
 def plain_callable(source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> PlainCallable:
-    """A kernel with its own class: ``__call__`` is looked up there, so no Python frame lies in between."""
+    """A kernel with its own class: ``__call__`` is looked up there, so there is no Python frame in between."""
     native = launcher()
     own: dict[str, Any] = {
         "__module__": __name__,

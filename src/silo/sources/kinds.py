@@ -64,10 +64,10 @@ def brought_tools() -> tuple[BroughtTools, ...]:
 
 def selftest_of(name: str) -> Callable[[], SelfTestReport]:
     """The function that ``silo selftest`` calls for the kernels of a kind. Raises SourceError if there is none."""
-    known = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
-    if name not in known:
-        raise SourceError(f"there is a self-test of {', '.join(known)} kernels, and none of {name!r}")
-    return cast("Callable[[], SelfTestReport]", load_place(known[name].selftest))
+    testers = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
+    if name not in testers:
+        raise SourceError(f"there is a self-test of {', '.join(testers)} kernels, and none of {name!r}")
+    return cast("Callable[[], SelfTestReport]", load_place(testers[name].selftest))
 
 
 def requirement_of(package: str) -> str | None:

@@ -84,7 +84,7 @@ class FromAfar(Protocol):
         """Whether something has come already that was expected under an artifact key. Waits for nothing."""
         ...
 
-    def aside(self, step: Callable[[], T]) -> Future[T]:
+    def submit(self, step: Callable[[], T]) -> Future[T]:
         """Run ``step``, which uses the remote store, on another thread; a future of its result."""
         ...
 
@@ -97,7 +97,7 @@ class FromAfar(Protocol):
         ...
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
-        """Have blobs here that are not."""
+        """Fetch the blobs that are missing here."""
         ...
 
     def send(self, part: str, key: str, document: JSON) -> None:
@@ -211,13 +211,13 @@ class Artifacts:
         """Whether the remote store has something under an artifact key, as far as it has answered."""
         return self._afar is not None and self._afar.has_come(key)
 
-    def aside(self, step: Callable[[], T]) -> Future[T]:
+    def submit(self, step: Callable[[], T]) -> Future[T]:
         """A future of a step's result, for example of :meth:`get`.
 
         With a remote store the step runs on another thread.
         """
         if self._afar is not None:
-            return self._afar.aside(step)
+            return self._afar.submit(step)
         from concurrent.futures import Future  # noqa: PLC0415  # with logging; a launch asks for nothing
 
         future: Future[T] = Future()

@@ -127,7 +127,7 @@ class AtomicFile:
 
 
 def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, int]:
-    """Remove the unfinished files of killed writers in one directory: how many, and how many bytes.
+    """Remove the unfinished files of killed writers in one directory; returns their number and their bytes.
 
     A living writer holds the lock of its file; the age covers the moment between making a file and locking it.
     """

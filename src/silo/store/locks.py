@@ -92,7 +92,7 @@ def file_lock(descriptor: int, path: str | os.PathLike[str], *, exclusive: bool)
 
 def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
     """Lock the file, after a wait if need be; False if its file system lacks locks."""
-    begun_s, nap_s, told = time.monotonic(), _FIRST_NAP_S, False
+    begun_s, nap_s, reported = time.monotonic(), _FIRST_NAP_S, False
     while True:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -106,8 +106,8 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
         waited_s, limit_s = time.monotonic() - begun_s, settings().lock_wait_s
         if waited_s >= limit_s:
             raise HeldLockError(path, holder_of(descriptor), limit_s)
-        if waited_s >= _SILENT_S and not told:
-            told = True
+        if waited_s >= _SILENT_S and not reported:
+            reported = True
             import logging  # noqa: PLC0415  # takes milliseconds, and nobody waits as a rule
 
             from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for

@@ -303,11 +303,11 @@ def _own_group(user: int) -> int | None:
     import pwd  # noqa: PLC0415
 
     try:
-        known = pwd.getpwuid(user)
-        group = grp.getgrgid(known.pw_gid)
+        entry = pwd.getpwuid(user)
+        group = grp.getgrgid(entry.pw_gid)
     except KeyError:
         return None
-    return group.gr_gid if group.gr_name == known.pw_name and set(group.gr_mem) <= {known.pw_name} else None
+    return group.gr_gid if group.gr_name == entry.pw_name and set(group.gr_mem) <= {entry.pw_name} else None
 
 
 def _unmapped_owner() -> int | None:
@@ -343,8 +343,8 @@ def _mended(node: Node, user: int) -> str:
     path = shlex.quote(node.path)
     if stat.S_ISLNK(node.mode):
         return f"move what it leads to into its place, or start anew with: rm {path}"
-    known = "if you know who wrote what it holds, mend it with"
+    entry = "if you know who wrote what it holds, mend it with"
     if node.owner != user:
         sudo = "" if user == _ROOT else "sudo "
-        return f"name a folder of your own with SILO_HOME or, {known}: {sudo}chown -R {user} {path}"
-    return f"{known}: chmod -R go-w {path}"
+        return f"name a folder of your own with SILO_HOME or, {entry}: {sudo}chown -R {user} {path}"
+    return f"{entry}: chmod -R go-w {path}"

@@ -121,7 +121,7 @@ class StoreBase:
 
     def __init__(self) -> None:
         self._parts: _Parts | None = None
-        self._making = Mutex()
+        self._creation_lock = Mutex()
 
     @property
     def blobs(self) -> Blobs:
@@ -145,7 +145,7 @@ class StoreBase:
 
     def _made(self) -> _Parts:
         if self._parts is None:
-            with self._making:
+            with self._creation_lock:
                 if self._parts is None:
                     self._parts = self._make()
         return self._parts
@@ -176,9 +176,9 @@ def _assembled(
     from silo.store.artifacts import Artifacts  # noqa: PLC0415  # see _in_memory
     from silo.store.kept_files import KeptFiles  # noqa: PLC0415
 
-    kept = KeptFiles(files, blobs, notices)
+    files_store = KeptFiles(files, blobs, notices)
     if link is None:
-        return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices, None, counts), kept)
+        return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices, None, counts), files_store)
     from silo.store.remote.fetched_artifacts import FetchedArtifacts  # noqa: PLC0415  # few programs have a remote store
     from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
     from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
@@ -186,7 +186,7 @@ def _assembled(
     shared = SharedBlobs(blobs, link)
     fetched = FetchedArtifacts(link, artifacts, jobs, shared, trust)
     known = Artifacts(artifacts, jobs, shared, trust, notices, fetched, counts)
-    return _Parts(shared, SharedRecords(records, link), known, kept)
+    return _Parts(shared, SharedRecords(records, link), known, files_store)
 
 
 class MemoryStore(StoreBase):

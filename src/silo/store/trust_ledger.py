@@ -195,10 +195,10 @@ class TrustLedger:
 
     def distrust_remote(self, name: str) -> int:
         """Take that back, and the word for all that came from there; how much that was, with the remote store."""
-        known = name in self.remotes()
-        if known:
+        listed = name in self.remotes()
+        if listed:
             self._records.append(REMOTES, {"distrusted": name, "at": _seconds()})
-        return known + self.take_back(name)
+        return listed + self.take_back(name)
 
     def take_back(self, origin: str) -> int:
         """Take back the word for all code that is from there; how much that was."""
@@ -276,7 +276,7 @@ class TrustLedger:
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
     def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
-        """Whether this native code may be loaded, or run on these cases. ``signed`` is called if nothing else consents."""
+        """Whether this native code may be loaded, or run on these cases; ``signed`` is called last."""
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()
         trusted = (digest,) if not built and self._has(TRUSTED, digest) else ()

@@ -205,11 +205,11 @@ def losing_artifacts(records: ListedRecords) -> frozenset[str]:
 
 def losing_of(studies: Iterable[tuple[Study, Sequence[Trial]]]) -> frozenset[str]:
     """The same for studies with their trials. A config that loses one study and leads another is not among them."""
-    tried, kept = set[str](), set[str]()
+    tried, needed = set[str](), set[str]()
     for _, trials in studies:
         tried.update(trial.artifact for trial in trials)
-        kept.update(kept_artifacts(trials))
-    return frozenset(tried - kept - {""})
+        needed.update(kept_artifacts(trials))
+    return frozenset(tried - needed - {""})
 
 
 def kept_artifacts(trials: Sequence[Trial]) -> frozenset[str]:
@@ -217,7 +217,7 @@ def kept_artifacts(trials: Sequence[Trial]) -> frozenset[str]:
     winner = choose_winner(trials)
     if winner is None:
         return frozenset()
-    kept = {winner.artifact, *(one.artifact for one in winner.runners_up[:KEPT_RIVALS])}
+    needed = {winner.artifact, *(one.artifact for one in winner.runners_up[:KEPT_RIVALS])}
     references = {trial.reference.config.order_key for trial in trials if trial.reference is not None}
-    kept.update(trial.artifact for trial in trials if trial.config.order_key in references)
-    return frozenset(kept)
+    needed.update(trial.artifact for trial in trials if trial.config.order_key in references)
+    return frozenset(needed)

@@ -50,7 +50,7 @@ class PruneRule:
     """Which code is removed, and until when.
 
     ``max_bytes`` is the size of blobs, artifacts, jobs and files at which removing ends; None: all that the rule covers
-    is removed. ``older_s`` spares code that was used in so many last seconds. ``losers`` are the artifact keys of
+    is removed. ``older_s`` spares code that was used in this many last seconds. ``losers`` are the artifact keys of
     losing configs (:mod:`silo.store.upkeep`); with ``losers_alone`` no other code is removed.
     """
 

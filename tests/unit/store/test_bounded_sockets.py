@@ -168,11 +168,11 @@ def test_the_threads_of_a_remote_store_that_is_off_come_to_an_end(monkeypatch, s
         store = link.RemoteClient(RemoteAddress.parse(f"{scheme}://127.0.0.1:{port}/0"), writes=False)
         assert store.get(NAME, 1000) is None
         store.list("blobs")
-        assert store.off or store._lies  # an answer that is too long counts as absent
+        assert store.off or store._rejected  # an answer that is too long counts as absent
         until = time.monotonic() + BUSY_S
-        while store._crew.waiting and time.monotonic() < until:
+        while store._pool.waiting and time.monotonic() < until:
             time.sleep(0.02)
-        assert store._crew.waiting == 0
+        assert store._pool.waiting == 0
 
 
 def stuck(connected):

@@ -152,7 +152,7 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
 
 
 def devices() -> Sequence[CpuDevice]:
-    """The CPU of this machine; ``TargetError`` where it is below every level Silo compiles for."""
+    """The CPU of this machine; ``TargetError`` if it is below every level Silo compiles for."""
     level = cpu_level()
     target = _missing_level() if level is None else Target("cpu", level)
     vendor, name = _maker_and_model()

@@ -1,4 +1,4 @@
-"""Turns on the stand-in for ``cuda``: the variables that ``silo exec --on cpu`` sets, and the patches of torch.
+"""Turns on the CPU in the place of ``cuda``: the variables that ``silo exec --on cpu`` sets, and the patches of torch.
 
 torch calls the guard of a device type for the current device before it runs an operation there, in C++. A torch built
 without CUDA lacks the guard for CUDA, so ``x.to("cuda")`` and ``torch.tensor(..., device="cuda")`` fail before any

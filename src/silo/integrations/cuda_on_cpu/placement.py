@@ -333,13 +333,13 @@ class Placement:
             result = tensor.clone()
         return self.mark(result, target)
 
-    def _target(self, asked: Any) -> str | None:  # noqa: ANN401
+    def _target(self, requested: Any) -> str | None:  # noqa: ANN401
         """Returns the place that the first argument of ``Tensor.to`` names. None: a dtype, or another device type."""
-        if isinstance(asked, self._torch.Tensor):
-            return HOST if self.is_on_host(asked) else DEVICE if asked.device.type == "cpu" else None
-        if names_cuda(asked):
+        if isinstance(requested, self._torch.Tensor):
+            return HOST if self.is_on_host(requested) else DEVICE if requested.device.type == "cpu" else None
+        if names_cuda(requested):
             return DEVICE
-        is_cpu = asked in ("cpu", self._cpu) or (isinstance(asked, str) and asked.startswith("cpu:"))
+        is_cpu = requested in ("cpu", self._cpu) or (isinstance(requested, str) and requested.startswith("cpu:"))
         return HOST if is_cpu else None
 
     def _to_cuda(
@@ -368,8 +368,8 @@ class Placement:
         return self._moved(tensor, self._cuda(), getattr(self._torch, name.rpartition(".")[2]).dtype)
 
     def _storage_moved(self, storage: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        asked = args[0] if args else kwargs.get("device")
-        return storage if names_cuda(asked) else self._move_storage(storage, *args, **kwargs)
+        requested = args[0] if args else kwargs.get("device")
+        return storage if names_cuda(requested) else self._move_storage(storage, *args, **kwargs)
 
     def _pinned(self, tensor: Any, device: Any = None) -> Any:  # noqa: ANN401, ARG002
         return tensor if self.place_of(tensor) == PINNED else self.mark(tensor.detach().clone(), PINNED)

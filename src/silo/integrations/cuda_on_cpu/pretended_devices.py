@@ -1,4 +1,4 @@
-"""The devices that the stand-in for ``cuda`` can present to a program: names, capabilities, sizes."""
+"""The devices that the CPU in the place of ``cuda`` can present to a program: names, capabilities, sizes."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def device_for(name: str | None) -> PretendedDevice:
     found = DEVICES.get(name.strip().lower())
     if found is None:
         near = difflib.get_close_matches(name.strip().lower(), DEVICES, 1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise SettingsError(f"--pretend (SILO_PRETEND) knows no device {name!r}: {', '.join(DEVICES)}{meant}")
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise SettingsError(f"--pretend (SILO_PRETEND) knows no device {name!r}: {', '.join(DEVICES)}{hint}")
     return found

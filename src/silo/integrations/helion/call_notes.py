@@ -90,13 +90,13 @@ class CallNotes:
 def _made_like(make: Any, array: Any, *, written: bool) -> Any:  # noqa: ANN401  # Make, of any library, a handle
     """Returns an array of a case with the shape, strides and dtype of ``array``."""
     word = str(array.dtype).rpartition(".")[2]
-    said = {"dtype": word, "strides": _strides(array)}
+    members = {"dtype": word, "strides": _strides(array)}
     shape = tuple(int(size) for size in array.shape)
     if written:
-        return make.empty(shape, **said)
+        return make.empty(shape, **members)
     if dtype(word).kind is DTypeKind.FLOAT:
-        return make.normal(shape, **said)
-    return make.integers(shape, high=2 if dtype(word).kind is DTypeKind.BOOL else 100, **said)
+        return make.normal(shape, **members)
+    return make.integers(shape, high=2 if dtype(word).kind is DTypeKind.BOOL else 100, **members)
 
 
 def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401

@@ -54,22 +54,22 @@ def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMar
         pdl = pdl or plan.operands.pdl
         if cluster is None and plan.operands.cluster != (1, 1, 1):
             cluster = plan.operands.cluster
-    said = [f"grid={grid}", f"block={block}"]
+    launch_arguments = [f"grid={grid}", f"block={block}"]
     if any(one.name == STREAM for one in parameters):
-        said.append(f"stream={STREAM}")
+        launch_arguments.append(f"stream={STREAM}")
         given.remove(STREAM)
     if cluster is not None:
-        said.append(f"cluster={cluster}")
+        launch_arguments.append(f"cluster={cluster}")
     if pdl:
-        said.append("use_pdl=True")
+        launch_arguments.append("use_pdl=True")
     if marks.min_blocks:
-        said.append(f"min_blocks_per_mp={marks.min_blocks}")
+        launch_arguments.append(f"min_blocks_per_mp={marks.min_blocks}")
     carveout = marks.carveout
     if carveout is None and marks.min_blocks > 1:
         carveout = -1  # the driver's own choice; without a value the DSL queries the GPU of this machine for its memory
     if carveout is not None:
-        said.append(f"preferred_smem_carveout={carveout}")
-    lines.append(f"device_function({', '.join(given)}).launch({', '.join(said)})")
+        launch_arguments.append(f"preferred_smem_carveout={carveout}")
+    lines.append(f"device_function({', '.join(given)}).launch({', '.join(launch_arguments)})")
     head = ", ".join(f"{one.name}: {one.annotation}" for one in parameters)
     return "".join(["@cute.jit\n", f"def {kernel}({head}):\n", *(f"    {line}\n" for line in lines)])
 

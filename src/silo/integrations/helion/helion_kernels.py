@@ -26,7 +26,7 @@ _CONSTANT = "constexpr"
 
 @frozen
 class _Made:
-    """A kernel made for one kernel of Helion: its marks (``said``), and the grid and ranks in its code (``own``).
+    """A kernel made for one of Helion: Helion's attributes of it (``said``), the grid and ranks in its code (``own``).
 
     ``kernel`` is referenced so that its id is not reused.
     """
@@ -105,8 +105,8 @@ def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[st
     """Returns the parameters that the host passes, in the kernel's order, in the form that ``silo.cute`` takes."""
     parameters = inspect.signature(kernel).parameters  # pyright: ignore[reportArgumentType]  # a function of the DSL
     if len(arguments) > len(parameters):
-        known = ", ".join(parameters) or "no parameters"
-        raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {known}")
+        parameter_names = ", ".join(parameters) or "no parameters"
+        raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {parameter_names}")
     found: dict[str, Value] = {}
     for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
         if hasattr(argument, "shape"):

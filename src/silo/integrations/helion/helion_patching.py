@@ -95,6 +95,6 @@ def _chosen(runtime: Any, backends: Sequence[str]) -> tuple[str, ...]:  # noqa: 
     for backend in backends:
         if not there.get(backend):
             why = "Silo has no launcher" if backend not in there else "this Helion has no launcher"
-            known = ", ".join(name for name, is_there in there.items() if is_there)
-            raise UnsupportedError(f"{why} for Helion's backend {backend!r}; there are {known}")
+            available = ", ".join(name for name, is_there in there.items() if is_there)
+            raise UnsupportedError(f"{why} for Helion's backend {backend!r}; there are {available}")
     return tuple(backends or (name for name, is_there in there.items() if is_there))

@@ -239,5 +239,5 @@ def _major(k_major: bool) -> str:  # noqa: FBT001
 
 def _tiles(operand: Literal["a", "b"], plan: OperandDescription, k_major: bool, *, usual: bool) -> str:  # noqa: FBT001
     """Returns the staged layout of one operand in shared memory. ``usual`` is the DSL's default, which is omitted."""
-    said = "" if k_major == usual else f", is_k_major={k_major}"
-    return f"blackwell.make_smem_layout_{operand}(mma, {plan.tile}, {plan.dtype}, {plan.stages}{said})"
+    suffix = "" if k_major == usual else f", is_k_major={k_major}"
+    return f"blackwell.make_smem_layout_{operand}(mma, {plan.tile}, {plan.dtype}, {plan.stages}{suffix})"

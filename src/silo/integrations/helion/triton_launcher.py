@@ -76,9 +76,9 @@ def launcher(
     """
     if ptx_options is not None:
         options["ptx_options"] = ptx_options
-    asked = [name for name in _HOST_WORK if options.get(name)]
-    if asked:
-        run = _helions(name_of(triton_kernel), asked)
+    host_work = [name for name in _HOST_WORK if options.get(name)]
+    if host_work:
+        run = _helions(name_of(triton_kernel), host_work)
         places: tuple[Any, ...] = (triton_kernel, grid)
     else:
         for name in _HOST_WORK:
@@ -102,16 +102,16 @@ def launcher(
         raise _errors().ShapeMismatch("kernel operands", str(error)) from error
 
 
-def _helions(name: str, asked: list[str]) -> Any:  # noqa: ANN401  # a function
+def _helions(name: str, host_work: list[str]) -> Any:  # noqa: ANN401  # a function
     """Returns Helion's own launcher, for a kernel with work on the host; logs it once for each kernel."""
     try:
         own: Any = import_module("helion.runtime.triton.launcher").default_launcher
     except ImportError as error:
         raise PackageError(
-            f"{name}: {', '.join(asked)} is work of Helion's own launcher, and Helion is not installed: "
+            f"{name}: {', '.join(host_work)} is work of Helion's own launcher, and Helion is not installed: "
             "pip install helion"
         ) from error
-    _notices.once(name, f"{name}: {', '.join(asked)} is work that Helion's own launcher does, so it launches")
+    _notices.once(name, f"{name}: {', '.join(host_work)} is work that Helion's own launcher does, so it launches")
     return own
 
 
@@ -167,10 +167,10 @@ def default_launcher(
 
 def _compile_options(kernel: object, options: Mapping[str, object]) -> dict[str, object]:
     """Returns the keywords that are options of Triton's compiler. Raises UnsupportedError for work on the host."""
-    asked = [name for name in _HOST_WORK if options.get(name)]
-    if asked:
+    host_work = [name for name in _HOST_WORK if options.get(name)]
+    if host_work:
         raise UnsupportedError(
-            f"{name_of(kernel)}: {', '.join(asked)} is work that Helion's own launcher does at each launch; "
+            f"{name_of(kernel)}: {', '.join(host_work)} is work that Helion's own launcher does at each launch; "
             "use it for this kernel"
         )
     return {name: value for name, value in options.items() if name not in _HOST_WORK}

@@ -69,33 +69,33 @@ def jax_call(
         PackageError: jax is not installed, or Silo does not support its version.
     """
     jax = connected()
-    known = callee_of(kernel)
-    if known is None:
+    callee = callee_of(kernel)
+    if callee is None:
         raise ArgumentError(
             f"silo.jax_call takes a kernel that silo.kernel made, or one of a bundle, and not {kernel!r}: wrap it with "
             "silo.kernel"
         )
     if vmap_method not in _METHODS:
-        raise ArgumentError(f"{known.name}: vmap_method={vmap_method!r}: it is one of {', '.join(_METHODS)}")
-    asked: Any = out
-    if not isinstance(asked, Mapping | None):
+        raise ArgumentError(f"{callee.name}: vmap_method={vmap_method!r}: it is one of {', '.join(_METHODS)}")
+    requested: Any = out
+    if not isinstance(requested, Mapping | None):
         raise ArgumentError(
-            f"{known.name}: out= says of each parameter that the call makes what it is like, {{'out': 'x'}}, and not "
-            f"{asked!r}"
+            f"{callee.name}: out= says of each parameter that the call makes what it is like, {{'out': 'x'}}, and not "
+            f"{requested!r}"
         )
     made = dict(out or {})
-    given = known.completed(named(known, args, kwargs, tuple(made)))
-    arrays, scalars, options = _sorted_out(jax, known, given)
+    given = callee.completed(named(callee, args, kwargs, tuple(made)))
+    arrays, scalars, options = _sorted_out(jax, callee, given)
     aliases = (aliases,) if isinstance(aliases, str) else tuple(aliases)
-    operands = tuple(_described(jax, known, name, value) for name, value in arrays.items())
-    results = _results(jax, known, made, aliases, given, operands)
+    operands = tuple(_described(jax, callee, name, value) for name, value in arrays.items())
+    results = _results(jax, callee, made, aliases, given, operands)
     form = JaxCallForm(
-        kernel=known,
+        kernel=callee,
         operands=operands,
         results=results,
-        scalars=tuple((name, _hashable(known, name, value)) for name, value in scalars.items()),
-        options=tuple((name, _hashable(known, name, value)) for name, value in options.items()),
-        grid=_plain_grid(known, grid),
+        scalars=tuple((name, _hashable(callee, name, value)) for name, value in scalars.items()),
+        options=tuple((name, _hashable(callee, name, value)) for name, value in options.items()),
+        grid=_plain_grid(callee, grid),
         vmap_method=vmap_method,
         mutates=None if mutates is None else tuple(mutates),
     )

@@ -124,7 +124,7 @@ class PackedKernel:
         Raises:
             ArgumentError: ``mutates`` names something other than arrays.
             NoVariantError: no code of the bundle serves it.
-            SourceError: that code may write to memory behind none of its arguments, and ``mutates`` is None.
+            SourceError: that code may write to memory outside of its arguments, and ``mutates`` is None.
         """
         return said_effects(self.name, self.location, self.kernel.choose(call, device).artifact, mutates)
 
@@ -146,8 +146,8 @@ def callee_of(value: object) -> Callee | None:
     """Returns the kernel in the first argument of a call; None if it is not a kernel."""
     if isinstance(value, BundledKernel):
         return PackedKernel(value)
-    known = kernel_of(value)
-    if known is None:
+    kernel = kernel_of(value)
+    if kernel is None:
         return None
-    refuse_zeroing(known, "silo.jax_call")
-    return KernelHere(known)
+    refuse_zeroing(kernel, "silo.jax_call")
+    return KernelHere(kernel)

@@ -18,7 +18,7 @@ from typing import Any
 from silo.core.decisions import Decision
 from silo.errors import UnsupportedError
 from silo.frozen import frozen
-from silo.integrations.torch.torch_patching import Seam
+from silo.integrations.torch.torch_patching import HookPoint
 
 __all__ = ["connect", "state"]
 
@@ -28,7 +28,7 @@ _CHANGED = (
     "keeps kernels for AOTInductor in another way than Silo knows: packages with Triton kernels for the CPU "
     "need torch 2.13"
 )
-_seam = Seam(
+_hook_point = HookPoint(
     "CachingAutotuner.save_cpu_kernel",
     ["self", "launcher"],
     unused="torch's Inductor was not used in this process",
@@ -36,7 +36,7 @@ _seam = Seam(
     changed=_CHANGED,
     level=logging.INFO,
 )
-_call = Seam(
+_call = HookPoint(
     "DeferredCpuTritonCallWrapper._generate_launch",
     ["self", "prefix", "kernel_arg_names", "grid_arg_names", "signature"],
     unused="no kernel was kept for AOTInductor in this process",
@@ -48,12 +48,12 @@ _call = Seam(
 
 def state() -> Decision:
     """Whether AOTInductor packs kernels that Silo compiled for the CPU, with the reason."""
-    return _seam.state
+    return _hook_point.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.triton_heuristics
     """Replace the method that stores a kernel for a package."""
-    _seam.connect(module, _with_launcher)
+    _hook_point.connect(module, _with_launcher)
 
 
 @frozen
@@ -71,15 +71,15 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
         if ours is None:  # compiled by another backend
             plain(self, launcher)
             return
-        kept: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
-        if not {*_KEPT}.issubset(inspect.signature(kept.set).parameters):
+        cache: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
+        if not {*_KEPT}.issubset(inspect.signature(cache.set).parameters):
             raise UnsupportedError(
                 "this torch keeps kernels for AOTInductor in another way than Silo knows: use torch 2.13"
             )
         name = self.inductor_meta["kernel_name"]
         grid = _grid_of(name, self.inductor_meta, launcher.config)
         launcher_bytes, symbol = ours()
-        kept.set(
+        cache.set(
             name,
             kernel_bytes=compiled.asm["so"],
             launcher_bytes=launcher_bytes,
@@ -87,7 +87,7 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
             signature=compiled.src.signature,
         )
         if grid is not None:
-            kept.get(name)[_GRID] = grid
+            cache.get(name)[_GRID] = grid
         self.cpu_kernel_saved = True
 
     return save_cpu_kernel
@@ -132,8 +132,8 @@ def _with_grid(plain: Callable[..., None]) -> Callable[..., None]:
         grid_arg_names: Sequence[str],
         signature: Any,  # noqa: ANN401
     ) -> None:
-        kept: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
-        entry: dict[str, Any] = kept.get(self.kernel_name) or {}
+        cache: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
+        entry: dict[str, Any] = cache.get(self.kernel_name) or {}
         grid: _Grid | None = entry.get(_GRID)
         if grid is None:
             plain(self, prefix, kernel_arg_names, grid_arg_names, signature)

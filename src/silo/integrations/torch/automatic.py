@@ -80,19 +80,19 @@ def operator_for(
     if sharing:
         key += f"; in common memory: {sorted(sorted(group) for group in sharing)}"
     with _lock:
-        known = _made.get((id(kernel), key))
-        if known is None:
+        operator = _made.get((id(kernel), key))
+        if operator is None:
             torch = load_torch()
             name = f"{NAMESPACE}::{_short(kernel, key)}"
             constants = {} if form is None else dict(form.constants)
             facts = facts_of_call(kernel, {**filled, **constants}, None, {} if form is None else dict(form.options))
             facts = facts.with_shared(sharing)
             module = kernel.source.location
-            known = make_operator(
+            operator = make_operator(
                 torch, kernel, name, filled, facts, {}, None, None, trusted=False, module=module, form=form
             )
-            _made[id(kernel), key] = known
-        return known
+            _made[id(kernel), key] = operator
+        return operator
 
 
 def _form_text(kernel: Kernel, form: TorchCallForm | None) -> str:

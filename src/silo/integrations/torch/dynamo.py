@@ -17,14 +17,14 @@ from silo.errors import ArgumentError, SiloError
 from silo.integrations.torch.automatic import named_arguments, operator_for
 from silo.integrations.torch.call_forms import TorchCallForm, call_parts, traced_grids
 from silo.integrations.torch.operator import TorchOp
-from silo.integrations.torch.torch_patching import Seam
+from silo.integrations.torch.torch_patching import HookPoint
 from silo.integrations.torch.torch_traced_calls import refuse_written_twice, sharing_of, stand_in
 from silo.kernels.kernel import Kernel, kernel_of
 
 __all__ = ["connect", "state"]
 
 _log = logging.getLogger("silo")
-_seam = Seam(
+_hook_point = HookPoint(
     "TritonHOPifier.call_triton_kernel",
     ["self", "variable", "args", "kwargs", "tx"],
     unused="torch.compile was not used in this process",
@@ -38,12 +38,12 @@ _first_config_told: set[str] = set()
 
 def state() -> Decision:
     """Whether calls become operators under ``torch.compile``, with the reason."""
-    return _seam.state
+    return _hook_point.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._higher_order_ops.triton_kernel_wrap
     """Replace the method that traces calls of Triton kernels."""
-    _seam.connect(module, _with_silo)
+    _hook_point.connect(module, _with_silo)
 
 
 def _with_silo(plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -47,19 +47,19 @@ class QuietCalls:
         self.grad_enabled: Callable[[], bool] = torch.is_grad_enabled
         self.requires_grad: Callable[..., bool] = _any_requires_grad
         try:
-            known = torch._C  # noqa: SLF001  # no public API has the dispatcher's state
-            transform = known._functorch.peek_interpreter_stack  # noqa: SLF001
+            torch_c = torch._C  # noqa: SLF001  # no public API has the dispatcher's state
+            transform = torch_c._functorch.peek_interpreter_stack  # noqa: SLF001
             self._questions = (
-                known._len_torch_dispatch_stack,  # noqa: SLF001
-                known._len_torch_function_stack,  # noqa: SLF001
+                torch_c._len_torch_dispatch_stack,  # noqa: SLF001
+                torch_c._len_torch_function_stack,  # noqa: SLF001
                 transform,
-                known._get_tracing_state,  # noqa: SLF001
+                torch_c._get_tracing_state,  # noqa: SLF001
             )
-            self._observed = known._autograd._profiler_enabled  # noqa: SLF001
-            self.grad_enabled = known.is_grad_enabled
-            self.requires_grad = known._any_requires_grad  # noqa: SLF001
-            self.count_writes = known._increment_version  # noqa: SLF001
-            self._functionalize: object = known._functorch.TransformType.Functionalize  # noqa: SLF001
+            self._observed = torch_c._autograd._profiler_enabled  # noqa: SLF001
+            self.grad_enabled = torch_c.is_grad_enabled
+            self.requires_grad = torch_c._any_requires_grad  # noqa: SLF001
+            self.count_writes = torch_c._increment_version  # noqa: SLF001
+            self._functionalize: object = torch_c._functorch.TransformType.Functionalize  # noqa: SLF001
             self._transform: Callable[[], Any] = transform
         except AttributeError:
             self._questions = ()

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from silo.core.decisions import Decision
-from silo.integrations.torch.torch_patching import Seam
+from silo.integrations.torch.torch_patching import HookPoint
 
 __all__ = ["connect", "state"]
 
 _RULES = "silo.kept-copies/1"
 _OWN = ("aten", "prims", "prim", "")
-_seam = Seam(
+_hook_point = HookPoint(
     "FxGraphHashDetails.__init__",
     ["self", "gm", "example_inputs", "fx_kwargs", "inputs_to_check"],
     unused="torch's Inductor was not used in this process",
@@ -29,12 +29,12 @@ _seam = Seam(
 
 def state() -> Decision:
     """Whether the keys of Inductor's cache contain operators' schemas, with the reason."""
-    return _seam.state
+    return _hook_point.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.codecache
     """Replace the function that collects the values for a key."""
-    _seam.connect(module, _with_schemas)
+    _hook_point.connect(module, _with_schemas)
 
 
 def _with_schemas(plain: Callable[..., None]) -> Callable[..., None]:

@@ -70,10 +70,10 @@ def watch_inductor() -> None:
 _connectors: dict[str, list[str]] = {}
 
 
-def _await(seams: Mapping[str, str]) -> None:
+def _await(connectors: Mapping[str, str]) -> None:
     """Connect each of these modules of torch: now if it is loaded, else when it is."""
     waiting: set[str] = set()
-    for name, connector in seams.items():
+    for name, connector in connectors.items():
         loaded = sys.modules.get(name)
         if loaded is not None:
             _connect(loaded, connector)
@@ -82,9 +82,9 @@ def _await(seams: Mapping[str, str]) -> None:
             if connector not in wanted:
                 wanted.append(connector)
             waiting.add(name)
-    known = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
-    if known is not None:
-        known.add(waiting)
+    finder = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
+    if finder is not None:
+        finder.add(waiting)
     elif waiting:
         sys.meta_path.insert(0, _Finder(waiting))
 

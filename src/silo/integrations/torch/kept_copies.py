@@ -20,7 +20,7 @@ from itertools import combinations
 from typing import Any, cast
 
 from silo.core.decisions import Decision
-from silo.integrations.torch.torch_patching import Seam
+from silo.integrations.torch.torch_patching import HookPoint
 
 __all__ = ["connect", "state"]
 
@@ -29,7 +29,7 @@ _CHANGED = (
     "takes copies out of graphs in another way than Silo knows: where a kernel reads a copy of a tensor that it "
     "writes, compare with the program that is not compiled"
 )
-_recorded = Seam(
+_recorded = HookPoint(
     "remove_noop_ops",
     ["graph"],
     unused=_UNUSED,
@@ -37,7 +37,7 @@ _recorded = Seam(
     changed=_CHANGED,
     level=logging.WARNING,
 )
-_kept = Seam(
+_kept = HookPoint(
     "reinplace_inplaceable_ops",
     ["fake_tensor_updater", "graph"],
     unused=_UNUSED,

@@ -332,27 +332,27 @@ def torch_op(
         SourceError: the kernel has no declared grid, or its effects are unknown.
     """
     torch = load_torch()
-    known = kernel_of(kernel)
-    if known is None:
+    owner = kernel_of(kernel)
+    if owner is None:
         raise ArgumentError(
             f"silo.torch_op takes a kernel that silo.kernel made, and not a {type(kernel).__name__}: wrap it, "
             "silo.kernel(k, grid=...)"
         )
-    refuse_zeroing(known, "an operator of torch")
+    refuse_zeroing(owner, "an operator of torch")
     _tell_version(str(torch.__version__))
     parse_name(name)
-    if known.grid is None:
+    if owner.grid is None:
         raise SourceError(
-            f"{known.name} ({known.location}) has no declared grid, which its operator launches with: give silo.kernel "
+            f"{owner.name} ({owner.location}) has no declared grid, which its operator launches with: give silo.kernel "
             "a grid=, a function of the arguments"
         )
     module = str(sys._getframe(1).f_globals.get("__name__", "__main__"))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # a pickle imports it
-    given = example_of(known, example)
+    given = example_of(owner, example)
     written = None if mutates is None else {*mutates, *(out or ())}
-    facts = facts_of_call(known, given, written)
+    facts = facts_of_call(owner, given, written)
     return make_operator(
         torch,
-        known,
+        owner,
         name,
         given,
         facts,

@@ -10,10 +10,10 @@ from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 
-__all__ = ["Seam"]
+__all__ = ["HookPoint"]
 
 
-class Seam:
+class HookPoint:
     """A place where Silo replaces a method of a class, or a function of a module, in torch.
 
     Args:

@@ -50,8 +50,8 @@ class BinaryCompiler:
         """
         if not isinstance(source, BinarySource):
             raise SourceError(f"{source.name} is not a binary source")
-        # A variant of a bundle has the fingerprint of one binary; a variant of a call has the kernel's, with all
-        # binaries.
+        # A variant of a bundle has the fingerprint of one binary; a variant of a call has the kernel's fingerprint,
+        # with all binaries.
         own = tuple(code for code in source.codes if source.fingerprint_of(code) == variant.source)
         code, decisions = choose_code(own or source.codes, variant.target, variant.specialization)
         if code is None:

@@ -75,8 +75,10 @@ class Arrays:
 
     def failed(self, error: Exception) -> LaunchError:
         """Returns the error of a program that jax does not compile or run; jax raises classes of several modules."""
-        said = one_line(str(error).strip())[:600]
-        return LaunchError(f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {said}")
+        message = one_line(str(error).strip())[:600]
+        return LaunchError(
+            f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {message}"
+        )
 
     def check(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
         """Checks that an array is like the code's. A guard has checked it, except for a bound kernel.

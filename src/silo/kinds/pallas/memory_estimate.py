@@ -122,8 +122,8 @@ def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) 
     rows += body
     vmem = sum(one.total for one in rows if one.space == "vmem")
     smem = sum(one.total for one in rows if one.space == "smem")
-    asked = launch.vmem_limit_bytes
-    limit = chip.vmem_bytes if asked is None else min(chip.vmem_bytes, asked)
+    requested = launch.vmem_limit_bytes
+    limit = chip.vmem_bytes if requested is None else min(chip.vmem_bytes, requested)
     return MemoryReport(chip.arch, tuple(rows), vmem, smem, limit, chip.vmem_ceiling - _SLACK, chip.smem_bytes)
 
 
@@ -292,8 +292,8 @@ def _peaks(jaxpr: Any) -> Iterator[tuple[int, tuple[int, ...], DType]]:  # noqa:
             held += [(int(size[0] * share), *size[1:]) for one in several if (size := _body_memory_size(one.aval))]
         if name in _PRODUCTS or name.startswith(_REDUCING):
             before = [equations[one] for one in sources[place] if equations[one].primitive.name not in _MADE_AGAIN]
-            later = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]
-            held += [size for one in later if (size := _body_memory_size(one.aval))]
+            later_inputs = [one for other in before for one in other.outvars if last.get(id(one), -1) > place]
+            held += [size for one in later_inputs if (size := _body_memory_size(one.aval))]
         if held:
             _, shape, element = max(held, key=lambda one: one[0])
             yield sum(size for size, _, _ in held), shape, element

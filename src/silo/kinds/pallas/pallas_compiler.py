@@ -98,7 +98,7 @@ def _device(topology: str) -> Any:  # noqa: ANN401  # a device of jax, or Reject
         return Rejected(f"libtpu {libtpu_version()} cannot be used: {type(error).__name__}: {first}")
 
 
-def refusal(said: str, chip: Chip, kernel: str, table: str = "") -> CompileError:
+def refusal(message: str, chip: Chip, kernel: str, table: str = "") -> CompileError:
     """Returns the error for the compiler's message: with the sizes if it is about memory, else its first lines.
 
     >>> from silo.kinds.pallas.chips import CHIPS
@@ -106,8 +106,8 @@ def refusal(said: str, chip: Chip, kernel: str, table: str = "") -> CompileError
     >>> type(error).__name__, error.need >> 20, error.capacity >> 20
     ('ResourceError', 24, 16)
     """
-    found = _USED.search(said) or _SCOPED.search(said) or _ALLOCATION.search(said)
-    lines = [line for line in said.splitlines() if line.strip()][:_MOST_SAID]
+    found = _USED.search(message) or _SCOPED.search(message) or _ALLOCATION.search(message)
+    lines = [line for line in message.splitlines() if line.strip()][:_MOST_SAID]
     if found is None:
         return CompileError(f"{kernel} for tpu:{chip.arch}: the compiler for TPUs refuses it: " + "\n".join(lines))
     need, capacity = _bytes(found[1], found[2]), _bytes(found[3], found[4])

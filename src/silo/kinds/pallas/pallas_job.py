@@ -157,8 +157,8 @@ def diagnosis(error: BaseException) -> str:
     'ValueError: no such block'
     """
     lines = [line.rstrip() for line in str(error).splitlines()]
-    kept = [line for line in lines if line and not line.startswith(("--------------------", "For simplicity, JAX"))]
-    return f"{type(error).__name__}: {chr(10).join(kept)}" if kept else type(error).__name__
+    useful = [line for line in lines if line and not line.startswith(("--------------------", "For simplicity, JAX"))]
+    return f"{type(error).__name__}: {chr(10).join(useful)}" if useful else type(error).__name__
 
 
 def _place(error: BaseException) -> str:

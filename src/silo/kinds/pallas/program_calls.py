@@ -29,7 +29,7 @@ class HostCall:
     def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         jax = jax_module()
         place = jax.sharding.SingleDeviceSharding(device)
-        # Arguments that are on no device yet go to this one.
+        # Arguments without a device yet go to this one.
         self._run = jax.jit(program, in_shardings=place, out_shardings=place)
         self._plan = plan
         self._arrays = arrays

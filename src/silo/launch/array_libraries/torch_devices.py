@@ -42,8 +42,8 @@ def _mtia(torch: Any, index: int) -> LibraryDevice:  # noqa: ANN401
     try:
         units = int(properties.max_grid_height * properties.max_grid_width)
     except AttributeError:
-        known = ", ".join(name for name in dir(properties) if not name.startswith("_"))
-        raise DeviceError(f"mtia:{index}: torch does not say how large its grid is; it says {known}") from None
+        members = ", ".join(name for name in dir(properties) if not name.startswith("_"))
+        raise DeviceError(f"mtia:{index}: torch does not say how large its grid is; it says {members}") from None
     return LibraryDevice(
         model=str(getattr(properties, "name", "MTIA")),
         arch="",

@@ -95,7 +95,7 @@ class _Torch:
 
 
 def _integers(tensor: Any) -> Any:  # noqa: ANN401  # a tensor
-    """The same memory as integers of the elements' width, which numpy has whatever the dtype."""
+    """The same memory as integers of the elements' width, because numpy lacks some dtypes."""
     torch = _torch()
     plain = tensor.detach()
     kinds = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

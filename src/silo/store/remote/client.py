@@ -95,8 +95,8 @@ T = TypeVar("T")
 
 _THREADS = 8
 _SLACK_S = 0.25  # the time of a thread on top of the limit, before it is given up
-_WHOLE_S = 10.0  # the longest that one question about many objects may take
-_MOST_LIES = 8
+_WHOLE_S = 10.0  # the longest time for one request about many objects
+_MOST_REJECTED = 8
 
 
 _Action = Callable[[Objects], "bytes | None"]
@@ -133,17 +133,17 @@ class RemoteClient:
         self._wants_writes = writes
         self._off = ""
         self._used = False  # whether this process, or the process it was forked from, has sent a request
-        self._lies = 0
+        self._rejected = 0
         self._renew()
         in_child(self._in_child)
 
     def _renew(self) -> None:
         self._objects: Objects | None = None
         self._answered = False
-        self._crew = ThreadPool(_THREADS)
+        self._pool = ThreadPool(_THREADS)
         self._askers = ThreadPool(_THREADS)  # threads that wait for the pool, which are other threads
         self._expected: dict[str, _Slot] = {}
-        self._outbox = UploadQueue(self._deliver, self._not_sent)
+        self._uploads = UploadQueue(self._deliver, self._not_sent)
 
     def _in_child(self) -> None:
         """Requests under way belong to the parent."""
@@ -164,7 +164,7 @@ class RemoteClient:
     @property
     def waiting(self) -> int:
         """How many objects wait to be sent."""
-        return self._outbox.waiting
+        return self._uploads.waiting
 
     def get(self, name: str, most: int) -> bytes | None:
         """An object, or None; waits for what :meth:`expect` has begun."""
@@ -189,7 +189,7 @@ class RemoteClient:
         slot = self._expected.get(name)
         return slot is not None and slot.done.is_set() and slot.data is not None
 
-    def aside(self, step: Callable[[], T]) -> Future[T]:
+    def submit(self, step: Callable[[], T]) -> Future[T]:
         """Runs a step on a worker thread and returns a future of its result. A few steps run at a time, in order."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
@@ -206,7 +206,7 @@ class RemoteClient:
     def reach(self) -> None:
         """Begin to connect to the service because many requests will follow, and return at once."""
         if not self._off:
-            self.aside(lambda: self.parts)
+            self.submit(lambda: self.parts)
 
     def _begin(self, actions: Sequence[tuple[str, _Action]], end: float, *, writing: bool = False) -> dict[str, _Slot]:
         """Run all of these on the pool's threads, in order; steps that have not begun at ``end`` are left out."""
@@ -229,7 +229,7 @@ class RemoteClient:
 
         self._used = True
         for _ in range(min(_THREADS, len(actions))):
-            self._crew.start(work)
+            self._pool.start(work)
         return slots
 
     def _awaited(self, slots: Mapping[str, _Slot], most: int) -> dict[str, bytes | None]:
@@ -257,7 +257,7 @@ class RemoteClient:
         pages: queue.SimpleQueue[tuple[str, list[str] | bool]] = queue.SimpleQueue()
         end = time.monotonic() + _WHOLE_S
         for folder in folders:
-            self._crew.start(lambda folder=folder: self._list_to(folder, end, pages))
+            self._pool.start(lambda folder=folder: self._list_to(folder, end, pages))
         open_ones = set(folders)
         while open_ones and not self._off:
             limit_s = LISTING_S if self._answered else LIMIT_S
@@ -295,7 +295,7 @@ class RemoteClient:
         """Put an object in the background, unless it is known to exist or nothing may be sent."""
         if self.sends:
             self._used = True
-            self._outbox.put(name, data)
+            self._uploads.put(name, data)
 
     def send_sealed(self, key: str, line: bytes) -> None:
         """Send the signed outcome of a job too, if a signing key is set."""
@@ -309,14 +309,14 @@ class RemoteClient:
 
     def knows(self, name: str) -> None:
         """The object is there: it need not be sent."""
-        self._outbox.knows(name)
+        self._uploads.knows(name)
 
     def flush(self, seconds: float) -> int:
-        """Wait until everything is sent, or for so long; how many objects are not."""
-        return self._outbox.flush(seconds)
+        """Wait until everything is sent, at most this long; returns the number of objects left."""
+        return self._uploads.flush(seconds)
 
     def put_each(self, objects: Sequence[tuple[str, bytes]]) -> int:
-        """Put objects now, side by side; how many the store has taken."""
+        """Put objects now, in parallel; returns the number that the store has accepted."""
 
         def putting(name: str, data: bytes) -> _Action:
             def action(one: Objects) -> bytes:
@@ -329,7 +329,7 @@ class RemoteClient:
         return self._changed([(name, putting(name, data)) for name, data in objects], most)
 
     def remove_each(self, names: Sequence[str]) -> int:
-        """Remove objects now, side by side; how many are gone."""
+        """Remove objects now, in parallel; returns the number removed."""
 
         def removing(name: str) -> _Action:
             def action(one: Objects) -> bytes:
@@ -375,11 +375,11 @@ class RemoteClient:
     def lie(self, name: str, what: str) -> None:
         """An object contradicts its name: it counts as absent. The client turns itself off if there are many."""
         with self._lock:
-            self._lies += 1
-            many = self._lies >= _MOST_LIES
+            self._rejected += 1
+            many = self._rejected >= _MOST_REJECTED
         self.tell_once("lie", f"gave something else than {name}: {what}; it counts as absent")
         if many:
-            self._turn_off(f"{_MOST_LIES} objects were not what their names say, the last {name}: {what}")
+            self._turn_off(f"{_MOST_REJECTED} objects were not what their names say, the last {name}: {what}")
 
     def _tried(self, action: Callable[[Objects], T], *, writing: bool = False) -> T | None:
         """The result of ``action``; None if it failed, which is logged here. On threads of the client."""
@@ -426,7 +426,7 @@ class RemoteClient:
         if self._off:
             return ()
         self._used = True
-        self._crew.start(work)
+        self._pool.start(work)
         if not done.wait(LIMIT_S + _SLACK_S):
             self._turn_off(f"it did not answer within {LIMIT_S:g} s")
             return ()

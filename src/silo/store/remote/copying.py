@@ -33,7 +33,7 @@ from silo.store.remote.shared_records import SharedRecords
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 
 _SMALL, _LARGE = 256, 16  # objects at one time, by their largest size
-_RECORDS = 1024  # and of one list: each batch looks through the local entries
+_RECORDS = 1024  # the most lines of one list in a batch: each batch reads all local entries
 
 T = TypeVar("T")
 
@@ -58,69 +58,70 @@ class Checked:
     whole: bool
 
 
-def push(root: Path, link: RemoteClient) -> list[CopiedObjects]:
+def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
     """Send the entries of the store at ``root`` that the remote store lacks. ``RemoteError`` if it accepts nothing."""
     return [
-        _push_records(root, link) if part == "records" else _push_part(root, link, part) for part in _parts_of(link)
+        _push_records(root, client) if part == "records" else _push_part(root, client, part)
+        for part in _parts_of(client)
     ]
 
 
-def _push_part(root: Path, link: RemoteClient, part: str) -> CopiedObjects:
-    there = _names(link, part)
+def _push_part(root: Path, client: RemoteClient, part: str) -> CopiedObjects:
+    there = _names(client, part)
     copied = known = left = 0
     objects = _own_objects(root, part)
     for batch in _batches(objects, _LARGE if part == "blobs" else _SMALL):
         new = [(name, data) for name, data in batch if data is not None and name not in there]
         left += sum(data is None for _, data in batch)
         known += len(batch) - len(new) - sum(data is None for _, data in batch)
-        _send(link, part, new, copied)
+        _send(client, part, new, copied)
         copied += len(new)
     return CopiedObjects(part, copied, known, left)
 
 
-def _send(link: RemoteClient, part: str, new: Sequence[tuple[str, bytes]], before: int) -> None:
-    if not link.sends:
-        raise RemoteError(link.off or f"the remote store {link.place.name} takes nothing", kind="refused")
-    taken = link.put_each(new)
+def _send(client: RemoteClient, part: str, new: Sequence[tuple[str, bytes]], before: int) -> None:
+    if not client.sends:
+        raise RemoteError(client.off or f"the remote store {client.place.name} takes nothing", kind="refused")
+    taken = client.put_each(new)
     if taken < len(new):
-        reason = link.off or "it refuses to take them, or took too long"
+        reason = client.off or "it refuses to take them, or took too long"
         raise RemoteError(f"{before + taken} objects of {part} were sent, and no more: {reason}", kind="fault")
 
 
-def _push_records(root: Path, link: RemoteClient) -> CopiedObjects:
+def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
     """Records travel folded, however they came here; existing ones are not sent again."""
-    own, there = DiskRecords(root / "records", Notices("silo.store")), _records_there(link)
+    own, there = DiskRecords(root / "records", Notices("silo.store")), _records_there(client)
     copied = known = left = 0
     for key in own.keys():  # noqa: SIM118  # it is no mapping
         lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}
-        kept = _lines_there(link, key, there.get(key, ())) & lines.keys()
-        new = [line for digest, line in lines.items() if digest not in kept and len(line) <= MOST_LINE_BYTES]
+        present = _lines_there(client, key, there.get(key, ())) & lines.keys()
+        new = [line for digest, line in lines.items() if digest not in present and len(line) <= MOST_LINE_BYTES]
         for batch in _batches(_folded(key, new), _SMALL):
-            _send(link, "records", batch, copied)
-        copied, known, left = copied + len(new), known + len(kept), left + len(lines) - len(kept) - len(new)
+            _send(client, "records", batch, copied)
+        copied, known, left = copied + len(new), known + len(present), left + len(lines) - len(present) - len(new)
     return CopiedObjects("records", copied, known, left)
 
 
-def _records_there(link: RemoteClient) -> dict[str, list[str]]:
+def _records_there(client: RemoteClient) -> dict[str, list[str]]:
     """The last parts of the names of existing records, by the key of their list."""
     found: dict[str, list[str]] = {}
-    for name in _names(link, "records"):
+    for name in _names(client, "records"):
         if name.count("/") == 2:
             _, key, last = name.split("/")
             found.setdefault(key, []).append(last)
     return found
 
 
-def _lines_there(link: RemoteClient, key: str, names: Sequence[str]) -> set[str]:
+def _lines_there(client: RemoteClient, key: str, names: Sequence[str]) -> set[str]:
     """The lines of a list that the remote store has, alone or in a fold; only folds are read for that."""
     found = {name for name in names if len(name) == 64}
     for batch in _batches((f"{records_of(key)}/{name}" for name in names if is_fold(name)), _SMALL):
-        for name, data in link.get_each(batch, MOST_FOLDED).items():
+        for name, data in client.get_each(batch, MOST_FOLDED).items():
             try:
                 found.update(verified_fold(key, name.rpartition("/")[2], data))
             except ValueError as error:
-                link.lie(name, str(error))
-        _still_there(link)
+                client.lie(name, str(error))
+        _still_there(client)
     return found
 
 
@@ -137,36 +138,36 @@ def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
         yield (f"{records_of(key)}/{last}", data) if len(one) > 1 else (record_name(key, digest_of(data)), data)
 
 
-def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: RemoteClient) -> list[CopiedObjects]:
+def pull(root: Path, artifacts: Artifacts, records: SharedRecords, client: RemoteClient) -> list[CopiedObjects]:
     """Take in the entries of the remote store that may be used here; native code of an untrusted store is left out."""
     found: list[CopiedObjects] = []
-    for part in _parts_of(link):
+    for part in _parts_of(client):
         if part == "records":
-            found.append(pull_records(records, link))
+            found.append(pull_records(records, client))
         elif part != "blobs":  # which come with the entries that refer to them
-            found.append(_pull_entries(root, artifacts, link, part))
+            found.append(_pull_entries(root, artifacts, client, part))
     return found
 
 
-def pull_records(kept: SharedRecords, link: RemoteClient) -> CopiedObjects:
+def pull_records(present: SharedRecords, client: RemoteClient) -> CopiedObjects:
     """Take in every record of the remote store, whichever study it belongs to."""
     copied = known = left = 0
-    for key, names in sorted(_records_there(link).items()):
-        before = len({digest_of(line_of(key, record)) for record in kept.read(key)})
+    for key, names in sorted(_records_there(client).items()):
+        before = len({digest_of(line_of(key, record)) for record in present.read(key)})
         lines: set[str] = set()
         for batch in _batches(sorted(names, key=lambda name: (not is_fold(name), name)), _RECORDS):
-            added, there = kept.take_in(key, batch)
+            added, there = present.take_in(key, batch)
             copied += added
             lines |= there or set()
-            _still_there(link)
-        here = {digest_of(line_of(key, record)) for record in kept.read(key)}
+            _still_there(client)
+        here = {digest_of(line_of(key, record)) for record in present.read(key)}
         known += len(lines & here) - (len(here) - before)
         left += len(lines - here)
     return CopiedObjects("records", copied, known, left)
 
 
-def _pull_entries(root: Path, artifacts: Artifacts, link: RemoteClient, part: str) -> CopiedObjects:
-    keys = sorted(name.rpartition("/")[2].removesuffix(".json") for name in _names(link, part))
+def _pull_entries(root: Path, artifacts: Artifacts, client: RemoteClient, part: str) -> CopiedObjects:
+    keys = sorted(name.rpartition("/")[2].removesuffix(".json") for name in _names(client, part))
     keys = [key for key in keys if len(key) == 64]
     own = DiskEntries(root, part, Notices("silo.store"))
     copied = known = left = 0
@@ -178,23 +179,23 @@ def _pull_entries(root: Path, artifacts: Artifacts, link: RemoteClient, part: st
         for key in new:
             one = artifacts.get(key) if part == "artifacts" else artifacts.outcome(key)
             copied, left = copied + (one is not None), left + (one is None)
-        _still_there(link)
+        _still_there(client)
     return CopiedObjects(part, copied, known, left)
 
 
-def check_remote(link: RemoteClient) -> list[Checked]:
+def check_remote(client: RemoteClient) -> list[Checked]:
     """Check every object of the remote store; nothing is stored or changed."""
-    return [_check_part(link, part) for part in _parts_of(link)]
+    return [_check_part(client, part) for part in _parts_of(client)]
 
 
-def _check_part(link: RemoteClient, part: str) -> Checked:
-    listing = link.list(part)
-    _still_there(link)
+def _check_part(client: RemoteClient, part: str) -> Checked:
+    listing = client.list(part)
+    _still_there(client)
     bad: list[tuple[str, str]] = []
     most, size = (MOST_BLOB_BYTES, _LARGE) if part == "blobs" else (MOST_LINE_BYTES, _SMALL)
     for names in _batches((f"{part}/{name}" for name in listing.names), size):
-        found = link.get_each(names, most)
-        _still_there(link)
+        found = client.get_each(names, most)
+        _still_there(client)
         for name in names:
             reason = "it cannot be read, or is too large" if name not in found else _problem(part, name, found[name])
             if reason:
@@ -262,22 +263,22 @@ def _stems(folder: Path, suffix: str) -> Iterator[str]:
             yield stem
 
 
-def _names(link: RemoteClient, part: str) -> set[str]:
+def _names(client: RemoteClient, part: str) -> set[str]:
     """The full names of the entries; empty if the service cannot list."""
-    listing = link.list(part) if "records" in link.parts else None
-    _still_there(link)
+    listing = client.list(part) if "records" in client.parts else None
+    _still_there(client)
     return {f"{part}/{name}" for name in listing.names} if listing is not None else set()
 
 
-def _parts_of(link: RemoteClient) -> Sequence[str]:
-    parts = link.parts
-    _still_there(link)
+def _parts_of(client: RemoteClient) -> Sequence[str]:
+    parts = client.parts
+    _still_there(client)
     return parts
 
 
-def _still_there(link: RemoteClient) -> None:
-    if link.off:
-        raise RemoteError(f"the remote store {link.place.name}: {link.off}", kind="fault")
+def _still_there(client: RemoteClient) -> None:
+    if client.off:
+        raise RemoteError(f"the remote store {client.place.name}: {client.off}", kind="fault")
 
 
 def _batches(items: Iterable[T], size: int) -> Iterator[list[T]]:

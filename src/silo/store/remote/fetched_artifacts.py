@@ -53,9 +53,9 @@ class FetchedArtifacts:
     """The requests of a store's table of compiled code to the remote store, and its uploads."""
 
     def __init__(
-        self, link: RemoteClient, artifacts: Entries, jobs: Entries, blobs: SharedBlobs, ledger: ArrivalsLedger
+        self, client: RemoteClient, artifacts: Entries, jobs: Entries, blobs: SharedBlobs, ledger: ArrivalsLedger
     ) -> None:
-        self._link = link
+        self._client = client
         self._entries = {"artifacts": artifacts, "jobs": jobs}
         self._blobs = blobs
         self._ledger = ledger
@@ -63,22 +63,22 @@ class FetchedArtifacts:
 
     def expect(self, keys: Sequence[str]) -> None:
         """Begin to fetch the artifacts of these keys."""
-        if not self._link.off:
+        if not self._client.off:
             names = (entry_name("artifacts", key) for key in keys if self._entries["artifacts"].get(key) is None)
-            self._link.expect([name for name in names if name not in self._absent], MOST_LINE_BYTES)
+            self._client.expect([name for name in names if name not in self._absent], MOST_LINE_BYTES)
 
     @property
     def asks(self) -> bool:
         """Whether the remote store is used."""
-        return not self._link.off
+        return not self._client.off
 
     def has_come(self, key: str) -> bool:
         """Whether an object expected under a key has arrived; it is not verified yet."""
-        return self._link.has_come(entry_name("artifacts", key))
+        return self._client.has_come(entry_name("artifacts", key))
 
-    def aside(self, step: Callable[[], T]) -> Future[T]:
+    def submit(self, step: Callable[[], T]) -> Future[T]:
         """See :meth:`silo.store.artifacts.FromAfar.aside`."""
-        return self._link.aside(step)
+        return self._client.submit(step)
 
     def artifact(self, key: str) -> Artifact | None:
         """The artifact of a key, kept here; None if it is missing or may not be used."""
@@ -88,7 +88,7 @@ class FetchedArtifacts:
         document, artifact = found
         bare = replace(artifact.variant, signature=artifact.variant.signature.without_effects())
         if key not in (artifact.variant.artifact_key(artifact.compiler), bare.artifact_key(artifact.compiler)):
-            self._link.lie(entry_name("artifacts", key), "it is the artifact of another variant")
+            self._client.lie(entry_name("artifacts", key), "it is the artifact of another variant")
             return None
         if artifact.runs_on_host:
             return None  # see above
@@ -102,14 +102,14 @@ class FetchedArtifacts:
             return None
         document, outcome = found
         if outcome.runs_on_host:
-            name = self._link.place.name
+            name = self._client.place.name
             sealed = self._sealed(key)
             if sealed is not None:
                 document, outcome, origin = sealed
             elif self._ledger.trusts_remote(name):
                 origin = name
             else:
-                self._link.tell_once(
+                self._client.tell_once(
                     "native code",
                     "has native code that is not used and compiled again, for nobody here vouched for it. If you know "
                     f"all who write there: silo trust --remote {name}; if you know who signs it: silo trust --key",
@@ -129,41 +129,41 @@ class FetchedArtifacts:
 
         for public in [PublicKey.parse(entry.text) for entry in trusted]:
             name = seal_name(key, public.id)
-            data = self._link.get(name, MOST_SEAL_BYTES)
+            data = self._client.get(name, MOST_SEAL_BYTES)
             if data is None:
                 continue
             line = opened(key, data, public)
             if isinstance(line, Rejected):
-                self._link.lie(name, line.reason)
+                self._client.lie(name, line.reason)
                 continue
             try:
                 document = decode_line(f"jobs/{key}", line.removesuffix(b"\n"))
                 outcome = Outcome.from_json(_value(document, "job"))
             except (ValueError, KeyError, TypeError, AttributeError, SiloError) as error:
-                self._link.lie(name, str(error))
+                self._client.lie(name, str(error))
                 continue
             return document, outcome, sealed_origin(public.id)
         return None
 
     def bring(self, refs: Sequence[BlobRef]) -> None:
         """Have blobs here that are not."""
-        if not self._link.off:
+        if not self._client.off:
             self._blobs.bring((ref.sha256, ref.size) for ref in refs)
 
     def send(self, part: str, key: str, document: JSON) -> None:
         """A document was kept here: send it."""
-        if self._link.sends:
+        if self._client.sends:
             line = encode_line(f"{part}/{key}", document)
             if len(line) <= MOST_LINE_BYTES:
-                self._link.send(entry_name(part, key), line)
+                self._client.send(entry_name(part, key), line)
                 if part == "jobs":
-                    self._link.send_sealed(key, line)
+                    self._client.send_sealed(key, line)
 
     def _document(self, part: str, key: str, what: str, decode: Callable[[JSON], T]) -> tuple[JSON, T] | None:
         name = entry_name(part, key)
-        if self._link.off or name in self._absent:
+        if self._client.off or name in self._absent:
             return None
-        line = self._link.get(name, MOST_LINE_BYTES)
+        line = self._client.get(name, MOST_LINE_BYTES)
         if line is None:
             self._absent.add(name)  # for this process: it compiles missing code in a moment
             return None
@@ -172,9 +172,9 @@ class FetchedArtifacts:
             decoded = decode(_value(document, what))
         except (ValueError, KeyError, TypeError, AttributeError, SiloError) as error:
             self._absent.add(name)
-            self._link.lie(name, str(error))
+            self._client.lie(name, str(error))
             return None
-        self._link.knows(name)
+        self._client.knows(name)
         return document, decoded
 
 

@@ -43,8 +43,8 @@ class Lease:
 class LeaseHolder:
     """A lease of this process; :meth:`keep` renews it from time to time."""
 
-    def __init__(self, link: RemoteClient, use: str, seconds: float) -> None:
-        self._link = link
+    def __init__(self, client: RemoteClient, use: str, seconds: float) -> None:
+        self._client = client
         self._seconds = seconds
         host = re.sub(r"[^A-Za-z0-9.]", ".", os.uname().nodename)[:60] or "unknown"
         self._rest = f"{use}-{host}-{secrets.token_hex(6)}"
@@ -58,17 +58,17 @@ class LeaseHolder:
 
     def begin(self) -> bool:
         """Puts the lease now; False if the remote store takes nothing."""
-        return self._link.put_each([self._next()]) == 1
+        return self._client.put_each([self._next()]) == 1
 
     def keep(self) -> None:
         """Renews the lease, in the background, once a third of its time has passed."""
-        if self._link.sends and time.monotonic() >= self._due_s:
-            self._link.send(*self._next())
+        if self._client.sends and time.monotonic() >= self._due_s:
+            self._client.send(*self._next())
 
     def end(self) -> None:
         """Removes the lease."""
-        if self._names and self._link.sends:
-            self._link.remove_each(self._names)
+        if self._names and self._client.sends:
+            self._client.remove_each(self._names)
 
     def _next(self) -> tuple[str, bytes]:
         self._due_s = time.monotonic() + self._seconds / 3
@@ -78,12 +78,12 @@ class LeaseHolder:
 
 
 @contextmanager
-def holding_lease(link: RemoteClient | None, use: str, seconds: float = LEASE_S) -> Generator[LeaseHolder | None]:
+def holding_lease(client: RemoteClient | None, use: str, seconds: float = LEASE_S) -> Generator[LeaseHolder | None]:
     """Hold a lease for a block; None without a remote store, or with one that is only read or cannot list."""
-    if link is None or not link.sends or "records" not in link.parts:
+    if client is None or not client.sends or "records" not in client.parts:
         yield None
         return
-    holder = LeaseHolder(link, use, seconds)
+    holder = LeaseHolder(client, use, seconds)
     holder.begin()
     try:
         yield holder
@@ -91,28 +91,30 @@ def holding_lease(link: RemoteClient | None, use: str, seconds: float = LEASE_S)
         holder.end()
 
 
-def leases_of(link: RemoteClient) -> tuple[Lease, ...]:
+def leases_of(client: RemoteClient) -> tuple[Lease, ...]:
     """The leases that have not ended, the last to end first."""
     now_s = time.time()
-    found = [Lease(int(match[1]), match[2], match[3], name) for name, match in _matches(link.list("leases").names)]
+    found = [Lease(int(match[1]), match[2], match[3], name) for name, match in _matches(client.list("leases").names)]
     return tuple(sorted((one for one in found if one.until_s + _SKEW_S > now_s), key=lambda one: -one.until_s))
 
 
-def ended_leases(link: RemoteClient) -> list[str]:
+def ended_leases(client: RemoteClient) -> list[str]:
     """The objects of leases that have ended, which a pruning removes."""
     now_s = time.time()
-    return [f"leases/{name}" for name, match in _matches(link.list("leases").names) if int(match[1]) + _SKEW_S <= now_s]
+    return [
+        f"leases/{name}" for name, match in _matches(client.list("leases").names) if int(match[1]) + _SKEW_S <= now_s
+    ]
 
 
 def _matches(names: Sequence[str]) -> list[tuple[str, re.Match[str]]]:
     return [(name, match) for name in names if (match := _NAME.fullmatch(name)) is not None]
 
 
-def refuse_while_used(link: RemoteClient, own: LeaseHolder) -> None:
+def refuse_while_used(client: RemoteClient, own: LeaseHolder) -> None:
     """Raises StoreError while another process holds a lease."""
-    others = [one for one in leases_of(link) if not one.name.endswith(own.rest)]
+    others = [one for one in leases_of(client) if not one.name.endswith(own.rest)]
     if others:
         raise StoreError(
-            f"the remote store {link.place.name} is in use, so it is not pruned: {others[0].text}"
+            f"the remote store {client.place.name} is in use, so it is not pruned: {others[0].text}"
             + (f", and {len(others) - 1} more" if len(others) > 1 else "")
         )

@@ -74,7 +74,7 @@ class Objects(Protocol):
 
 
 def limit_s(most: int) -> float:
-    """Seconds that getting or putting so many bytes may take."""
+    """The most seconds that getting or putting this many bytes may take."""
     return LIMIT_S + most / _BYTES_A_SECOND
 
 

@@ -96,25 +96,25 @@ class RedisObjects:
 
     def _ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
         """Send a command and read its answer, of at most this many bytes, by the deadline."""
-        kept: _Connection | None = getattr(self._own, "connection", None)
+        connection: _Connection | None = getattr(self._own, "connection", None)
         self._own.connection = None  # so that a connection that fails half way is not used again
         answer: _Answer = None
         try:
-            if kept is not None:
+            if connection is not None:
                 try:
-                    answer = kept.ask(command, most, deadline)
+                    answer = connection.ask(command, most, deadline)
                 except ConnectionError:  # the server ended it meanwhile
-                    kept = None
-            if kept is None:
-                kept = self._connected(deadline)
-                answer = kept.ask(command, most, deadline)
+                    connection = None
+            if connection is None:
+                connection = self._connected(deadline)
+                answer = connection.ask(command, most, deadline)
         except TimeoutError as error:
             raise RemoteError(f"it does not answer within {LIMIT_S:g} s", kind="fault") from error
         except TooLongError as error:
             raise RemoteError(str(error), kind="lie") from error
         except OSError as error:
             raise RemoteError(error.strerror or str(error), kind="fault") from error
-        self._own.connection = kept
+        self._own.connection = connection
         return answer
 
     def _connected(self, deadline: float) -> _Connection:
@@ -165,8 +165,8 @@ class _Connection:
         if kind == b"+":
             return rest
         if kind == b"-":
-            told = rest.decode(errors="replace")
-            raise RemoteError(f"it answers: {told}", kind="refused" if told.startswith(_REFUSALS) else "fault")
+            message = rest.decode(errors="replace")
+            raise RemoteError(f"it answers: {message}", kind="refused" if message.startswith(_REFUSALS) else "fault")
         try:
             number = int(rest)
         except ValueError:

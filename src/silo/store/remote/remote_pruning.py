@@ -44,19 +44,19 @@ class _RemoteEntry:
         return entry_name(self.part, self.key)
 
 
-def remote_records(link: RemoteClient) -> MemoryRecords:
+def remote_records(client: RemoteClient) -> MemoryRecords:
     """All records of the remote store, verified, in memory.
 
     Raises:
         RemoteError: the store does not answer.
     """
     records = MemoryRecords()
-    pull_records(SharedRecords(records, link), link)
+    pull_records(SharedRecords(records, client), client)
     return records
 
 
 def prune_remote(
-    link: RemoteClient, max_bytes: int | None, *, losers_alone: bool = False, older_than_s: int | None = None
+    client: RemoteClient, max_bytes: int | None, *, losers_alone: bool = False, older_than_s: int | None = None
 ) -> Pruned:
     """Removes code of the remote store until ``max_bytes`` are left (None: all that the rule covers).
 
@@ -66,19 +66,19 @@ def prune_remote(
         StoreError: the store is only read, cannot be listed whole, or is in use.
         RemoteError: it does not answer.
     """
-    if "records" not in link.parts:
-        raise StoreError(f"the remote store {link.place.name} lists nothing: it removes old objects by its own rules")
-    if not link.sends:
-        raise StoreError(link.off or "SILO_REMOTE_MODE=read says that nothing is changed; set it to write to prune")
-    lease = LeaseHolder(link, "prune", LEASE_S)
+    if "records" not in client.parts:
+        raise StoreError(f"the remote store {client.place.name} lists nothing: it removes old objects by its own rules")
+    if not client.sends:
+        raise StoreError(client.off or "SILO_REMOTE_MODE=read says that nothing is changed; set it to write to prune")
+    lease = LeaseHolder(client, "prune", LEASE_S)
     try:
         if not lease.begin():
-            raise RemoteError(link.off or f"{link.place.name} takes no lease", kind="refused")
-        refuse_while_used(link, lease)
-        link.remove_each(ended_leases(link))
-        records = remote_records(link)
-        there = {name.rpartition("/")[2] for name in _listed(link, "blobs")}
-        entries = [*_entries(link, "artifacts", there), *_entries(link, "jobs", there)]
+            raise RemoteError(client.off or f"{client.place.name} takes no lease", kind="refused")
+        refuse_while_used(client, lease)
+        client.remove_each(ended_leases(client))
+        records = remote_records(client)
+        there = {name.rpartition("/")[2] for name in _listed(client, "blobs")}
+        entries = [*_entries(client, "artifacts", there), *_entries(client, "jobs", there)]
         plan = plan_pruning(
             entries,
             losing_artifacts(records),
@@ -87,7 +87,7 @@ def prune_remote(
             losers_alone=losers_alone,
             older_than_s=older_than_s,
         )
-        return _carry_out(link, lease, plan, _size_of(entries))
+        return _carry_out(client, lease, plan, _size_of(entries))
     finally:
         lease.end()
 
@@ -153,14 +153,14 @@ def _size_of(entries: Sequence[_RemoteEntry]) -> int:
     return sum(blobs.values()) + sum(entry.size for entry in entries)
 
 
-def _carry_out(link: RemoteClient, lease: LeaseHolder, plan: Sequence[tuple[str, int]], size: int) -> Pruned:
+def _carry_out(client: RemoteClient, lease: LeaseHolder, plan: Sequence[tuple[str, int]], size: int) -> Pruned:
     blobs = entries = freed = 0
     for begin in range(0, len(plan), _BATCH):
         batch = plan[begin : begin + _BATCH]
         lease.keep()
-        refuse_while_used(link, lease)
-        if link.remove_each([name for name, _ in batch]) < len(batch):
-            reason = link.off or "it refuses to remove them, or took too long"
+        refuse_while_used(client, lease)
+        if client.remove_each([name for name, _ in batch]) < len(batch):
+            reason = client.off or "it refuses to remove them, or took too long"
             raise RemoteError(f"{blobs + entries} objects were removed, and no more: {reason}", kind="fault")
         blobs += sum(name.startswith("blobs/") for name, _ in batch)
         entries += sum(not name.startswith("blobs/") for name, _ in batch)
@@ -168,24 +168,24 @@ def _carry_out(link: RemoteClient, lease: LeaseHolder, plan: Sequence[tuple[str,
     return Pruned(blobs, entries, 0, freed, size - freed)
 
 
-def _listed(link: RemoteClient, part: str) -> list[str]:
+def _listed(client: RemoteClient, part: str) -> list[str]:
     """The names of a part. Raises StoreError if not all can be listed: a blob might be in use unseen."""
-    listing = link.list(part)
-    if link.off or not listing.whole:
-        reason = link.off or f"it has more than {len(listing.names)} objects in {part}"
-        raise StoreError(f"the remote store {link.place.name} cannot be listed whole, so it is not pruned: {reason}")
+    listing = client.list(part)
+    if client.off or not listing.whole:
+        reason = client.off or f"it has more than {len(listing.names)} objects in {part}"
+        raise StoreError(f"the remote store {client.place.name} cannot be listed whole, so it is not pruned: {reason}")
     return listing.names
 
 
-def _entries(link: RemoteClient, part: str, there: Container[str]) -> Iterator[_RemoteEntry]:
+def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator[_RemoteEntry]:
     """The readable entries of a part, with their existing blobs."""
-    names = [f"{part}/{name}" for name in _listed(link, part) if name.endswith(".json")]
+    names = [f"{part}/{name}" for name in _listed(client, part) if name.endswith(".json")]
     for begin in range(0, len(names), _BATCH):
         batch = names[begin : begin + _BATCH]
-        found = link.get_each(batch, MOST_LINE_BYTES)
-        if link.off or len(found) < len(batch):
+        found = client.get_each(batch, MOST_LINE_BYTES)
+        if client.off or len(found) < len(batch):
             raise StoreError(
-                f"the remote store {link.place.name} does not give all entries, so it is not pruned: {link.off}"
+                f"the remote store {client.place.name} does not give all entries, so it is not pruned: {client.off}"
             )
         for name, data in found.items():
             key = name.rpartition("/")[2].removesuffix(".json")

@@ -15,16 +15,16 @@ __all__ = ["SharedBlobs"]
 class SharedBlobs:
     """The blobs of this machine, and the remote store's for those that are missing."""
 
-    def __init__(self, local: Blobs, link: RemoteClient) -> None:
+    def __init__(self, local: Blobs, client: RemoteClient) -> None:
         self._local = local
-        self._link = link
+        self._client = client
         self._absent: set[str] = set()  # also in the remote store, as far as this process knows
 
     def put(self, data: bytes) -> str:
         """Keep ``data`` here, and send it; its sha256 in hex."""
         sha256 = self._local.put(data)
         if len(data) <= MOST_BLOB_BYTES:
-            self._link.send(blob_name(sha256), bytes(data))
+            self._client.send(blob_name(sha256), bytes(data))
         return sha256
 
     def get(self, sha256: str) -> bytes | None:
@@ -50,22 +50,22 @@ class SharedBlobs:
         missing = [(sha256, size) for sha256, size in dict(blobs).items() if not self._local.holds(sha256, size)]
         for sha256, size in missing if len(missing) > 1 else ():
             if size <= MOST_BLOB_BYTES and sha256 not in self._absent:
-                self._link.expect([blob_name(sha256)], size)
+                self._client.expect([blob_name(sha256)], size)
         for sha256, size in missing:
             self._fetched(sha256, size)
 
     def _fetched(self, sha256: str, most: int) -> bool:
-        if most > MOST_BLOB_BYTES or self._link.off or sha256 in self._absent:
+        if most > MOST_BLOB_BYTES or self._client.off or sha256 in self._absent:
             return False
         name = blob_name(sha256)
-        data = self._link.get(name, most)
+        data = self._client.get(name, most)
         if data is None:
             self._absent.add(sha256)
             return False
         if hashlib.sha256(data).hexdigest() != sha256:
             self._absent.add(sha256)
-            self._link.lie(name, "its sha256 differs")
+            self._client.lie(name, "its sha256 differs")
             return False
         self._local.put(data)
-        self._link.knows(name)
+        self._client.knows(name)
         return True

@@ -20,7 +20,7 @@ from silo.store.remote.record_log import MOST_FOLDED, digest_of, is_fold, line_o
 __all__ = ["LocalRecords", "SharedRecords"]
 
 _EVERY_S = 3.0  # how often a session looks again, at most
-_SHARE = 40  # and one look takes this part of the time at most
+_SHARE = 40  # one request takes at most this part of the time
 
 
 class LocalRecords(Protocol):
@@ -53,20 +53,20 @@ class LocalRecords(Protocol):
 class SharedRecords:
     """The records of this machine, joined by the remote store's when they are requested."""
 
-    def __init__(self, local: LocalRecords, link: RemoteClient) -> None:
+    def __init__(self, local: LocalRecords, client: RemoteClient) -> None:
         self._local = local
-        self._link = link
+        self._client = client
         self._lock = Mutex()
         self._asked: set[str] = set()
         self._followed: set[str] = set()
-        self._due_s = 0.0  # infinite while somebody looks
+        self._due_s = 0.0  # infinite while a thread reads
         in_child(self._in_child)
         self._joining = Mutex()  # guards the members below
         self._lines: dict[str, dict[str, None]] = {}  # digests of this machine's lines, in order, by key
         self._folds: dict[str, dict[str, frozenset[str]]] = {}  # the lines of each fold that was read, by key and name
 
     def _in_child(self) -> None:
-        self._due_s = 0.0  # a look that was under way is the parent's
+        self._due_s = 0.0  # a request in progress belongs to the parent
 
     def append(self, key: str, record: JSON) -> None:
         """Add one record here, and send it."""
@@ -89,9 +89,9 @@ class SharedRecords:
 
         They are fetched beside the reader's work, and a later read finds them.
         """
-        if key in self._followed and time.monotonic() >= self._due_s and not self._link.off:
-            self._due_s = float("inf")  # until this look has ended
-            self._link.aside(lambda: self._look_again(key))
+        if key in self._followed and time.monotonic() >= self._due_s and not self._client.off:
+            self._due_s = float("inf")  # until this request has ended
+            self._client.submit(lambda: self._look_again(key))
         return self._local.read(key)
 
     def _look_again(self, key: str) -> None:
@@ -99,7 +99,7 @@ class SharedRecords:
         try:
             self._join((key,))
         except SiloError as error:
-            self._link.tell_once("look", f"is not looked at again in this process: {error}")
+            self._client.tell_once("look", f"is not looked at again in this process: {error}")
             self._followed.discard(key)
         finally:
             now = time.monotonic()
@@ -124,9 +124,9 @@ class SharedRecords:
         return self._join(new) if new else False
 
     def _join(self, keys: Sequence[str]) -> bool:
-        if self._link.off or "records" not in self._link.parts:
+        if self._client.off or "records" not in self._client.parts:
             return False
-        found = self._link.list_each([records_of(key) for key in keys])
+        found = self._client.list_each([records_of(key) for key in keys])
         added = 0
         for key in keys:
             listing = found[records_of(key)]
@@ -157,7 +157,7 @@ class SharedRecords:
             try:
                 lines = verified_fold(key, name, data)
             except ValueError as error:
-                self._link.lie(f"{records_of(key)}/{name}", str(error))
+                self._client.lie(f"{records_of(key)}/{name}", str(error))
                 lines = {}
             folds[name] = frozenset(lines)
             records.update(lines)
@@ -166,9 +166,9 @@ class SharedRecords:
             try:
                 records[name] = verified_line(key, name, data)
             except ValueError as error:
-                self._link.lie(record_name(key, name), str(error))
+                self._client.lie(record_name(key, name), str(error))
             else:
-                self._link.knows(record_name(key, name))
+                self._client.knows(record_name(key, name))
         new = [record for digest, record in records.items() if digest not in here]
         if new:
             self._local.extend(key, new)
@@ -177,7 +177,7 @@ class SharedRecords:
 
     def _fetched(self, key: str, names: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
         """Objects of a list by the last parts of their names, as far as they arrive in time."""
-        found = self._link.get_each([f"{records_of(key)}/{name}" for name in names], most)
+        found = self._client.get_each([f"{records_of(key)}/{name}" for name in names], most)
         return ((name.rpartition("/")[2], data) for name, data in found.items())
 
     def _digests(self, key: str) -> dict[str, None]:
@@ -196,11 +196,11 @@ class SharedRecords:
     def _send_missing(self, key: str, there: set[str]) -> None:
         with self._joining:
             missing = self._digests(key).keys() - there
-        for record in self._local.read(key) if missing and self._link.sends else ():
+        for record in self._local.read(key) if missing and self._client.sends else ():
             line = line_of(key, record)
             if digest_of(line) in missing:
                 self._send(key, line)
 
     def _send(self, key: str, line: bytes) -> None:
-        if self._link.sends and len(line) <= MOST_LINE_BYTES:
-            self._link.send(record_name(key, digest_of(line)), line)
+        if self._client.sends and len(line) <= MOST_LINE_BYTES:
+            self._client.send(record_name(key, digest_of(line)), line)

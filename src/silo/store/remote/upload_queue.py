@@ -1,4 +1,4 @@
-"""The outbox: objects on their way to a remote store, sent in the background, at the latest when the program ends."""
+"""The upload queue: objects that are sent to a remote store in the background, at the latest when the program ends."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class UploadQueue:
         return self._blobs if part == "blobs" else self._records if part == "records" else self._entries
 
     def flush(self, seconds: float) -> int:
-        """Wait for the queue to be empty, so long at most; how many objects are left."""
+        """Wait for the queue to be empty, at most this long; returns the number of objects left."""
         end = time.monotonic() + seconds
         with self._changed:
             self._awaited += 1

@@ -191,9 +191,11 @@ def _error_of(fault: HttpFault) -> RemoteError:
 def _refusal(method: str, reply: Reply) -> RemoteError:
     """The error of an answer with another status than wanted."""
     status = reply.status
-    told = f"{method} is answered with {status} {reply.reason}"
+    message = f"{method} is answered with {status} {reply.reason}"
     if 300 <= status < 400:
-        return RemoteError(f"{told}: name the place that it leads to ({reply.header('Location')[:200]})", kind="fault")
+        return RemoteError(
+            f"{message}: name the place that it leads to ({reply.header('Location')[:200]})", kind="fault"
+        )
     if status == 401:
-        told += ": the user and password in the address or in .netrc are missing, expired or wrong"
-    return RemoteError(told, kind="refused" if (400 <= status < 500 and status != 429) or status == 507 else "fault")
+        message += ": the user and password in the address or in .netrc are missing, expired or wrong"
+    return RemoteError(message, kind="refused" if (400 <= status < 500 and status != 429) or status == 507 else "fault")

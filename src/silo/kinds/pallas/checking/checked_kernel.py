@@ -13,7 +13,7 @@ from silo.core.values import Value
 from silo.kinds.pallas.bridge import Arrays
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, ScalarPlace
 from silo.kinds.pallas.checking.modes import CheckMode, Interpreted, forget, interpreted
-from silo.kinds.pallas.checking.race_reports import Heard, listening, races_in
+from silo.kinds.pallas.checking.race_reports import CapturedReports, listening, races_in
 from silo.kinds.pallas.checking.waits import endless_waits_raise, stuck_in
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
@@ -98,16 +98,16 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         mode = schedule if exchange is None else CheckMode.ZERO
         function = self._program.program(mode).function
         given = [self._operand(one, self._arguments[one.parameter], mode) for one in self._plan.operands]
-        with listening() as heard, endless_waits_raise(self._notes):
+        with listening() as captured, endless_waits_raise(self._notes):
             try:
                 self._results = tuple(jax_module().block_until_ready(one) for one in function(*given))
             except Exception as error:
                 forget()
-                fault = self._fault_of(error, heard)
+                fault = self._fault_of(error, captured)
                 if fault is None:
                     raise
                 return Ran(fault)
-        return Ran(self._race(heard) if heard.races and mode is CheckMode.EAGER else None, comparable=True)
+        return Ran(self._race(captured) if captured.races and mode is CheckMode.EAGER else None, comparable=True)
 
     def results(self) -> tuple[Any, ...]:
         """Returns arrays of jax, which are never written to."""
@@ -184,10 +184,10 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
             held[...] = 0 if mode is CheckMode.ZERO else unset
         return jnp.asarray(held)
 
-    def _fault_of(self, error: Exception, heard: Heard) -> CheckFinding | None:
+    def _fault_of(self, error: Exception, captured: CapturedReports) -> CheckFinding | None:
         """Returns the finding for an error of jax; None if it is not an error of the kernel."""
         text = str(error)
-        place = heard.places[-1] if heard.places else ""
+        place = captured.places[-1] if captured.places else ""
         if (stuck := stuck_in(text)) is not None:
             at, reason = stuck
             what = "a wait for a semaphore that does not end"
@@ -207,8 +207,8 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
                 f" ({self._source.location})",
             )
         if races := races_in(text):  # some versions of jax raise races
-            heard.races.extend(races)
-            return self._race(heard)
+            captured.races.extend(races)
+            return self._race(captured)
         at = text.find(_OUTSIDE)
         if at < 0:
             return None
@@ -218,11 +218,11 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         )
 
     @staticmethod
-    def _race(heard: Heard) -> CheckFinding:
-        first, second = heard.races[0].first, heard.races[0].second
+    def _race(captured: CapturedReports) -> CheckFinding:
+        first, second = captured.races[0].first, captured.races[0].second
         details = [f"{first}, and {second}: nothing says which is first"]
-        if len(heard.races) > 1:
-            details.append(f"{len(heard.races) - 1} more such pairs")
+        if len(captured.races) > 1:
+            details.append(f"{len(captured.races) - 1} more such pairs")
         what, at = f"a race in {first.memory}", f" at {first.place} and {second.place}"
         return CheckFinding("race", what, tuple(details), place=first.place, at=at)
 

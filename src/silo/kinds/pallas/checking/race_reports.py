@@ -14,7 +14,7 @@ from typing import TextIO
 from silo.frozen import frozen
 from silo.kinds.pallas.front.pallas_installation import jax_module
 
-__all__ = ["Access", "Heard", "Race", "listening", "races_in"]
+__all__ = ["Access", "CapturedReports", "Race", "listening", "races_in"]
 
 _MARK = "RACE DETECTED"
 # Logs the errors of callbacks; the place in the body is the cause of the error.
@@ -46,7 +46,7 @@ class Race:
 
 
 @frozen
-class Heard:
+class CapturedReports:
     """``races`` in the order of their reports; ``places``: the author's lines at which callbacks failed."""
 
     races: list[Race]
@@ -54,17 +54,17 @@ class Heard:
 
 
 @contextmanager
-def listening() -> Generator[Heard]:
+def listening() -> Generator[CapturedReports]:
     """Collects races that jax prints within the block instead of printing them; other output is printed."""
-    heard = Heard([], [])
+    captured = CapturedReports([], [])
     out, logger = sys.stdout, logging.getLogger(_LOGGER)
-    handler = _Handler(heard)
+    handler = _Handler(captured)
     was = logger.propagate
-    sys.stdout = _Tee(out, heard)
+    sys.stdout = _Tee(out, captured)
     logger.addHandler(handler)
     logger.propagate = False  # the raised error has the same text
     try:
-        yield heard
+        yield captured
     finally:
         logger.propagate = was
         logger.removeHandler(handler)
@@ -104,13 +104,13 @@ def _access(line: str) -> Access | None:
 
 
 class _Tee(io.TextIOBase):
-    def __init__(self, out: TextIO, heard: Heard) -> None:
-        self._out, self._heard = out, heard
+    def __init__(self, out: TextIO, captured: CapturedReports) -> None:
+        self._out, self._captured = out, captured
         self._swallows = False  # the end of the line that print writes by itself
 
     def write(self, text: str) -> int:
         if text.startswith(_MARK):
-            self._heard.races.extend(races_in(text))
+            self._captured.races.extend(races_in(text))
             self._swallows = True
         elif not (self._swallows and text == "\n"):
             self._swallows = False
@@ -124,14 +124,14 @@ class _Tee(io.TextIOBase):
 
 
 class _Handler(logging.Handler):
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, captured: CapturedReports) -> None:
         super().__init__()
-        self._heard = heard
+        self._captured = captured
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and (place := _place(error)):
-            self._heard.places.append(place)
+            self._captured.places.append(place)
 
 
 def _place(error: BaseException) -> str:

@@ -354,8 +354,8 @@ def choice(where: str, what: str, kind: type[_Choice], given: object) -> _Choice
     try:
         return kind(given)
     except ValueError:
-        known = " or ".join(repr(one.value) for one in kind)
-        raise SourceError(f"{where}: {what}={given!r}; it is {known}") from None
+        allowed = " or ".join(repr(one.value) for one in kind)
+        raise SourceError(f"{where}: {what}={given!r}; it is {allowed}") from None
 
 
 def read_named(given: Sequence[Any] | Mapping[str, Any], names: Sequence[str], where: str, what: str) -> dict[str, Any]:

@@ -120,8 +120,8 @@ def pallas(
     by_name = {one.name: one for one in specs}
     parameters = [_parameter(where, one, said[one.name], by_name.get(one.name), reader) for one in passed]
     parameters += [_constant(where, one) for one in constants]
-    known = {one.name for one in parameters}
-    own = [one for one in constants_read(specs, pieces) if one not in known]
+    names = {one.name for one in parameters}
+    own = [one for one in constants_read(specs, pieces) if one not in names]
     source = PallasSource(
         name=made_name,
         signature=Signature((*parameters, *(Parameter(one, ParameterKind.CONSTEXPR) for one in own))),

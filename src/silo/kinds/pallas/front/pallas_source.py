@@ -171,13 +171,13 @@ class PallasSource:
 
     def constants(self, variant: Variant) -> dict[str, Value]:
         """Returns every constant of a variant: from the call, else the config, else the default. Raises SourceError."""
-        known = {**dict(variant.config.values), **variant.specialization.constant_values}
+        values = {**dict(variant.config.values), **variant.specialization.constant_values}
         found: dict[str, Value] = {}
         for one in self.signature.parameters:
             if one.kind is not ParameterKind.CONSTEXPR:
                 continue
-            if one.name in known:
-                found[one.name] = known[one.name]
+            if one.name in values:
+                found[one.name] = values[one.name]
             elif isinstance(one.default, NoDefault):
                 raise SourceError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
             else:

@@ -12,7 +12,7 @@ from silo.kinds.triton.cpu.cpu_declaration import CPU
 
 __all__ = ["CpuOptions"]
 
-# Members of CpuOptions that options of a config say, by the option's name.
+# Members of CpuOptions that options of a config set, by the option's name.
 _MEMBERS = {
     "cpu_chunk": "chunk",
     "cpu_dot_rows": "dot_rows",
@@ -24,7 +24,7 @@ _MEMBERS = {
     "cpu_threads": "threads",
     "cpu_work": "work",
 }
-# Members that keys of older versions know nothing of: left out where they are as usual.
+# Members that older versions lacked: left out of keys if they have their default.
 _LATER = ("elements_apart", "launch_atomics", "row_parts", "work")
 
 
@@ -77,7 +77,7 @@ class CpuOptions:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form. What later versions can say is left out where it is not said: older keys know of none."""
+        """The canonical form. Later members are left out if they have their default, so older keys stay the same."""
         members = asdict(self)
         for name in _LATER:
             if not members[name]:

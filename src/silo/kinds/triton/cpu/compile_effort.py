@@ -30,7 +30,7 @@ class CompileEffort:
 
 
 def effort_of(characters: int) -> CompileEffort:
-    """The effort for a kernel whose own C text, without the runtime's, is so long.
+    """The effort for a kernel whose own C text, without the runtime's, has this length.
 
     >>> effort_of(50_000)
     CompileEffort(flag='-O2', reason='')

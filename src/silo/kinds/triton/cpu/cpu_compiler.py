@@ -92,7 +92,7 @@ class CpuCompiler:
         return ("ttir", "c")
 
     def code_form(self, job: CompileJob, form: str) -> str:
-        """One of these, or LLVM's form of the C text (``llir``) where clang is here. Emits again, builds nothing.
+        """One of these, or LLVM's form of the C text (``llir``) if clang is installed. Emits again, builds nothing.
 
         Raises:
             CompileError: see :meth:`compile`.
@@ -116,8 +116,8 @@ class CpuCompiler:
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
         """Code that checks itself, from the text of an artifact."""
-        asked = (text_sha256(text), launch, variant.signature)
-        if asked != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
+        key = (text_sha256(text), launch, variant.signature)
+        if key != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
             raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
         return self._checked(text, variant, launch.layout, nan=nan)
 

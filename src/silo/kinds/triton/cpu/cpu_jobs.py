@@ -254,7 +254,7 @@ _TTIR_TYPES = {
 
 
 def module_layout(module: Module) -> tuple[LayoutSlot, ...]:
-    """The parameters as a module itself has them, named by position; it knows no signs, so integers count as signed."""
+    """The parameters as a module itself has them, named by position; it has no signs, so integers count as signed."""
     arguments = module.entry.regions[0].blocks[0].arguments
     names = {text: kind for kind, text in reversed(_TTIR_TYPES.items())}
     slots: list[LayoutSlot] = []

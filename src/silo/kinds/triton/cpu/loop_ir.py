@@ -1,7 +1,7 @@
 """The loop form a kernel takes between the scheduler and the C text.
 
 Statements are structured; expressions are C text over named scalars and buffers. A buffer is a typed range of the
-calling thread's scratch memory; where it lies is decided after the last statement is known.
+calling thread's scratch memory; its place is decided after the last statement is known.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class LoopBuffer:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """``ctype name = value;``; const unless ``mutable``; no initialiser where ``value`` is None."""
+    """``ctype name = value;``; const unless ``mutable``; no initialiser if ``value`` is None."""
 
     ctype: str
     name: str
@@ -63,7 +63,7 @@ class Define:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """``target = value;``, run only where ``condition`` holds if there is one."""
+    """``target = value;``, run only if ``condition`` is absent or true."""
 
     target: str
     value: str
@@ -141,7 +141,7 @@ class Goto:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Leave a function that is not a kernel, with a value where it has one."""
+    """Leave a function that is not a kernel, with a value if it has one."""
 
     value: str = ""
 
@@ -192,8 +192,8 @@ class LoopProgram:
     scratch_bytes: int = 0  # of the kernel alone
     total_bytes: int = 0  # with the functions that it calls
     locals: list[str] = field(default_factory=list[str])  # definitions before the first program, seen by all
-    parts: int = 1  # the most parts of one program that may run apart
-    apart: tuple[tuple[int, int], ...] = ()  # unless two of these parameters are one address
+    parts: int = 1  # the most parts of one program that may run separately
+    distinct: tuple[tuple[int, int], ...] = ()  # unless two of these parameters are one address
     turns: int = -1
 
 

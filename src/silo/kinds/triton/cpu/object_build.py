@@ -96,17 +96,17 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
     parts = part(text)
     if not parts.shared:
         return build(text, flags, toolchain)
-    # Kernels share it, so it gets the usual effort whatever this kernel gets.
+    # Kernels share it, so it gets the usual effort, not this kernel's.
     usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
-    apart = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
+    compile_flags = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
     both = (_NO_UNUSED, *flags)
-    beside = _shared.get((parts.shared, apart, toolchain))
+    beside = _shared.get((parts.shared, compile_flags, toolchain))
     if beside is not None:
         return build(parts.own, both, toolchain, beside=beside)
-    built, beside = build_beside(parts.own, parts.shared, both, apart, toolchain)
+    built, beside = build_beside(parts.own, parts.shared, both, compile_flags, toolchain)
     if len(_shared) >= _MOST_SHARED:
         _shared.clear()
-    _shared[parts.shared, apart, toolchain] = beside
+    _shared[parts.shared, compile_flags, toolchain] = beside
     return built
 
 
@@ -135,18 +135,20 @@ def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:
 
 
 def llvm_of(source: str, flags: tuple[str, ...]) -> str:
-    """Clang's intermediate form of the C text. ``ToolchainError`` where it is not here, or refuses."""
+    """Clang's intermediate form of the C text. ``ToolchainError`` if clang is missing, or refuses."""
     place = shutil.which("clang")
     if place is None:
         raise ToolchainError(
             "LLVM's form of CPU code is made by clang, which is not on PATH: install it (Debian, Ubuntu: apt-get "
             "install clang), or look at --code c and --code asm, which need none"
         )
-    kept = [flag for flag in flags if not flag.startswith("-Wl,") and flag not in ("-shared", "-nostartfiles", "-lm")]
+    kept_flags = [
+        flag for flag in flags if not flag.startswith("-Wl,") and flag not in ("-shared", "-nostartfiles", "-lm")
+    ]
     with TemporaryFile() as text:
         text.write(source.encode())
         text.seek(0)
-        command = [place, *kept, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
+        command = [place, *kept_flags, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
         done = run_compiler(command, stdin=text, env=child_environment(LC_ALL="C"))
     if done.returncode != 0:
         log = done.stderr.decode(errors="replace").strip()

@@ -56,7 +56,7 @@ def _libdevice_names() -> list[str]:
 
 
 def updated(page: str) -> str:
-    """The page with the current table; ``ValueError`` where its marks are missing."""
+    """The page with the current table; ``ValueError`` if its marks are missing."""
     before, begin, rest = page.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:

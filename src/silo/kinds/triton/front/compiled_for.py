@@ -148,7 +148,7 @@ def generic(specialization: Specialization) -> Specialization:
 
 
 def relaxed(call: CompileCall, signature: Signature, specialization: Specialization) -> CompileCall:
-    """The call to compile, or the words for code that is there, where less is assumed or an integer is wider."""
+    """The call to compile, or the description of existing code that assumes less or takes a wider integer."""
     types: dict[str, str] = {}
     attributes: dict[int, tuple[tuple[str, object], ...]] = {}
     for place, parameter in enumerate(signature.parameters):

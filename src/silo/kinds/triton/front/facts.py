@@ -17,7 +17,7 @@ __all__ = ["TtirFacts", "shows_its_memory"]
 
 
 class TtirFacts(CodeFacts):
-    """The facts of one lowered variant. ``module`` is its text, where somebody has parsed it already."""
+    """The facts of one lowered variant. ``module`` is its text, if it was parsed already."""
 
     def __init__(
         self, text: str, signature: Signature, specialization: Specialization, module: Module | None = None
@@ -65,7 +65,7 @@ class TtirFacts(CodeFacts):
 
 
 def shows_its_memory(module: Module) -> Decision:
-    """Whether all memory that a kernel reaches lies behind its arguments; its functions count as part of it.
+    """Whether all memory that a kernel reaches belongs to its arguments; its functions count as part of it.
 
     Grouped products do not: they read addresses of matrices from an array of integers or of pointers.
     """

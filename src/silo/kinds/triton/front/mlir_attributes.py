@@ -52,7 +52,7 @@ def read_attributes(cursor: Cursor) -> dict[str, Attribute]:
 
 @lru_cache(maxsize=4096)
 def parse_attributes(text: str) -> tuple[tuple[str, Attribute], ...] | None:
-    """The members of a dictionary without its braces; None where it does not parse."""
+    """The members of a dictionary without its braces; None if it does not parse."""
     cursor = Cursor("{" + text + "}")
     try:
         members = read_attributes(cursor)

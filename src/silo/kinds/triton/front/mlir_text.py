@@ -54,7 +54,7 @@ class Cursor:
         self.depth = 0
 
     def enter(self) -> None:
-        """Begin a part that may hold parts of its own kind; pair with :meth:`leave`. Bounds the recursion."""
+        """Begin a part that may contain parts of the same kind; pair with :meth:`leave`. Bounds the recursion."""
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise self.error("less deeply nested text")
@@ -166,7 +166,7 @@ _LIBRARY = re.compile(r"[/\\]triton[/\\](?:language|experimental)[/\\]")
 
 
 class Locations:
-    """Resolves locations, aliases included, to ``file:line``. Alias lines stand before and after the module."""
+    """Resolves locations, aliases included, to ``file:line``. Alias lines are before and after the module."""
 
     def __init__(self, text: str) -> None:
         self._aliases = {match.group(1): match.group(2) for match in _ALIAS.finditer(text)}
@@ -240,7 +240,7 @@ FLOAT_FORMATS = {
 
 
 def float_from_bits(bits: int, name: str) -> float:
-    """The number with these bits; ``ValueError`` where the format has fewer bits.
+    """The number with these bits; ``ValueError`` if the format has fewer bits.
 
     >>> float_from_bits(0x7F800000, "f32"), float_from_bits(0x3FC0, "bf16")
     (inf, 1.5)
@@ -410,7 +410,7 @@ def read_type_list(cursor: Cursor) -> tuple[Type, ...]:
 
 @lru_cache(maxsize=4096)
 def parse_signature(text: str) -> tuple[tuple[Type, ...], tuple[Type, ...]] | None:
-    """``(types) -> types`` as operand and result types; None where it does not parse."""
+    """``(types) -> types`` as operand and result types; None if it does not parse."""
     cursor = Cursor(text)
     try:
         operands = read_type_list(cursor)

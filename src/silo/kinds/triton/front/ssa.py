@@ -46,7 +46,7 @@ class Dense:
 
     @property
     def splat(self) -> int | float | bool | None:
-        """The one value of all elements, or None where they differ."""
+        """The value of all elements, or None if they differ."""
         return self.values[0] if len(self.values) == 1 else None
 
 
@@ -97,7 +97,7 @@ class Operation:
         return name.removeprefix("@").strip('"') if isinstance(name, str) else ""
 
     def operand_segments(self) -> tuple[tuple[Value, ...], ...]:
-        """Operands grouped as ``operandSegmentSizes`` says; one group where it is absent."""
+        """Operands grouped as ``operandSegmentSizes`` says; one group if it is absent."""
         sizes = self.attributes.get("operandSegmentSizes")
         if not isinstance(sizes, tuple):
             return (tuple(self.operands),)

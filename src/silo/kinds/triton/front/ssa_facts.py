@@ -178,17 +178,17 @@ def traits_of(module: Module, names: Sequence[str]) -> Traits:
 
 def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]]:
     """Of which ranges each tensor of integers is made, by their length."""
-    known: dict[Value, frozenset[int]] = {}
+    memo: dict[Value, frozenset[int]] = {}
     for operation in operations:
         if operation.name == tt.MAKE_RANGE:
             start, end = operation.attributes.get("start"), operation.attributes.get("end")
             found = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
         elif _keeps_range(operation):
-            found = frozenset[int]().union(*(known.get(operand, frozenset()) for operand in operation.operands))
+            found = frozenset[int]().union(*(memo.get(operand, frozenset()) for operand in operation.operands))
         else:
             continue
         for result in operation.results:
-            known[result] = found
+            memo[result] = found
             if found:
                 yield result, found
 
@@ -283,11 +283,11 @@ def numerics_of(module: Module) -> Numerics:
     if carried:
         counts["loop or call that carries values"] = carried
     ordered = tuple(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
-    known = {
+    memo = {
         value: _Known(f"argument {index}", data=value.type.pointer or _is_float(value))
         for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)
     }
-    return Numerics(ordered, frozenset(_stored(module.entry, known)))
+    return Numerics(ordered, frozenset(_stored(module.entry, memo)))
 
 
 def _is_float(value: Value) -> bool:
@@ -308,22 +308,22 @@ def _carries(operation: Operation, record: OperationRecord) -> bool:
     return record.carries and any(_is_float(value) for value in (*operation.operands, *operation.results))
 
 
-def _stored(operation: Operation, known: dict[Value, _Known]) -> Iterator[str]:
+def _stored(operation: Operation, memo: dict[Value, _Known]) -> Iterator[str]:
     """Visits the contents of an operation; ``known`` gets every value on the way."""
     for region in operation.regions:
         for block in region.blocks:
             for inner in block.operations:
-                yield from _stored(inner, known)
+                yield from _stored(inner, memo)
                 if family_of(inner) is Family.STORE:
-                    target, *rest = (known.get(value, _POSITION) for value in inner.operands)
+                    target, *rest = (memo.get(value, _POSITION) for value in inner.operands)
                     yield digest("store", [inner.name, target.text, *(one.text for one in rest if one.data)])
-                found = _result(inner, known)
-                known.update((result, found) for result in inner.results)
+                found = _result(inner, memo)
+                memo.update((result, found) for result in inner.results)
 
 
-def _result(operation: Operation, known: Mapping[Value, _Known]) -> _Known:
+def _result(operation: Operation, memo: Mapping[Value, _Known]) -> _Known:
     """What all results of an operation are."""
-    operands = [known.get(value, _POSITION) for value in operation.operands]
+    operands = [memo.get(value, _POSITION) for value in operation.operands]
     if operation.name == arith.CONSTANT:
         return _Known(f"constant {_plain(operation.attributes.get('value', ''))}", data=_is_float(operation.result))
     record = OPERATIONS.get(operation.name)
@@ -331,7 +331,7 @@ def _result(operation: Operation, known: Mapping[Value, _Known]) -> _Known:
     if record is not None and record.moves and operands and not any(one.data for one in operands[1:]):
         return operands[0]
     inside = [
-        known.get(value, _POSITION)
+        memo.get(value, _POSITION)
         for region in operation.regions
         for block in region.blocks
         for value in (block.operations[-1].operands if block.operations else ())

@@ -57,11 +57,11 @@ Globals: TypeAlias = dict[tuple[str, int], tuple[object, dict[str, Any]]]
 class ReadSource:
     """What reading a kernel gave.
 
-    ``names`` are those in every text that was read, by the text's key; ``globals`` the values of the globals that the
-    kernel and the functions which it calls read, where these are neither modules nor functions. ``places`` are all
-    values that a program may change (:class:`silo.sources.kernel_source.ReadsPlaces`), ``functions`` Triton's objects
-    of the kernel and of the functions that it calls, ``texts`` their source texts. ``attributes``: whether a value is
-    read as an attribute of a module or an object.
+    ``names`` are the names in every text that was read, by the text's key; ``globals`` the values of the globals that
+    the kernel and the functions which it calls read, except modules and functions. ``places`` are all values that a
+    program may change (:class:`silo.sources.kernel_source.ReadsPlaces`), ``functions`` Triton's objects of the kernel
+    and of the functions that it calls, ``texts`` their source texts. ``attributes``: whether a value is read as an
+    attribute of a module or an object.
     """
 
     fingerprint: str

@@ -80,7 +80,7 @@ class TritonKind:
         return (Finding(part, "optional", decision.reason, "only to run kernel[grid](...) without a GPU"), named)
 
     def dtype_of(self, value: object) -> str | None:
-        """``tl.float32``, and the stand-ins that Triton's own ``warmup`` takes."""
+        """``tl.float32``, and the mock tensors that Triton's own ``warmup`` takes."""
         return adapter.dtype_name(value)
 
     def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module

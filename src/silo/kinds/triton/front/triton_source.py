@@ -1,4 +1,4 @@
-"""Triton kernels as sources: everything their decorators say, in Silo's words."""
+"""Triton kernels as sources: their decorators as Silo's values."""
 
 from __future__ import annotations
 
@@ -113,20 +113,20 @@ for _name in f"{_ASKED} {_COMPUTED} {' '.join('r' + word for word in _COMPUTED.s
 class _Arguments(Mapping[str, Any]):
     """The hook's arguments: known values as they are, and a tracer for every other argument."""
 
-    def __init__(self, values: Mapping[str, object], stand_ins: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, object], tracers: Mapping[str, Any]) -> None:
         self._values = values
-        self.stand_ins = stand_ins
+        self.tracers = tracers
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401
         if name in self._values:
             return self._values[name]
-        return self.stand_ins[name]
+        return self.tracers[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*self._values, *self.stand_ins))
+        return iter((*self._values, *self.tracers))
 
     def __len__(self) -> int:
-        return len(self._values) + len(self.stand_ins)
+        return len(self._values) + len(self.tracers)
 
 
 def effects_of_hook(
@@ -148,18 +148,18 @@ def effects_of_hook(
     Raises:
         CallDecidesError: the shapes depend on one of ``constants`` that is not among ``values``.
     """
-    stand_in: type[Any] = _Descriptor
+    tracer: type[Any] = _Descriptor
     if descriptor is not None:
-        stand_in = type("StandIn", (_Descriptor, descriptor), {"__init__": _Descriptor.__init__, "__hash__": None})
+        tracer = type("StandIn", (_Descriptor, descriptor), {"__init__": _Descriptor.__init__, "__hash__": None})
     open_names = [name for name in names if name not in values]
-    arguments = _Arguments(values, {name: _Constant() if name in constants else stand_in() for name in open_names})
+    arguments = _Arguments(values, {name: _Constant() if name in constants else tracer() for name in open_names})
     try:
         hook(arguments)
     except CallDecidesError:
         raise
     except Exception:  # noqa: BLE001  # the user's code met a stand-in it cannot use: not understood, which is an answer
         return None
-    made = {name: one for name, one in arguments.stand_ins.items() if not isinstance(one, _Constant)}
+    made = {name: one for name, one in arguments.tracers.items() if not isinstance(one, _Constant)}
     return HookEffects(
         {name: one.shape for name, one in made.items() if one.shape is not None},
         tuple(name for name, one in made.items() if one.zeroed),
@@ -293,9 +293,9 @@ class TritonSource:
         """
         wanted = {config.order_key for config in configs}
         originals = [original for config, original in self.originals if config.order_key in wanted]
-        known = {id(original): config for config, original in self.originals}
+        config_of = {id(original): config for config, original in self.originals}
         left = adapter.pruned_configs(self.tuner, originals, given)
-        return tuple(known.get(id(one)) or self._read(one) for one in left)
+        return tuple(config_of.get(id(one)) or self._read(one) for one in left)
 
     def _read(self, original: Any) -> Config:  # noqa: ANN401
         """A config that a pruner made."""
@@ -346,8 +346,10 @@ class TritonSource:
 
     def read_again(self) -> None:
         """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
-        known = self.__dict__.get("reading")
-        if known is not None and (known.texts != texts_of(known.functions) or not places_hold(known.places)):
+        config_of = self.__dict__.get("reading")
+        if config_of is not None and (
+            config_of.texts != texts_of(config_of.functions) or not places_hold(config_of.places)
+        ):
             del self.__dict__["reading"]
         self.reading  # noqa: B018  # raises where it cannot be read
 
@@ -359,7 +361,7 @@ class TritonSource:
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call, by :mod:`silo.kinds.triton.front.triton_specialize`.
 
-        A descriptor whose block shape the configs set has a fact for it instead of a constant.
+        A descriptor whose block shape the configs set has a fact instead of a constant.
         """
         signature, found = specialize(self.signature, self._with_layouts(arguments))
         shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}
@@ -384,9 +386,9 @@ class TritonSource:
 
     def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
         """The values that a config's hook sets in one call (the first config's, if it is not one of the author's)."""
-        known = self.block_shapes.get(config)
-        if known is not None:
-            return known
+        config_of = self.block_shapes.get(config)
+        if config_of is not None:
+            return config_of
         hook = self.shape_hooks.get(config) or next(iter(self.shape_hooks.values()))
         given = {**call.constant_values, **config.as_dict()}
         values = {name: value for name, value in given.items() if _is_plain(value)}

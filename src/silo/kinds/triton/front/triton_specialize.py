@@ -135,7 +135,7 @@ def _pointer(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, 
 
 
 def _annotated(parameter: Parameter, value: Value) -> tuple[Parameter, list[Fact]]:
-    """A scalar whose type the author wrote: the type holds whatever the value, and 1 is not folded."""
+    """A scalar whose type the author wrote: the type is used for every value, and 1 is not folded."""
     if parameter.kind is ParameterKind.INTEGER:
         if not isinstance(value, int):
             raise ArgumentError(
@@ -179,9 +179,9 @@ def _range_of(element: DType) -> range:
 class ModuleArgument:
     """One argument of the kernel function.
 
-    ``part`` is "" for a pointer, a scalar or the descriptor itself (its base pointer where descriptors were rewritten
-    to pointers). The rest of a descriptor: ``shape.0``, ``stride.0``, ..., ``nan`` (pad with NaN) and ``tf32`` (round
-    loaded values to tf32). Shape and strides come twice where descriptors were rewritten.
+    ``part`` is "" for a pointer, a scalar or the descriptor itself (its base pointer if descriptors were rewritten to
+    pointers). The rest of a descriptor: ``shape.0``, ``stride.0``, ..., ``nan`` (pad with NaN) and ``tf32`` (round
+    loaded values to tf32). Shape and strides come twice if descriptors were rewritten.
     """
 
     parameter: str

@@ -93,7 +93,8 @@ class _Scope:
 
     shadowed: list[tuple[str, Value | None]] = field(default_factory=list[tuple[str, Value | None]])
     blocks: dict[str, Block] = field(default_factory=dict[str, Block])
-    wanted: dict[str, int] = field(default_factory=dict[str, int])  # labels used before they stand, with a position
+    # labels used before their definition, with a position
+    wanted: dict[str, int] = field(default_factory=dict[str, int])
 
 
 class _Parser:
@@ -158,7 +159,7 @@ class _Parser:
             append(operation)
 
     def simple_operation(self, match: re.Match[str]) -> Operation | None:
-        """An operation of one line without a region; None sends it the general way (nothing is consumed)."""
+        """An operation of one line without a region; None: the general parser reads it (nothing is consumed)."""
         result, count, name, operand_text, attribute_text, signature_text, location = match.groups()
         signature = parse_signature(signature_text)
         attributes = parse_attributes(attribute_text) if attribute_text else ()

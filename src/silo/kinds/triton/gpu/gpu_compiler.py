@@ -204,13 +204,13 @@ def _stages(job: CompileJob, options: Mapping[str, Value]) -> GpuStages:
 
 
 def _warp_size(metadata: Mapping[str, Any]) -> int:
-    """Triton's metadata say it in the target, and of AMD's in the options, too."""
+    """Triton's metadata has it in the target, and for AMD in the options, too."""
     target = cast("Mapping[str, Any] | None", metadata.get("target"))
     return int(metadata["warp_size"] if target is None else target["warp_size"])
 
 
 def _unmade_form(target: Target) -> str | None:
-    """Why Triton does not make code for this arch; None where it does."""
+    """The reason why Triton does not make code for this arch; None if it does."""
     if target.kind == "hip":
         if target.arch.endswith("-generic"):
             return f"Triton makes no code for generic processors such as {target.arch}; name one, such as gfx942"

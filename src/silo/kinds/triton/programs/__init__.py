@@ -1,11 +1,11 @@
 """Triton programs as they are, launched by Silo: Triton compiles and tunes, and its launches go through Silo's guard.
 
-``accelerate()`` puts two methods on Triton's class of functions, ``run`` and ``__getitem__``. A call whose situation
-the guard knows is packed and handed to the driver without Python code. Any other goes to
-:meth:`.program_kernels.ProgramKernel.on_miss`, and launches that Silo does not understand go Triton's own way, with a
-reason in the report.
+``accelerate()`` puts two methods on Triton's class of functions, ``run`` and ``__getitem__``. A call that the guard has
+an entry for is packed and passed to the driver without Python code. Any other goes to
+:meth:`.program_kernels.ProgramKernel.on_miss`, and launches that Silo does not support go through Triton, with a reason
+in the report.
 
-The seam for other parts of Silo:
+The functions for other parts of Silo:
 
 - :data:`.program_kernels.TABLE` has every kernel that was launched (:class:`.program_kernels.ProgramKernel`:
 ``source``,

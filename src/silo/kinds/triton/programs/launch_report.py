@@ -53,7 +53,7 @@ class Report:
 
 
 def gather(passed: Mapping[str, int]) -> Report:
-    """What there is to say of this process now, and of no parent of it. ``passed`` is the report's."""
+    """The report of this process until now, without its parents. ``passed`` is the report's."""
     lines: list[KernelLine] = []
     for one in TABLE:
         before, reasons_before = _inherited.get(id(one), ((0, 0, 0), {}))

@@ -95,7 +95,7 @@ class KernelTable:
     def of(self, function: object) -> list[ProgramKernel]:
         """Those of one function."""
         with self._lock:
-            found = list(self._kernels)  # in no order: each first launch comes here
+            found = list(self._kernels)  # unsorted, because each first launch runs this
         return [one for one in found if one.function is function]
 
     def tell(self, kernel: str, reason: str) -> None:
@@ -141,7 +141,7 @@ class Detachable(Protocol):
 
 
 def guarded(signature: Signature) -> Signature:
-    """The signature whose guard tells apart at least the calls that Triton's key tells apart."""
+    """The signature whose guard distinguishes at least the calls that Triton's key distinguishes."""
     return Signature(
         tuple(
             one if one.specialize and one.align else replace(one, specialize=True, align=True)
@@ -173,7 +173,7 @@ class ProgramKernel:
 
     @classmethod
     def of(cls, function: Any) -> ProgramKernel:  # noqa: ANN401
-        """The one of a function, which another thread may have made meanwhile."""
+        """The object of a function; another thread may have made it meanwhile."""
         found = next((one for one in TABLE.of(function) if _slot_of(function) is one.native), None)
         return cls(function) if found is None else found
 
@@ -208,7 +208,7 @@ class ProgramKernel:
 
     @property
     def launches(self) -> tuple[int, int]:
-        """Launches that Silo served, and those that went Triton's own way after the guard was asked."""
+        """Launches that Silo served, and launches that went through Triton after the guard was used."""
         return self.native.launches, self.native.own_launches
 
     def detach(self) -> None:
@@ -219,7 +219,7 @@ class ProgramKernel:
             adapter.forget_served(function)
 
     def refuse(self, reason: str) -> Refusal:
-        """Note and tell why some launches go Triton's way."""
+        """Record and log the reason why some launches go through Triton."""
         with self._lock:
             self.refusals[reason] += 1
         TABLE.tell(self.name, reason)
@@ -247,7 +247,7 @@ class ProgramKernel:
             return None
 
     def on_miss(self, call: SeenCall, own_way: Callable[[], object]) -> tuple[object, object]:
-        """A call that the guard does not know: a provider serves it, or Triton does and Silo from then on.
+        """A call without an entry in the guard: a provider serves it, or Triton does and Silo from then on.
 
         Returns the binding for calls of this kind, and the launch's result if it was launched here.
         """
@@ -304,18 +304,18 @@ class ProgramKernel:
             self.native.learned(hooks, devices, caches, {**then, **self._given}, lambda: self._changed(then))
 
     def refuse_changed(self) -> None:
-        """Raise as Triton does where a global that served code has read is another now."""
+        """Raise as Triton does if a global that served code has read is another object now."""
         with self._lock:
             then = dict(self._read)
-        said = adapter.changed_global(then)
-        if said:
-            raise RuntimeError(said)
+        problem = adapter.changed_global(then)
+        if problem:
+            raise RuntimeError(problem)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
-        """A global has changed, which is an error, or a function that was given has other code: all is learned anew."""
-        said = adapter.changed_global(then)
-        if said:
-            raise RuntimeError(said)
+        """Read everything anew: a global has changed, which is an error, or a function argument has other code."""
+        problem = adapter.changed_global(then)
+        if problem:
+            raise RuntimeError(problem)
         with self._lock:
             self._given.clear()
         if self.native.launcher is not None:
@@ -329,7 +329,8 @@ class ProgramKernel:
         try:
             signature, specialization = self.source.specialize(call.facts(self.source.constant))
         except SiloError:
-            signature = specialization = None  # Triton took it: Silo lacks a name for a part of it
+            # Triton accepted it, but Silo lacks a name for a part of it
+            signature = specialization = None
         return ProgramVariant(
             self, call, dict(call.options), program, launch, target, device, signature, specialization
         )
@@ -350,7 +351,7 @@ def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device:
 
 
 def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object | None:
-    """The code as Triton has loaded it, where launches may use that: one module serves both, and one memory.
+    """The code that Triton has loaded, if launches may use it: then both use one module and its memory.
 
     Triton's kernel, which a binding holds as its tag, or which holds the binding, unloads it in the end.
     """
@@ -359,7 +360,7 @@ def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: De
     try:
         return device.adopt(launch, program.blob, name, program.module)
     except DeviceError:
-        return None  # loaded once more, which says why where that fails too
+        return None  # loaded once more: if that fails too, the error has the reason
 
 
 def _reached(function: Any) -> list[Any]:  # noqa: ANN401

@@ -1,4 +1,4 @@
-"""The switch: Silo's methods on Triton's classes, put there and taken off again."""
+"""Patching: puts Silo's methods on Triton's classes, and removes them again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 # ---- What decides launches besides their arguments, as the native module compares it at each launch ----
 
-_MOST_EPOCHS = 1 << 16  # the guard's word for it has 16 bits
+_MOST_EPOCHS = 1 << 16  # its word in the guard has 16 bits
 # Blocked, and watches nothing.
 _NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False, None, None, None)  # noqa: FBT003
 
@@ -121,9 +121,9 @@ def accelerate() -> Acceleration:
     >>> with silo.accelerate() as acceleration:  # doctest: +SKIP
     ...     program()
 
-    May come before or after ``import triton``, and more than once: each is undone by itself. Launches that Silo does
-    not understand go Triton's own way, which the log says once for each kernel and reason. Tuners obey the lock file
-    that ``SILO_LOCK`` names.
+    May come before or after ``import triton``, and more than once: each is undone separately. Launches that Silo does
+    not support go through Triton, which is logged once for each kernel and reason. Tuners follow the lock file that
+    ``SILO_LOCK`` names.
 
     Raises:
         ToolchainError: Triton is not installed, or one whose launches Silo does not know.
@@ -181,7 +181,7 @@ class _Switch:
         self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, its former member (None: nothing), ours
         self._left_alone = ""
         self._situations: Any = None
-        self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
+        self._methods: tuple[Any, Any] | None = None  # objects in the place of run and __getitem__
         self._held = False  # a launcher calls them itself, so they serve to the end
         self._unlock: Any = None  # ends that a lock, or the store, decides for tuners
         self._searches: Any = None  # watches tuners that measure
@@ -190,7 +190,7 @@ class _Switch:
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
             if self._methods is None:
-                found = adapter.seams()
+                found = adapter.launch_hook_points()
                 if found.run is None or found.getitem is None:
                     raise ToolchainError(_REPLACED)
                 self._serve(found)
@@ -201,7 +201,7 @@ class _Switch:
     def more(self) -> None:
         with self._lock:
             if self._wanted == 0:
-                if adapter.seams_are_loaded():
+                if adapter.hook_points_are_loaded():
                     self._put()
                 else:
                     accelerate_when_imported(self.put)
@@ -237,7 +237,7 @@ class _Switch:
         return self._methods
 
     def _put(self) -> None:
-        found = adapter.seams()
+        found = adapter.launch_hook_points()
         if found.run is None or found.getitem is None:
             self._left_alone = _REPLACED
             return
@@ -253,7 +253,7 @@ class _Switch:
         except SiloError:
             self._take()
             raise
-        self._put_tuners(adapter.seams())  # in front of the lock's method
+        self._put_tuners(adapter.launch_hook_points())  # in front of the lock's method
         if found.compiled_getitem is not None:
             ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
             self._replace(found.compiled, "__getitem__", ours)
@@ -265,7 +265,7 @@ class _Switch:
                 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
                 from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
 
-                if not self._before:  # it was taken off while a tuner was at work
+                if not self._before:  # it was removed while a tuner was running
                     return TunerSearches(None, self._launches)
                 current = settings()
                 ahead = AheadCompiles() if current.compile_ahead else None
@@ -302,7 +302,7 @@ class _Switch:
 
     def beneath(self, change: Callable[[], T]) -> T:
         with self._lock:
-            found = adapter.seams() if self._before else None
+            found = adapter.launch_hook_points() if self._before else None
             kinds = () if found is None else (found.autotuners, found.heuristics)
             put = [one for one in self._before if one[0] in kinds]
             if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
@@ -312,7 +312,7 @@ class _Switch:
             try:
                 return change()
             finally:
-                self._put_tuners(adapter.seams())
+                self._put_tuners(adapter.launch_hook_points())
 
     def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401
         self._before.append((kind, name, _member(kind, name), ours))
@@ -337,7 +337,8 @@ class _Switch:
     def _restore(put: Sequence[tuple[Any, str, Any, Any]]) -> None:
         for kind, name, before, ours in reversed(put):
             if _member(kind, name) is not ours:
-                continue  # a program put its own there meanwhile, which calls ours: that goes Triton's way
+                # a program put its own method there meanwhile, which calls ours: these calls go through Triton
+                continue
             if before is None:
                 delattr(kind, name)
             else:
@@ -397,9 +398,9 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Look whether it is time; every import asks."""
+        """Check whether Triton is imported; every import calls this."""
         del path, target
-        if name.startswith("triton.") and adapter.seams_are_loaded():
+        if name.startswith("triton.") and adapter.hook_points_are_loaded():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
             self._then()
         return None

@@ -1,4 +1,4 @@
-"""Providers: other sources of compiled variants than Triton, asked before it; and the values that pass between them."""
+"""Providers: other sources of compiled variants than Triton, tried before it; and their values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ProgramVariant:
 
 @frozen
 class Provided:
-    """Code that a provider brings.
+    """The code of a provider.
 
     The launch returns the binding's ``tag``. If one of ``globals`` (values and their dictionaries, by name and the
     dictionary's id) has changed, a later launch raises.
@@ -75,12 +75,12 @@ class Provided:
 
 
 class VariantProvider(Protocol):
-    """Another source of compiled variants than Triton, asked before it: a bundle."""
+    """Another source of compiled variants than Triton, tried before it: a bundle."""
 
     def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
         """The variant for calls like this one; None: this provider lacks one, and the next is called, at last Triton.
 
-        Not asked where a hook of the program would see the compile. May raise: the caller of the kernel gets that.
+        Not called if a hook of the program would observe the compile. Its exceptions reach the caller of the kernel.
         """
         ...
 

@@ -10,7 +10,7 @@ from silo.kinds.triton.front.ssa import Value
 __all__ = ["is_index_only", "is_range_mask", "is_structurally_affine", "unit_axis"]
 
 _SUMS = frozenset({arith.ADDI, arith.SUBI, tt.ADDPTR})
-# Operations whose result goes up along its axes as their operands say.
+# Operations whose result's increments follow from their operands' increments.
 _STEPPING = _SUMS | {arith.EXTSI, arith.MULI, tt.EXPAND_DIMS, tt.BROADCAST, tt.TRANS}
 # Of an affine value: a C compiler may refuse more than 256 nested parentheses, and two terms take one.
 _MOST_TERMS = 400
@@ -19,9 +19,9 @@ _MOST_TERMS = 400
 def is_structurally_affine(value: Value, offsets: frozenset[Value] = frozenset(), *, wrapped: bool = False) -> bool:
     """Whether ``value`` is uniform base + sum of uniform coefficient x index.
 
-    ``offsets`` are carried values known to be affine themselves (a start plus a uniform offset). With ``wrapped``,
-    ``x % n`` counts as ``x``: the code that uses that must check at run time that x does not reach n. A value of
-    more than ``_MOST_TERMS`` terms counts as none: its form would be too long a text.
+    ``offsets`` are carried values known to be affine themselves (a start plus a uniform offset). With ``wrapped``, ``x
+    % n`` counts as ``x``: the code that uses that must check at run time that x does not reach n. A value of more than
+    ``_MOST_TERMS`` terms does not count as affine, because its text would be too long.
     """
 
     def parts(inner: Value) -> list[Value]:
@@ -57,7 +57,7 @@ def _affine_parts(value: Value, offsets: frozenset[Value], *, wrapped: bool) -> 
 
 
 def unit_axis(pointer: Value) -> int | None:
-    """The one axis along which successive elements of ``pointer`` are successive in memory; None where none is known.
+    """The one axis along which successive elements of ``pointer`` are successive in memory; None if it is unknown.
 
     Axes of extent 1 do not count.
     """
@@ -67,7 +67,7 @@ def unit_axis(pointer: Value) -> int | None:
 
 
 def _steps(root: Value) -> tuple[int | None, ...]:
-    """By how much ``root`` goes up along each axis; None where that is not known."""
+    """The increment of ``root`` along each axis; None if it is unknown."""
     return fold(root, _stepping_parts, _steps_of, remembered("steps"))
 
 

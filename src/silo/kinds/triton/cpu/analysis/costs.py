@@ -18,24 +18,24 @@ __all__ = ["arithmetic_cost", "is_repeated_load", "program_nanoseconds", "recomp
 _COST_LIMIT = 2.0**40
 # More than any threshold of the scheduler: values of this cost are not examined further.
 _ENOUGH = 64.0
-# Of a load whose element serves a whole run of an innermost loop.
+# The cost of a load whose element serves a whole run of an innermost loop.
 _REPEATED_LOAD_COST = 4.0
 _SHORTEST_RUN = 16
-# Of a load that reads successive places, whose addresses and bounds leave the innermost loop: as much as loading the
-# value from a buffer and some more, as the store into that buffer is saved.
+# The cost of a load from successive places, whose addresses and bounds leave the innermost loop: a little more than
+# loading the value from a buffer, because the store into that buffer is saved.
 _ROW_LOAD_COST = 2.0
 
 
-def recompute_cost(value: Value, known: dict[tuple[Value, bool], float], *, rows: bool = True) -> float:
+def recompute_cost(value: Value, memo: dict[tuple[Value, bool], float], *, rows: bool = True) -> float:
     """About how many cheap operations evaluating one element of ``value`` costs, from buffers and scalars.
 
     What several operations use counts once. ``known`` memoises over one function. A value that reads memory costs more
-    than any threshold, unless its loads are as quick as those from a buffer; successive places are where ``rows`` says
-    that the loop which wants them is one over rows.
+    than any threshold, unless its loads are as quick as loads from a buffer: with ``rows`` the loop that uses them goes
+    over rows, and successive means successive in a row.
     """
-    found = known.get((value, rows))
+    found = memo.get((value, rows))
     if found is None:
-        found = known[value, rows] = min(_sum_of_costs(value, rows=rows), _COST_LIMIT)
+        found = memo[value, rows] = min(_sum_of_costs(value, rows=rows), _COST_LIMIT)
     return found
 
 
@@ -81,7 +81,7 @@ def row_axis(operation: Operation) -> int | None:
 
 
 def is_repeated_load(operation: Operation) -> bool:
-    """Whether a ``tt.load`` reads one element again and again: at ``base + i // d`` for a constant ``d``.
+    """Whether a ``tt.load`` reads one element repeatedly: at ``base + i // d`` for a constant ``d``.
 
     Its mask, if it has one, reads no memory.
     """
@@ -140,46 +140,46 @@ def _arithmetic_parts(value: Value) -> list[Value] | None:
 # program takes on another machine differs by some times; launches correct it.
 _STEP_NS: Final = 0.02  # one cheap operation on one element of a tensor
 _BYTE_NS: Final = 0.015  # one byte that is loaded or stored, lying beside others
-_PLACE_NS: Final = 0.4  # one element that lies anywhere, or is changed atomically
+_PLACE_NS: Final = 0.4  # an element at any address, or an atomic change
 _PRODUCT_NS: Final = 0.02  # one multiplication and addition of a dot
 _SCALAR_NS: Final = 0.3
 _PROGRAM_NS: Final = 20.0
 _MOST_NS: Final = 1 << 30
 _ATOMICS: Final = frozenset({tt.ATOMIC_RMW, tt.ATOMIC_CAS})
-# Loops of which the text does not say how often they turn.
+# Loops whose number of turns the text does not contain.
 _OPEN: Final = frozenset({flow.WHILE, flow.BR, flow.COND_BR})
 _BYTES: Final = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "index": 8}
 
 
 class _UnknownError(Exception):
-    """A loop whose turns are known at the call alone."""
+    """A loop whose number of turns is known only at the call."""
 
 
 def program_nanoseconds(module: Module) -> int:
-    """About how many nanoseconds one program of the kernel takes; 0 where its loops do not say how often they turn."""
-    known: dict[str, float] = {}
+    """The estimated nanoseconds of one program of the kernel; 0 if its loops' turns are unknown."""
+    memo: dict[str, float] = {}
     try:
         for symbol in callees_first(module):
             blocks = [block for region in module.functions[symbol].regions for block in region.blocks]
-            known[symbol] = sum(_block(block, known) for block in blocks)
+            memo[symbol] = sum(_block(block, memo) for block in blocks)
     except _UnknownError:
         return 0
-    return max(1, min(round(_PROGRAM_NS + known[module.kernel]), _MOST_NS))
+    return max(1, min(round(_PROGRAM_NS + memo[module.kernel]), _MOST_NS))
 
 
-def _block(block: Block, known: dict[str, float]) -> float:
-    return min(sum(_operation(operation, known) for operation in block.operations), float(_MOST_NS))
+def _block(block: Block, memo: dict[str, float]) -> float:
+    return min(sum(_operation(operation, memo) for operation in block.operations), float(_MOST_NS))
 
 
-def _operation(operation: Operation, known: dict[str, float]) -> float:
+def _operation(operation: Operation, memo: dict[str, float]) -> float:
     name = operation.name
     if name in _OPEN:
         raise _UnknownError
     if name == tt.CALL:
-        if operation.callee not in known:  # it calls itself
+        if operation.callee not in memo:  # the function calls itself
             raise _UnknownError
-        return known[operation.callee]
-    inside = sum(_block(block, known) for region in operation.regions for block in region.blocks)
+        return memo[operation.callee]
+    inside = sum(_block(block, memo) for region in operation.regions for block in region.blocks)
     if name == flow.FOR:
         return _turns(operation) * inside
     if name == flow.IF:

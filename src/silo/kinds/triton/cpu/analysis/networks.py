@@ -51,7 +51,7 @@ class _Found:
 
 
 def steps_of(operation: Operation) -> tuple[tuple[SwapStep, ...], str]:
-    """The steps of a network operation, and the element type of its C function (``u32`` where unsigned)."""
+    """The steps of a network operation, and the element type of its C function (``u32`` if unsigned)."""
     steps, unsigned = operation.attributes["steps"], operation.attributes["unsigned"]
     assert isinstance(steps, tuple)
     made: list[SwapStep] = []
@@ -142,7 +142,7 @@ def _through_bitcast(value: Value) -> Value:
 
 
 def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
-    """Whether ``own > partner`` is unsigned, where ``value`` is that (0 or 1); None where it is not."""
+    """Whether the comparison is unsigned, if ``value`` is ``own > partner`` (0 or 1); None if it is not."""
     operation = value.owner
     if operation is not None and operation.name == arith.EXTUI:
         operation = operation.operands[0].owner
@@ -175,10 +175,10 @@ def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
     if operation.name == tt.MAKE_RANGE:
         both = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
         return (0, frozenset({0})) if both else None
-    known = [one for one in found if one is not None]
-    if not known or len(known) != len(found):
+    pairs = [one for one in found if one is not None]
+    if not pairs or len(pairs) != len(found):
         return None
-    constant, axes = known[0]
+    constant, axes = pairs[0]
     match operation.name:
         case tt.EXPAND_DIMS:
             added = operation.attributes["axis"]
@@ -191,7 +191,7 @@ def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
             after = [axis for axis, extent in enumerate(operation.result.type.shape) if extent != 1]
             return constant, frozenset(after[places.index(axis)] for axis in axes)
         case _:
-            other, others = known[1] if len(known) > 1 else (0, frozenset[int]())
+            other, others = pairs[1] if len(pairs) > 1 else (0, frozenset[int]())
             return constant ^ other, axes ^ others
 
 

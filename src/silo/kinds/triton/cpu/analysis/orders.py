@@ -49,7 +49,7 @@ def _widen(scan: Operation) -> None:
 
 
 def _ignore_nan(reduce: Operation) -> None:
-    """Let the first of two elements win where the second is a NaN, too."""
+    """Let the first of two elements win if the second is a NaN, too."""
     block = reduce.regions[0].blocks[0]
     found = _choice(block)
     if found is None:
@@ -90,7 +90,7 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
 
 
 def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool:
-    """Whether ``value`` holds where the first number is greater (less), and elsewhere only where both are equal."""
+    """Whether ``value`` is true if the first number is greater (less), and otherwise only if both are equal."""
     while (operation := value.owner) is not None and operation.block is block:
         if operation.name != arith.ORI:
             return _compares(operation, first, second, {_GREATER, _LESS})
@@ -103,7 +103,7 @@ def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool
 
 
 def _is_tie(root: Value, first: Value, second: Value, block: Block) -> bool:
-    """Whether ``root`` holds only where both numbers are equal."""
+    """Whether ``root`` is true only if both numbers are equal."""
 
     def parts(value: Value) -> list[Value] | None:
         operation = value.owner
@@ -132,7 +132,7 @@ _WORK = frozenset({tt.STORE, tt.DOT})
 
 
 def order_memory(module: Module) -> None:
-    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait.
+    """Give volatile loads their own name and add the fences, in place; nothing changes if no program may wait.
 
     A module that was ordered before stays as it is.
     """

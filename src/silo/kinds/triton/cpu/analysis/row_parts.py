@@ -20,9 +20,9 @@ from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Typ
 
 __all__ = ["RowParts", "cut_rows"]
 
-_LEAST_ROWS = 16  # of a part
+_LEAST_ROWS = 16  # rows of a part
 _MOST_PARTS = 8
-_MOST_VALUES = 400  # that depend on the rows
+_MOST_VALUES = 400  # values that depend on the rows
 _BELOW = 2  # predicate of arith.cmpi: signed less
 _LEAVES = frozenset({tt.SPLAT, tt.MAKE_RANGE, arith.CONSTANT})
 _KNOWN = (
@@ -42,11 +42,11 @@ class _NotSeparableError(Exception):
 class RowParts:
     """How many parts at most a program is cut into, and pairs of arguments (written, read) that may not be one array.
 
-    A program that writes what it read has read all of it before; its parts do not wait for each other.
+    A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
     """
 
     most: int = 1
-    apart: tuple[tuple[int, int], ...] = ()
+    distinct: tuple[tuple[int, int], ...] = ()
 
 
 def cut_rows(module: Module) -> RowParts:
@@ -111,7 +111,7 @@ def _only_block(module: Module) -> Block | None:
 
 
 def _is_in_loop(dot: Operation, block: Block) -> bool:
-    """Whether a product adds to what a loop of the kernel's block carries."""
+    """Whether a product adds to a value that a loop of the kernel's block carries."""
     loop = dot.block.region.owner if dot.block is not None and dot.block.region is not None else None
     if loop is None or loop.name != flow.FOR or loop.block is not block or dot.block is None:
         return False
@@ -187,7 +187,7 @@ class _Plan:
                 raise _NotSeparableError
 
     def finish(self, module: Module) -> None:
-        """Follow what every part shares. ``_NotSeparableError`` if that needs what a loop carries of some rows."""
+        """Follow a value that all parts share. ``_NotSeparableError`` if it needs a carried value of some rows."""
         loops = [operation for operation in module.walk() if operation.name == flow.FOR]
         pending = [*self.shared, *(bound for loop in loops for bound in loop.operands[:3])]
         self.shared = set()
@@ -216,7 +216,7 @@ def _carried_place(value: Value) -> tuple[Operation, int] | None:
 
 
 class _Rewriting:
-    """Moves the rows of what a plan found by the first row of the part, and masks the rows behind its last."""
+    """Moves the rows that a plan found by the first row of the part, and masks the rows after its last."""
 
     def __init__(self, block: Block, rows: int, plan: _Plan) -> None:
         self.block = block
@@ -224,7 +224,7 @@ class _Rewriting:
         self.plan = plan
         self.moved: dict[tuple[Value, int], Value] = {}
         self.masks: dict[tuple[tuple[int, ...], int], Value] = {}
-        self.at = 0  # where the next operation of the kernel's beginning goes
+        self.at = 0  # place of the next operation at the kernel's beginning
         range_ = Type("i32", (rows,), tensor=True, pointer=False)
         own: dict[str, Attribute] = {"rows": rows}
         self.first = self._begin(tt.SPLAT, [self._begin(PART_FIRST, [], Type("i32"), own)], range_)
@@ -255,7 +255,7 @@ class _Rewriting:
         return found
 
     def rewrite(self, stores: list[Operation]) -> None:
-        """Rewrite everything that ``stores`` need, and drop what nobody uses then."""
+        """Rewrite everything that ``stores`` need, and drop unused operations."""
         for store in stores:
             pointer, value, mask = (part and self._move(part, 0) for part in store_parts(store))
             assert pointer is not None
@@ -338,7 +338,7 @@ class _Rewriting:
 
 
 def _drop_unused(block: Block) -> None:
-    """Drop operations without effects whose results nobody uses, in ``block`` and the loops in it."""
+    """Drop operations without effects with unused results, in ``block`` and the loops in it."""
     for operation in reversed(block.operations[:]):
         for region in operation.regions:
             for inner in region.blocks:

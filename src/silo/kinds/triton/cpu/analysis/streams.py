@@ -132,11 +132,11 @@ def is_plain_add(operation: Operation) -> bool:
 
 
 def may_come_later(module: Module, operation: Operation) -> bool:
-    """Whether no program of a launch can tell when the adds of ``operation`` reach memory.
+    """Whether no program of a launch can observe when the adds of ``operation`` reach memory.
 
     Programs are unordered, and the only way to wait for another's add is an atomic or volatile access, a fence or a
-    call. A program's own order shows where it reads or stores anything after it added, through whatever argument,
-    because two may lie in one memory. A program's message ends it, too.
+    call. A program can observe its own order if it reads or stores anything after the add, through any argument,
+    because two arguments may share memory. Printing shows it too.
     """
     for other in every_operation(module.entry):
         name = other.name

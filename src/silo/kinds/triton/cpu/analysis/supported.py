@@ -29,7 +29,7 @@ def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
         reason = _refusal(operation)
         if reason:
             found[operation.name, reason, operation.location] += 1
-        elif operation.regions and not _is_plain_reduction(operation):  # its region was looked at with it
+        elif operation.regions and not _is_plain_reduction(operation):  # its region was checked with it
             pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
     return dict(found)
 

@@ -22,10 +22,10 @@ class _Reached:
 
 
 def seen_masks(sums: Value, loop: Operation) -> tuple[Value, ...]:
-    """Masks of which one holds wherever an element of ``sums`` is seen; () where all may be, or none is known.
+    """Masks of which one is true for every used element of ``sums``; () if all may be used, or masks are unknown.
 
-    ``sums`` are the results of a dot in ``loop``. The masks are conjunctions of comparisons whose scalars are there
-    before the loop begins, and have the same values when the stores come.
+    ``sums`` are the results of a dot in ``loop``. The masks are conjunctions of comparisons whose scalars exist before
+    the loop begins, and have the same values at the stores.
     """
     reached = _reached(sums)
     if reached is None or not all(is_range_mask(mask) for mask in reached.masks):
@@ -59,7 +59,7 @@ def _reached(sums: Value) -> _Reached | None:
 def _following(
     user: Operation, value: Value, places: list[int], masks: list[Value], loops: set[Operation]
 ) -> list[Value] | None:
-    """The values whose elements are made of the same elements of ``value`` by ``user``; None where others are."""
+    """The values whose elements ``user`` makes of the same elements of ``value``; None if it uses other elements."""
     if user.name == tt.STORE:
         _, _, mask = store_parts(user)
         if places != [1] or mask is None:
@@ -106,7 +106,7 @@ def _scalars(mask: Value) -> set[Value]:
 
 
 def _is_there(value: Value, operation: Operation) -> bool:
-    """Whether ``value`` is made before ``operation``, wherever that is run."""
+    """Whether ``value`` is computed before every run of ``operation``."""
     block = value.owner.block if value.owner is not None else value.block
     inner: Operation | None = operation
     while inner is not None and inner.block is not None:

@@ -49,34 +49,34 @@ def fold(
     root: _Node,
     parts: Callable[[_Node], Sequence[_Node]],
     result: Callable[[_Node, list[_Result]], _Result],
-    known: dict[_Node, _Result] | None = None,
+    memo: dict[_Node, _Result] | None = None,
 ) -> _Result:
     """The result of ``root``, made of the results of its parts, each of which is made of the results of its own parts.
 
     Args:
         root: where to begin.
         parts: the nodes whose results a node's result needs; a node must not be a part of itself.
-        result: the result of a node, from the results of its parts in their order. Asked once for each node.
-        known: results of earlier calls, to which this call adds its own.
+        result: the result of a node, from the results of its parts in their order. Called once for each node.
+        memo: results of earlier calls, to which this call adds its own.
 
     >>> fold(5, lambda n: [n - 1, n - 2] if n > 1 else [], lambda n, found: sum(found) or n)
     5
     """
-    known = {} if known is None else known
+    memo = {} if memo is None else memo
     pending = [root]
     while pending:
         node = pending[-1]
-        if node in known:
+        if node in memo:
             pending.pop()
             continue
         inner = parts(node)
-        missing = [part for part in inner if part not in known]
+        missing = [part for part in inner if part not in memo]
         if missing:
             pending.extend(reversed(missing))
             continue
-        known[node] = result(node, [known[part] for part in inner])
+        memo[node] = result(node, [memo[part] for part in inner])
         pending.pop()
-    return known[root]
+    return memo[root]
 
 
 def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
@@ -155,12 +155,12 @@ def is_ordered(operation: Operation) -> bool:
 
 
 def is_whole(operation: Operation) -> bool:
-    """Whether the operation takes whole tensors from memory where code is optimized: running sums do there, too."""
+    """Whether the operation reads its operands as whole tensors in memory; in optimized code running sums do so too."""
     return operation.name in WHOLE or _is_running_sum(operation)
 
 
 def _is_running_sum(operation: Operation) -> bool:
-    """Whether a ``tt.scan`` adds along rows that lie in one piece, for which the runtime has functions."""
+    """Whether a ``tt.scan`` adds along contiguous rows, for which the runtime has functions."""
     if operation.name != tt.SCAN or operation.operands[0].type.element not in {"f32", "f64", "i32", "i64"}:
         return False
     combining = combining_operation(operation)
@@ -177,7 +177,7 @@ def first_tensor(operation: Operation) -> Value:
 
 
 def stored_operands(operation: Operation) -> frozenset[int]:
-    """Positions of the operands that must lie in memory for one element of the result to be evaluated."""
+    """Positions of the operands that must be in memory before an element of the result can be evaluated."""
     match operation.name:
         case tt.GATHER:
             return frozenset({0})
@@ -283,7 +283,7 @@ _UNSEEN = WRITES - {FENCE, tt.STORE}
 
 
 def pointer_roots(pointer: Value) -> frozenset[Value] | None:
-    """The kernel's arguments that ``pointer`` may be an offset from; None where that does not show."""
+    """The kernel's arguments that ``pointer`` may be an offset from; None if that is unknown."""
     roots: set[Value] = set()
     seen: set[Value] = set()
     pending = [pointer]
@@ -313,11 +313,11 @@ def pointer_roots(pointer: Value) -> frozenset[Value] | None:
 
 
 def keeps_unchanged(module: Module, load: Operation) -> bool:
-    """Whether what ``load`` reads may be taken not to change while the programs of one launch run.
+    """Whether the memory that ``load`` reads can be assumed constant while the programs of a launch run.
 
-    So it is if nothing is stored through an argument that its pointer derives from, and programs cannot wait for each
-    other: then no program can tell whether another's stores came before its loads. A program's own stores it can tell,
-    and two arguments may lie in one memory: so none may come before the load.
+    True if nothing is stored through an argument that its pointer derives from, and programs cannot wait for each
+    other: then no program can observe whether another's stores came before its loads. A program can observe its own
+    stores, and two arguments may share memory, so none of its stores may come before the load.
     """
     roots = pointer_roots(load_parts(load)[0])
     if roots is None:

@@ -77,7 +77,7 @@ def emit_checked(
     with refuse_depth():
         effects = argument_effects(module)
         fold_networks(module)  # a sort step by step takes the C compiler half a minute
-        spell_out_polls(module)  # so that a wait that never ends is a loop that never ends
+        spell_out_polls(module)  # so that an endless wait counts as an endless loop
         sites = instrument(module, nan=nan)
     return emit_supported(module, options), tuple(sites), effects
 

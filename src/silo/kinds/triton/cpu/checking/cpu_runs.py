@@ -137,8 +137,8 @@ class CpuReporter:
                 return CheckFinding("collision", what, (capital(where), why), owner)
             case FaultKind.OUTSIDE:
                 index, extent = _signed(fault.address), fault.other
-                said = f"Index {index} of axis {site.details.get('axis')}, which has {extent} elements"
-                return CheckFinding("out of bounds", "a tl.gather outside of its tile", (said,))
+                detail = f"Index {index} of axis {site.details.get('axis')}, which has {extent} elements"
+                return CheckFinding("out of bounds", "a tl.gather outside of its tile", (detail,))
             case FaultKind.ENDLESS:
                 steps = f"The program took {self.steps} steps (turns of loops and accesses)"
                 waits = "programs run one after another, so it may also wait for one that comes later"
@@ -154,11 +154,11 @@ class CpuReporter:
     def _bounds(self, site: Site, fault: CpuFault) -> CheckFinding:
         owner, where = self._where(site, fault.address)
         does = "accesses" if Use.ATOMIC in site.use else "reads" if Use.READS in site.use else "writes"
-        said = f"It {does} {site.bytes} bytes: {where}"
-        return CheckFinding("out of bounds", f"a {_noun(site)} out of bounds", (said,), owner)
+        detail = f"It {does} {site.bytes} bytes: {where}"
+        return CheckFinding("out of bounds", f"a {_noun(site)} out of bounds", (detail,), owner)
 
     def _where(self, site: Site, address: int) -> tuple[str | None, str]:
-        """The argument that an address belongs to, or derives from, and where in it an access of it is."""
+        """The argument that an address belongs to, or derives from, and the place of an access in it."""
         allocations = self.allocations
         size = site.bytes if site.use else 0
         inside = [one for one in allocations if one.low <= address < one.high]
@@ -204,11 +204,11 @@ class CpuReporter:
         what = f"a promise of {name} that does not hold"
         if fault.kind is FaultKind.DIVISIBLE and site.details.get("address"):
             owner, where = self._where(site, fault.address)
-            said = f"{name} promises that the address {promise} {site.details.get(attribute)}; it is {where}"
-            return CheckFinding("hint", what, (said,), owner)
-        said = f"{name} promises that the element {promise} {site.details.get(attribute)}"
+            detail = f"{name} promises that the address {promise} {site.details.get(attribute)}; it is {where}"
+            return CheckFinding("hint", what, (detail,), owner)
+        detail = f"{name} promises that the element {promise} {site.details.get(attribute)}"
         shown = f"it is {value}" + ("" if fault.kind is FaultKind.DIVISIBLE else f" after {before}")
-        return CheckFinding("hint", what, (f"{said}; {shown}",))
+        return CheckFinding("hint", what, (f"{detail}; {shown}",))
 
     # ---- invalid values
 
@@ -429,7 +429,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         return self._once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
     def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
-        """Which store wrote a byte that depends on a site, and the site's first such value in the same program."""
+        """The store that wrote a byte that depends on a site, and the site's first such value in the same program."""
         change = {suspect.site: other}
         self._once(Order.ASCENDING, change=change, watch=address)
         state = self._state
@@ -509,7 +509,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
         self._shadow()
         state = self._state
         ctypes.memset(ctypes.addressof(state), 0, ctypes.sizeof(state))
-        state.bytes = 1024  # of the part that is struct silo_fault
+        state.bytes = 1024  # bytes of the part that is struct silo_fault
         state.sites = ctypes.addressof(self._cells)
         state.bounds = ctypes.addressof(self._bounds)
         state.reach = ctypes.addressof(self._reach)

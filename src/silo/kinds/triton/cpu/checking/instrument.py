@@ -119,7 +119,8 @@ class _Instrumenting:
             self._condition(SiteKind.ASSUME, operation, block, {})
         else:
             if name == tt.PRINT:
-                operation.attributes["checked"] = True  # a check runs a kernel several times, and lets it speak once
+                # a check runs a kernel several times, and prints its messages once
+                operation.attributes["checked"] = True
             self._inside(operation)
             self.out.append(operation)
             self._after(operation, block)
@@ -191,7 +192,7 @@ class _Instrumenting:
         return self._add(own.ACCESS, operands, _like(pointer.type, "i1"), block, site=site, stores=stored is not None)
 
     def _gather(self, operation: Operation, block: Block) -> None:
-        """Exchange the indices for those that lie in the tile; the first that does not ends the check."""
+        """Exchange the indices for indices inside the tile; the first that does not ends the check."""
         source, indices = operation.operands
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
@@ -231,7 +232,7 @@ class _Instrumenting:
         self.same[value] = checked
 
     def _nan_operands(self, operation: Operation, block: Block) -> list[Value]:
-        """Numbers or flags, in the shape of the result, that say whether a NaN went in already."""
+        """Numbers or flags, in the shape of the result, that show whether an operand was a NaN already."""
         numbers = [value for value in operation.operands if value.type.element in FLOATS]
         if operation.name == tt.REDUCE:
             axis = operation.attributes["axis"]

@@ -46,7 +46,7 @@ class Use(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One watched operation. ``number`` is how the code names it.
+    """One watched operation. ``number`` is its name in the code.
 
     ``place`` is ``file:line``, "" if the text lacks places; then ``ordinal`` (from 1, among the operations of this
     name) is used. ``shape`` is the tile's, () for a scalar. ``roots`` are the positions of the arguments that an

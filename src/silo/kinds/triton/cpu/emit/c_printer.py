@@ -53,9 +53,9 @@ def kernel_text(program: LoopProgram) -> str:
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")
     if program.parts > 1:
-        # A launch that asks how many parts there may be hands out no program.
+        # A launch that requests the number of parts hands out no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
-        one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.apart]
+        one = [f"(void const *)a{first} == (void const *)a{second}" for first, second in program.distinct]
         most = f"{' || '.join(one)} ? 1 : {program.parts}" if one else str(program.parts)
         lines.append(f"  if (launch && launch->parts == 0xffffffffu) {{ launch->parts = {most}; return 0; }}")
         lines.append("  uint64_t const parts = launch && launch->parts ? launch->parts : 1;")

@@ -92,7 +92,7 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)
-    # A program that writes memory that it reads has read all of it before; its parts do not wait for each other.
+    # A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
     separate = options.mode == "optimized" and (options.row_parts or options.elements_apart)
     parts = cut_rows(module) if separate else RowParts()
     order_memory(module)
@@ -102,7 +102,7 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
         find_mirrors(module)
     program, uses = lower_kernel(module, options, entry)
     if parts.most > 1:
-        program.parts, program.apart = parts.most, parts.apart
+        program.parts, program.distinct = parts.most, parts.distinct
         uses |= {"lasting"}
     if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
         uses |= {PIECE}

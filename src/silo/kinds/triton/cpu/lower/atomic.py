@@ -81,7 +81,7 @@ def volatile_load(scope: LoweringScope, type_: Type, pointer: str, mask: str, ot
 class Combined:
     """Atomic adds that are summed by place first: C texts of one add, and of the code before and after a tile.
 
-    Where ``direct`` holds, sums are not worth it, and each element is to be added by itself.
+    If ``direct`` is true, sums are not worth it, and each element is added alone.
     """
 
     before: tuple[Statement, ...]
@@ -91,10 +91,10 @@ class Combined:
 
 
 def combined(scope: LoweringScope, operation: Operation, operands: list[str]) -> Combined | None:
-    """How the adds of a tile are summed by place before they reach memory; None where that may not or need not be.
+    """How the adds of a tile are summed by place before they reach memory; None if that is not allowed or not useful.
 
-    The old values must be unused. Addresses that form a line do not meet, and few elements are as quick one by one.
-    Sums outlast their program where nothing can tell (:func:`may_come_later`).
+    The old values must be unused. Successive addresses never coincide, and few elements are as quick one by one. Sums
+    outlast their program if no program can observe it (:func:`may_come_later`).
     """
     element = operation.result.type.element
     if scope.reference or not is_plain_add(operation) or is_structurally_affine(operation.operands[0]):
@@ -147,7 +147,7 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
 
 # ---- Atomics with unused old values on successive places: many elements in one step ----
 
-_RUN = 256  # elements whose values are computed before memory is asked
+_RUN = 256  # elements whose values are computed before memory is read
 _LEAST_RUN = 4
 
 
@@ -160,7 +160,7 @@ def _updates(operation: Operation) -> str:
 
 
 def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
-    """The loops of an atomic whose places are successive along the innermost of them; [] where they are not so."""
+    """The loops of an atomic whose places are successive along the innermost of them; [] if they are not successive."""
     shape, element = operation.result.type.shape, operation.result.type.element
     kind = _updates(operation)
     if scope.reference or not kind or ops.element_bytes(element) == 1:
@@ -257,7 +257,7 @@ def plain_updates(
 def _by_tiles(
     scope: LoweringScope, shape: tuple[int, ...], operation: Operation, places: LoopBuffer, values: LoopBuffer
 ) -> list[Statement]:
-    """Rows whose places and values lie in memory, as far as the mask holds, and then one by one.
+    """Rows whose places and values are in memory, as far as the mask is true, and then one by one.
 
     [] if that distance is unknown.
     """
@@ -283,7 +283,7 @@ def _by_tiles(
 
 
 def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, update: str) -> list[Statement]:
-    """Places that do not lie in memory: by vectors where they are successive, for these are all different.
+    """Places that are not in memory: by vectors if they are successive, because then all are different.
 
     The values' loads were done before, or read no other element's place (``CpuOptions.elements_apart``).
     """

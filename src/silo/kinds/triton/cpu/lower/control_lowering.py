@@ -1,8 +1,8 @@
 """Lowers the planned steps of a function: scalars, loops, branches and jumps.
 
-A tile that is turned as a whole waits for memory twice: for its own lines, one in each row, and then for the nest's
-reads and writes. Here the nest goes through parts of 16 x 16 elements. The lines of a part are turned in registers and
-used at once, and each row of a part has instructions of its own, so that the CPU knows each row's next line.
+A tile that is transposed as a whole waits for memory twice: for its own lines, one in each row, and then for the nest's
+reads and writes. Here the nest goes through parts of 16 x 16 elements. The lines of a part are transposed in registers
+and used at once, and each row of a part has instructions of its own, so that the CPU knows each row's next line.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from silo.kinds.triton.front.operations.operation_table import ATOMICS, CHECKS, 
 from silo.kinds.triton.front.operations.own import CLOCK, FENCE, PART_FIRST, PART_ROWS, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
-__all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_turning"]
+__all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_transposes"]
 
 
 # ---- A nest that takes tiles which lie along another axis from memory in parts, a ----
@@ -74,8 +74,8 @@ _ELEMENT_BYTES = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def lower_turning(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
-    """Emit ``group`` and the nests that turn tiles for it alone."""
+def lower_transposes(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
+    """Emit ``group`` and the nests that transpose tiles for it alone."""
     parts = _parts(scope, turned, group)
     if parts is None:
         for one in [*turned, group]:
@@ -93,7 +93,7 @@ def lower_turning(scope: LoweringScope, turned: list[NestGroup], group: NestGrou
 
 
 class _PartNest(Nest):
-    """A nest that finds the elements of turned tiles in arrays of one part."""
+    """A nest that reads the elements of transposed tiles from arrays of one part."""
 
     def __init__(self, scope: LoweringScope, group: NestGroup, tiles: dict[Value, str]) -> None:
         super().__init__(scope, group.shape, inner=group.inner)
@@ -181,7 +181,7 @@ def _loop(index: str, first: str, body: list[Statement], *, simd: bool = False, 
 
 
 def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
-    """How ``group`` goes in parts; None where a tile is not turned by lines, or a mask may cut single elements."""
+    """How ``group`` is done in parts; None if a tile is not transposed by lines, or a mask may cut single elements."""
     stores = group.stores
     if not turned or scope.reference or group.checks or len(stores) != len(group.sinks):
         return None
@@ -217,7 +217,7 @@ def _filled(group: NestGroup) -> Value:
 
 
 def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
-    """The tile that ``group`` reads; None where its rows do not lie in memory as they are."""
+    """The tile that ``group`` reads; None if its rows are not in memory unchanged."""
     value = _filled(group)
     load = value.owner
     if load is None or element_bytes(value.type.element) != _ELEMENT_BYTES or value.type.pointer:
@@ -246,7 +246,7 @@ def _stored(nest: Nest, store: Operation) -> Statement | None:
 # ---- Lowers the planned steps of a function ----
 
 
-NEXT_PROGRAM = "next_program"  # the label at the end of one program, where a return goes
+NEXT_PROGRAM = "next_program"  # the label at the end of one program, the target of a return
 _AXES = "xyz"
 
 
@@ -285,16 +285,16 @@ class FunctionLowering:
 
     def steps(self, plan: BlockSchedule) -> None:
         """Every step of ``plan``, in order."""
-        turning: list[NestGroup] = []
+        transposes: list[NestGroup] = []
         for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
             self.scope.lifetimes.advance()
             if isinstance(step, NestGroup) and _waits(step, next_):
-                turning.append(step)
+                transposes.append(step)
                 continue
             match step:
                 case NestGroup():
-                    lower_turning(self.scope, turning, step)
-                    turning = []
+                    lower_transposes(self.scope, transposes, step)
+                    transposes = []
                 case ScalarStep(operation):
                     self._scalar(operation)
                 case WholeStep(operation):
@@ -580,8 +580,8 @@ def _axis(operation: Operation) -> int:
 
 
 def _waits(step: NestGroup, next_: Step | None) -> bool:
-    """Whether a nest turns a tile and does nothing else, directly before the nest that uses it, or another such one."""
-    user = step.turned_by
+    """Whether a nest only transposes a tile, directly before the nest that uses it or another of these nests."""
+    user = step.transposed_by
     if user is None or len(step.sinks) != 1:
         return False
-    return next_ is user or (isinstance(next_, NestGroup) and next_.turned_by is user and len(next_.sinks) == 1)
+    return next_ is user or (isinstance(next_, NestGroup) and next_.transposed_by is user and len(next_.sinks) == 1)

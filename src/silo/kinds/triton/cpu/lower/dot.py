@@ -24,7 +24,7 @@ __all__ = ["is_pair_along_depth", "leading_products", "lower_dot", "scaled_opera
 
 # ---- Expands a factor of ``tt.dot_scaled`` to f32: each element times its scale, exact within the range of f32 ----
 
-_E2M1, _FP16 = 4, 6  # of Triton's ScaleDotElemType: two elements a byte; the one whose smallest scale is 0
+_E2M1, _FP16 = 4, 6  # of Triton's ScaleDotElemType: two elements a byte; the type whose smallest scale is 0
 
 
 def is_pair_along_depth(operation: Operation, side: int) -> bool:
@@ -106,7 +106,7 @@ def _buffer(scope: LoweringScope, value: Value) -> LoopBuffer:
 
 # The blocks of sums that fit the registers of each vector width: vectors and rows, widest first.
 _BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (1, 16))}
-_WIDE = {"f64": "f64", "i8": "i8"}  # which product multiplies an element; f32 does all others
+_WIDE = {"f64": "f64", "i8": "i8"}  # the products that multiply elements of a type; all other types use f32
 _ITEM_BYTES = {"f64": 8}
 _DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
 _MOST_ROWS = 16  # of a block of sums
@@ -120,7 +120,7 @@ class _Place:
     pointer: str
     strides: tuple[str, ...]
     element: str
-    copy: str = ""  # the buffer that the pointer leads to where masks leave out a part of the tile; "" for none
+    copy: str = ""  # the buffer that the pointer leads to if masks leave out a part of the tile; "" for none
 
     def tile(self, batch: str) -> str:
         """The last two axes as the runtime's ``silo_tile``, for one index along the first of three."""
@@ -188,7 +188,7 @@ def leading_products(
     scalars: Callable[[], None],
     advance: Callable[[], None],
 ) -> None:
-    """Emit the leading iterations of a loop as one product, where their tiles lie side by side along the inner axis.
+    """Emit the leading iterations of a loop as one product, if their tiles are adjacent along the inner axis.
 
     ``scalars`` emits the scalar steps of the body and ``advance`` the change of the loop's carried values. The
     iterations' reads are examined one by one, without assumptions about how they change. ``loop`` is the counter, its
@@ -238,7 +238,7 @@ def leading_products(
                 part = f"nest_part({count}, {part})"
             parts.append(scope.name("part"))
             scope.emit(Define("int64_t", parts[-1], part))
-        # Beyond its end both tiles are zeros, whose products are: the sums end there.
+        # After its end both tiles are zeros, and so are their products: the sums end there.
         scope.emit(If(f"{parts[0]} != {parts[1]} || {parts[0]} == 0", [Break()]))
         scope.emit(If(f"{length} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
         scope.emit(Assign(length, f"{length} + {parts[0]}"))
@@ -271,7 +271,7 @@ def _is_zero_beyond(value: Value) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SeenPart:
-    """C names of how many leading rows and columns of sums are seen, at least 1, and a condition that none is."""
+    """C names of the numbers of used leading rows and columns of sums, at least 1, and a condition that none is."""
 
     extents: tuple[str, str]
     nothing: str
@@ -369,7 +369,7 @@ def _compact(shape: tuple[int, ...]) -> tuple[str, ...]:
 
 
 def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
-    """An operand read where it lies if all of it may be read, else copied."""
+    """An operand read in place if all of it may be read, else copied."""
     forms, base, strides = _forms(scope, value)
     buffer = scope.buffer_for(value)
     scope.lifetimes.touch(buffer)
@@ -484,7 +484,7 @@ def _call(
 
 
 def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]) -> Panels | None:
-    """Slots for panels of a right operand that is read where it lies."""
+    """Slots for packed panels of a right operand that is read in place."""
     left, right = places
     if not right.copy:
         return None
@@ -533,7 +533,7 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
 
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
-    """The beginning of a product that may be computed as that of the transposes, the right one's first."""
+    """The start of a product that may be computed as the product of the transposes, the right operand first."""
     assert not shape.fresh, "only the leading rounds of a loop keep panels of either side"
     m, n = ("m", "n") if shape.part else (str(shape.rows), str(shape.columns))
     turned = replace(

@@ -18,16 +18,16 @@ Axes = tuple[int | None, ...]  # which axis of the nest each dimension of a valu
 Form = tuple[str, dict[int, str]]  # base, and the stride along each axis
 _Place = tuple[Value, Axes]
 _ONE = "(int64_t)1"
-# Signed comparisons that say "less": the sign, and whether the operands are in that order.
+# Signed comparisons as "less": the sign, and whether the operands are in that order.
 _LESS = {2: ("<", True), 3: ("<=", True), 4: ("<", False), 5: ("<=", False)}
 
 
 class AffineForms:
     """Affine forms over all axes, of values that are affine by structure (``analysis.affine``).
 
-    Where ``wrapped`` is set, ``x % n`` is taken as ``x``, and the conditions under which it is go to ``guards``.
-    ``extents`` are C texts of how many indices along an axis count, where not all do. Along the axis ``counted``
-    masks need not hold everywhere: how many leading indices they leave goes to ``counts``.
+    If ``wrapped`` is set, ``x % n`` is taken as ``x``, and the conditions for that are added to ``guards``. ``extents``
+    are C texts of the number of indices along an axis that count, if not all do. Along the axis ``counted`` masks need
+    not be true everywhere: the number of leading indices that they leave is added to ``counts``.
     """
 
     def __init__(

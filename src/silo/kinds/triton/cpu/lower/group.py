@@ -1,4 +1,4 @@
-"""Lowers one planned nest: its sinks, its limits, its reductions, and the run-time check where it needs one."""
+"""Lowers one planned nest: its sinks, its limits, its reductions, and the run-time check if it needs one."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["lower_group"]
 
-# A tile of these elements is turned by vectors from these extents on (`runtime/transpose.h`).
+# A tile of these elements is transposed by vectors from these extents on (`runtime/transpose.h`).
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
-_TURNED_LINES = 16  # rows of four-byte elements that are turned at a time, where a vector is a line of memory
+_TURNED_LINES = 16  # rows of four-byte elements that are transposed at a time, if a vector is a cache line
 _LEAST_ROW_AHEAD = 64  # bytes
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
@@ -127,12 +127,12 @@ class _GroupLowering:
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
-        self.limits_of: dict[Operation, set[str]] = {}  # of a store: it does nothing where one of them is passed
+        self.limits_of: dict[Operation, set[str]] = {}  # limits of a store, which does nothing after any of them
         self.repeated: list[tuple[ReduceSink, str]] = []  # the value that a reduction adds for a whole tail
         self.combined: list[CombinedRow] = []  # the values that the last lowered body adds to rows of results
         self.streaming: Streaming | None = None
-        self.turned: LoopBuffer | None = self._turned()
-        self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
+        self.turned: LoopBuffer | None = self._transposed()
+        self.deferred: Streaming | None = None  # set while the body with deferred stores is lowered
 
     def emit(self) -> None:
         """Emit the loops."""
@@ -178,7 +178,7 @@ class _GroupLowering:
             self._turn()
 
     def _rows_to_join(self, ahead: list[Statement], values: list[Statement]) -> int:
-        """How many rows are read at a time, where all that the nest does is to combine them; else 0."""
+        """The number of rows read at a time, if the nest only combines them; else 0."""
         nest = self.nest
         if len(nest.axes) < 2 or nest.flat is not None or nest.runs is not None or self.streaming is not None:
             return 0
@@ -214,15 +214,15 @@ class _GroupLowering:
             if bytes_ < _LEAST_ROW_AHEAD or not is_structurally_affine(pointer):
                 continue
             _, strides = AffineForms(scope, nest).of(pointer, tuple(range(len(nest.shape))))
-            tiles, rows, apart = scope.name("tiles"), nest.shape[axis], strides.get(axis, "0")
+            tiles, rows, stride = scope.name("tiles"), nest.shape[axis], strides.get(axis, "0")
             scope.locals.append(f"silo_tiles {tiles} = {{0, 0}};")
             scope.pieces.add("ahead")
-            call = f"&{tiles}, {start}, {nest.index[axis]}, {rows}, {apart} * {size}, {bytes_}, {int(any(summed))}"
+            call = f"&{tiles}, {start}, {nest.index[axis]}, {rows}, {stride} * {size}, {bytes_}, {int(any(summed))}"
             found.append(LoopCall(f"silo_ahead({call})"))
         return found
 
     def _streamed(self, statements: int) -> list[Statement]:
-        """The fast body with its stores put aside for ``streaming``; [] where they are not to go past the caches."""
+        """The fast body with its stores deferred for ``streaming``; [] if they must not go past the caches."""
         stores = self.group.stores
         special = self.nest.flat is not None or self.nest.runs is not None
         if self.spill or self.replay or special or not self.unconditional.issuperset(stores):
@@ -230,9 +230,9 @@ class _GroupLowering:
         self.streaming = streaming_of(self.scope, self.nest, stores, statements)
         if self.streaming is None:
             return []
-        self.aside = self.streaming
+        self.deferred = self.streaming
         body = self._body(fast=True)
-        self.aside = None
+        self.deferred = None
         return body
 
     def _is_simd(self) -> bool:
@@ -288,8 +288,8 @@ class _GroupLowering:
             return Assign(f"{self.turned.name}[{place}]", text)
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
-    def _turned(self) -> LoopBuffer | None:
-        """A buffer for a tile as it lies in memory, from which it is turned by vectors; None where it is not turned."""
+    def _transposed(self) -> LoopBuffer | None:
+        """A buffer for a tile as it is in memory, from which vectors transpose it; None if it is not transposed."""
         nest = self.nest
         match self.group.sinks:
             case [BufferFill(target=target, staged=False)] if not self.scope.reference:
@@ -305,7 +305,7 @@ class _GroupLowering:
         return LoopBuffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
 
     def _rows_to_turn(self) -> str:
-        """The C name of the address of a row of a tile that is turned where it lies, "" where a buffer has it."""
+        """The C name of the address of a row of a tile that is transposed in place, "" if it is in a buffer."""
         if self.turned is None or self.nest.runs is not None:
             return ""
         (sink,) = self.group.sinks
@@ -319,7 +319,7 @@ class _GroupLowering:
         return self.nest.row_start(pointer, self.nest.index) or ""
 
     def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
-        """Some rows at a time are turned from where they lie; ``copy`` makes one in a buffer where masks cut it."""
+        """Some rows at a time are transposed in place; ``copy`` makes a copy in a buffer if masks cut the tile."""
         nest, scope, turned = self.nest, self.scope, self.turned
         assert turned is not None
         (sink,) = self.group.sinks
@@ -369,7 +369,7 @@ class _GroupLowering:
         self.scope.emit(LoopCall(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
 
     def _address(self, value: Value) -> str:
-        """An address that accesses alone want, by the loop's own counter where it follows it; "" where it does not."""
+        """An address that only accesses use, by the loop's own counter if it follows it; "" if it does not."""
         nest = self.nest
         if not value.type.pointer or not nest.fast or any(use.name not in _ACCESSES for use in value.uses):
             return ""
@@ -399,15 +399,15 @@ class _GroupLowering:
             text = f"{buffer.name}[{linear}]"
         else:
             text = nest.value(value, nest.index)
-        if self.aside is not None:
-            return [Assign(self.aside.place(operation, nest.inner), text)]
+        if self.deferred is not None:
+            return [Assign(self.deferred.place(operation, nest.inner), text)]
         if not condition:
             self.unconditional.add(operation)
         place, _ = nest.place(pointer, nest.index)
         return [Assign(place, text, condition)]
 
     def _limits_of_mask(self, mask: Value | None) -> set[str]:
-        """From where on a store that is put off will do nothing; unknown where memory has a say, which changes."""
+        """The index from which a deferred store does nothing; unknown if it depends on memory, which changes."""
         nest = self.nest
         if mask is None or _reads_memory(mask):
             return set()
@@ -462,9 +462,9 @@ class _GroupLowering:
     # ---- loops
 
     def _rest_ends(self, limits: list[str], extent: int) -> str:
-        """The condition under which nothing is left to do from the limits on; "" where that is not known.
+        """The condition under which nothing is left to do after the limits; "" if it is unknown.
 
-        From the least limit on one of the comparisons is false, unless its numbers leave 32 bits on the way.
+        After the least limit one of the comparisons is false, unless its numbers exceed 32 bits before.
         """
         nest = self.nest
         if nest.runs is not None or any(limit not in nest.bases for limit in limits):

@@ -22,7 +22,7 @@ _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
 def convert_in_blocks(program: LoopProgram) -> bool:
-    """Cut the loops of ``program`` where it helps; whether there was any."""
+    """Cut the loops of ``program`` that gain by it; returns whether any was cut."""
     state = _State()
     program.body = _statements(program.body, state)
     for function in program.functions:
@@ -59,7 +59,7 @@ def _statements(body: list[Statement], state: _State) -> list[Statement]:
 
 
 def _blocked(loop: For, state: _State) -> list[Statement]:
-    """The loop in blocks, or as it is where it holds anything but definitions and assignments or no f16 to convert."""
+    """The loop in blocks; unchanged if it holds anything but definitions and assignments, or no f16 to convert."""
     if loop.step != "1" or not all(isinstance(statement, Define | Assign) for statement in loop.body):
         return [loop]
     loads, stores = _loads(loop), _stores(loop)

@@ -38,8 +38,9 @@ class CombinedRow:
 class JoinedRows:
     """The parts of a nest whose rows are joined.
 
-    ``before`` are the statements of a row, ``limits`` texts over ``limit`` of how many leading elements need no mask,
-    of ``end`` that count. ``values`` compute what ``rows`` add there, ``masked`` what ``masked_rows`` add behind.
+    ``before`` are the statements of a row, ``limits`` texts over ``limit`` for the number of leading elements, of the
+    ``end`` that count, without a mask. ``values`` compute what ``rows`` add there, ``masked`` what ``masked_rows`` add
+    behind.
     """
 
     nest: Nest
@@ -63,7 +64,7 @@ def joined(nest: Nest, axis: int) -> int:
 def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation]) -> str:
     """How many leading elements along the innermost axis are stored of what ``operations`` reduce, as a C text.
 
-    All of them count where more than one mask says so, or none that is known.
+    All of them count if more than one mask limits them, or no known mask.
     """
     extent = str(nest.shape[nest.axes[-1]])
     if len(operations) != 1:
@@ -92,7 +93,7 @@ def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation
 def join_rows(scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]) -> For:
     """The loop over the rows, ``count`` of them at a time up to the limit that they share.
 
-    ``single`` is what is left of one row from ``common`` on, which is the name of that limit.
+    ``single`` handles the rest of one row after ``common``, the name of that limit.
     """
     nest = parts.nest
     row = nest.index[parts.axis]
@@ -138,7 +139,7 @@ def _naming(names: list[str], number: int) -> Callable[[str], str]:
     return lambda text: word.sub(lambda found: f"{found.group()}_{number}", text)
 
 
-# What changes no result, of a reduction of floats.
+# The neutral element of a reduction of floats.
 _NEUTRAL: Mapping[str, float] = {
     arith.ADDF: 0.0,
     arith.MAXNUMF: -math.inf,

@@ -1,4 +1,4 @@
-"""The loops of a nest whose body is written twice: for where every mask holds, in runs, and for the rest."""
+"""The loops of a nest whose body is written twice: for the part where every mask is true, in runs, and for the rest."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class LoweringScope:
         self.constants: list[str] = []
         self.locals: list[str] = []  # definitions that last from program to program
         self.finish: list[Statement] = []  # after the last program of a call
-        self.wants_alone = False  # whether atomics are plain updates where no other kernel has any meanwhile
-        self.locking: set[Operation] = set()  # atomics that hold a lock where all kernels do that have any
+        self.wants_alone = False  # whether atomics are plain updates while no other kernel with atomics runs
+        self.locking: set[Operation] = set()  # atomics under a lock, while all running kernels with atomics use locks
         self.in_kernel = False  # whether it is the kernel that is being lowered, and not a function that it calls
         self.out: list[Statement] = []
         self.frame = ""  # the C constant that is the size of the current function's scratch memory
@@ -64,7 +64,7 @@ class LoweringScope:
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
         self.tails: dict[Value, Tail] = {}  # of values in buffers
-        self.parts: dict[Operation, tuple[str, str]] = {}  # of dots: how many rows and columns are seen
+        self.parts: dict[Operation, tuple[str, str]] = {}  # for dots: the number of rows and columns that are used
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[Value, LoopBuffer] = {}
         self._constant_arrays: dict[Value, str] = {}
@@ -95,7 +95,7 @@ class LoweringScope:
             self.out = outer
 
     def resolve(self, value: Value) -> Value:
-        """``value`` or the one it is known to equal."""
+        """``value``, or the value that it equals."""
         while value in self.same:
             value = self.same[value]
         return value

@@ -21,7 +21,7 @@ def function_name(module: Module, symbol: str) -> str:
 
 
 def lower_whole(scope: LoweringScope, operation: Operation) -> None:
-    """Emit the operation; its operands lie in memory."""
+    """Emit the operation; its operands are in memory."""
     if operation.name == tt.CALL:
         _call(scope, operation)
     elif operation.name == NETWORK:
@@ -75,7 +75,7 @@ def _map(scope: LoweringScope, operation: Operation) -> None:
 
 
 def _in_place(scope: LoweringScope, operation: Operation) -> LoopBuffer:
-    """The buffer of the result, which holds the operand: the operand's own where nothing else reads it, else a copy."""
+    """The buffer of the result, which holds the operand: the operand's own if nothing else reads it, else a copy."""
     operand, result = operation.operands[0], operation.result
     source = scope.buffer(operand)
     assert source is not None

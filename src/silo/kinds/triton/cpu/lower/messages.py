@@ -55,7 +55,7 @@ def message_statements(
         return assert_statements(scope, operation, value, index)
     scope.pieces.add("print")
     line = LoopCall(_print(scope, operation, value, index))
-    # A check runs a kernel several times, and lets it speak once.
+    # A check runs a kernel several times, and prints its messages once.
     checked = "checked" in operation.attributes
     return [If("!((struct silo_check *)context)->quiet", [line])] if checked else [line]
 
@@ -93,7 +93,7 @@ def _print(scope: LoweringScope, operation: Operation, value: str, index: Sequen
 
 
 def _index_format(shape: tuple[int, ...]) -> str:
-    """As wide as the largest index of each axis, so that columns stand under one another."""
+    """As wide as the largest index of each axis, so that columns are aligned."""
     return ", ".join(f"%{max(len(str(extent - 1)), 1)}d" for extent in shape)
 
 
@@ -122,12 +122,12 @@ def _formatted(scope: LoweringScope, type_: Type, value: str, signed: bool, is_h
 
 
 def assert_statements(scope: LoweringScope, operation: Operation, value: str, index: Sequence[str]) -> list[Statement]:
-    """End the launch where ``value`` is not so."""
+    """End the launch if ``value`` is false."""
     scope.pieces.add("fault")
     message = operation.attributes.get("message", "")
     assert isinstance(message, str)
     room = scope.name("room")
-    # as CUDA calls it: programs look for these words
+    # CUDA's words: programs search for them
     words = f"device-side assert{f' at {operation.location}' if operation.location else ''}{': ' if message else ''}"
     where = "; program (%d, %d, %d)" + (f", index ({', '.join(['%d'] * len(index))})" if index else "")
     arguments = [c_string(words), c_string(message), _PROGRAM, *(f"(int){name}" for name in index)]
@@ -239,7 +239,7 @@ def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> 
 
 
 def _suspect(scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """The value itself, or one of three others, as the check asks."""
+    """The value itself, or one of three others, as the check selects."""
     value, *facts = operands
     condition = _SUSPICIONS[str(operation.attributes["what"])](scope, operation, value, facts)
     others = _others(operation.result.type, str(operation.attributes["what"]), value)

@@ -115,7 +115,7 @@ def frame_name(function: str) -> str:
 def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[LoopProgram, frozenset[str]]:
     """The loop program of the kernel of ``module``, and the runtime pieces its text calls.
 
-    ``entry`` is the C name of the kernel; "" makes one of its own name.
+    ``entry`` is the C name of the kernel; "" makes a name.
     """
     split_prints(module)
     scope = LoweringScope(options, module)
@@ -193,7 +193,7 @@ def _function(scope: LoweringScope, module: Module, symbol: str) -> LoopFunction
 
 
 def _parameter(scope: LoweringScope, value: Value, *, result: bool = False) -> LoopParameter:
-    """A scalar by value, a tensor by its address, a result by the address of where it goes."""
+    """A scalar by value, a tensor by its address, a result by the address of its place."""
     name = scope.name("p")
     ctype = ops.c_type(value.type)
     if value.type.tensor:

@@ -1,10 +1,10 @@
 """Evaluates values inside one loop nest.
 
-Every statement goes to the outermost loop level it depends on, so row invariants leave the inner loop by themselves.
-The body of the innermost loop is lowered up to twice: for the leading part of the range in which every mask is known to
-hold (``limits`` give its length), and for the rest. If a single comparison limits the leading part, it is known to be
-false in the rest, which is a ``tail`` then: a masked load has one value there, and so have values computed from it,
-before the loop.
+Every statement goes to the outermost loop level it depends on, so row invariants leave the inner loop. The body of the
+innermost loop is lowered up to twice: for the leading part of the range in which every mask is known to hold
+(``limits`` give its length), and for the rest. If a single comparison limits the leading part, it is known to be false
+in the rest, which is a ``tail`` then: a masked load has one value there, and so have values computed from it, before
+the loop.
 
 A call that is nested too deep ends all calls round it. It is done first, then the calls around it again, from the
 outermost: they remember their earlier results.
@@ -55,7 +55,8 @@ class Descent:
     def call(self, find: Callable[[Value, Index], _Found], value: Value, index: Index) -> _Found:
         """What ``find`` returns for ``value`` at ``index``.
 
-        ``find`` remembers its result where callers look before they call here; it may be begun several times.
+        ``find`` stores its result in the table that callers read before they call here; it may be started several
+        times.
         """
         if self._depth == 0:
             return self._call_from_outside(find, value, index)
@@ -112,19 +113,19 @@ class Nest(NestLoops):
     ) -> None:
         super().__init__(scope, shape, cut=cut, inner=inner, in_runs=in_runs)
         self.computed = computed or set()
-        self.wants_runs = False  # set where an address has a quotient or a remainder of the innermost index
+        self.wants_runs = False  # set if an address has a quotient or a remainder of the innermost index
         self.fast = False
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.limits: list[str] = []
         self.rows: dict[Value, str] = {}  # pointers that the fast body reads in order: the address of a row's first
-        self.bases: dict[str, str] = {}  # of limits: the compared value begins there; "": it is the same everywhere
+        self.bases: dict[str, str] = {}  # for limits: the first value of the comparison; "": it is the same everywhere
         self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
         self._inner_memo: dict[tuple[Value, Index], str] = {}
         self._affine: dict[tuple[Value, Index], tuple[str, str] | None] = {}
-        self._widths: dict[Value, int] = {}  # of masks: of how many conditions they are a conjunction
+        self._widths: dict[Value, int] = {}  # for masks: the number of conditions in the conjunction
         self._descent = Descent()
 
     def begin_body(self, *, fast: bool, tail: str = "") -> None:
@@ -203,9 +204,10 @@ class Nest(NestLoops):
         return self.put(ops.c_type(value.type), text, self.level(*names))
 
     def _chosen(self, operation: Operation, index: Index) -> str:
-        """The element that a selection takes wherever the fast body runs; "" where that is not known.
+        """The element that a selection takes in the fast body; "" if it is unknown.
 
-        One that leaves the innermost loop would be known to the slow body, too, where the other may be taken.
+        A definition that leaves the innermost loop would be visible to the slow body too, in which the other case may
+        hold.
         """
         condition, kept, _ = operation.operands
         name = self.value(kept, index)
@@ -291,7 +293,7 @@ class Nest(NestLoops):
         return (*index[:axis], self.mirrored(index[axis]), *index[axis + 1 :])
 
     def _stored(self, value: Value, index: Index) -> str:
-        """The place of one element of a value that lies in memory, or is one constant."""
+        """The place of one element of a value that is in memory, or is one constant."""
         buffer = self.scope.buffer(value)
         if buffer is None:
             source = scalar_source(value)
@@ -309,7 +311,7 @@ class Nest(NestLoops):
         return self.put(ops.c_type(operation.result.type), text, self.level(*index))
 
     def _gathered(self, operation: Operation, index: Index) -> str:
-        """An index out of range, whose result is undefined, reads element 0: nothing outside is touched."""
+        """An index out of range has an undefined result: it reads element 0, so that no memory outside is read."""
         source, positions = operation.operands
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
@@ -328,7 +330,7 @@ class Nest(NestLoops):
         inner = self.depends(pointer, index)
         runs = self.runs
         in_run = runs is not None and self.fast and runs.first in index
-        if runs is not None and in_run:  # where a run begins its mask holds
+        if runs is not None and in_run:  # at the start of a run its mask is true
             condition = self.mask(mask, tuple(self.inner if name == runs.first else name for name in index))
         else:
             condition = self.mask(mask, index, limiting=inner)
@@ -362,7 +364,7 @@ class Nest(NestLoops):
         return f"{start}[{step}]", self.depth
 
     def row_start(self, pointer: Value, index: Index) -> str | None:
-        """The C name of the address of the first element, where ``pointer`` is consecutive along the innermost loop."""
+        """The C name of the address of the first element, if ``pointer`` is consecutive along the innermost loop."""
         form = self.affine(pointer, index)
         if form is None or form[1] != "1":
             return None
@@ -373,7 +375,7 @@ class Nest(NestLoops):
         """The condition under which an access happens at ``index``; "" where it always does.
 
         While the fast body is lowered, conditions that hold on a leading part of the innermost loop become limits. An
-        access that leaves that loop must not be ``limiting``: it happens also where the loop does not run at all.
+        access that leaves that loop must not be ``limiting``: it happens even if the loop does not run.
         """
         if mask is None:
             return ""
@@ -383,7 +385,7 @@ class Nest(NestLoops):
         return fold((mask, index), self._mask_parts, self._condition)
 
     def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
-        """The masks that must hold for one to hold, where the masks of a body are looked into."""
+        """The masks that a mask is a conjunction of, if the masks of a body are examined."""
         mask, index = place
         operation = mask.owner
         looks = (self.fast or self.tail) and self.scope.buffer(mask) is None and not self._constant_mask(mask)
@@ -454,7 +456,7 @@ class Nest(NestLoops):
             limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
             self.bases[limit] = low[0]
             return limit
-        if low[1] == "0" and high[1] == "1":  # holds from some index on: fast only where it holds from the start
+        if low[1] == "0" and high[1] == "1":  # true from some index on: fast only if it is true from the start
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
             return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"
         return ""
@@ -466,7 +468,7 @@ class Nest(NestLoops):
         if not limits and len(adopted) == 1:
             self.limits += adopted
             return adopted[0]
-        plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))  # it never leaves 32 bits
+        plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))  # it always fits 32 bits
         return limits[0] if plain else ""
 
     # ---- affine forms
@@ -570,7 +572,7 @@ class Nest(NestLoops):
         return tuple(self.runs.first if name == self.inner else name for name in index)
 
     def _quotient_of_run(self, operation: Operation, index: Index) -> str | None:
-        """The quotient where a run begins, which is known already."""
+        """The quotient at the start of a run, which is known already."""
         if self.runs is None or not self.fast or operation.name != arith.DIVSI or self.runs.first not in index:
             return None
         form = self._divided_form(operation, tuple(self.inner if n == self.runs.first else n for n in index))

@@ -27,8 +27,8 @@ def holds_within(
 ) -> bool:
     """Whether ``condition`` at ``index`` follows from ``limits`` that accesses of the loop have set already.
 
-    ``limit_of`` is the limit that a comparison, or a condition which the loop does not change, would set; None where
-    it must not be looked into, as its value lies in memory.
+    ``limit_of`` is the limit that a comparison, or a condition which the loop does not change, would set; None if it
+    must not be examined, because its value is in memory.
     """
     seen: set[tuple[Value, Index]] = set()
     pending = [(condition, index)]
@@ -67,7 +67,7 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
 # ---- Runs of an innermost loop in which quotients stay the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
-# Whole runs of a known length: some vectors, and not so many that their ends are of no account.
+# Complete runs of a known length: a few vectors, so that the rest of each run matters.
 _WHOLE = range(16, 1025, 16)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 # A run of fewer iterations costs more than quotients for each.
@@ -88,7 +88,7 @@ SILO_INLINE int64_t nest_quotient(int64_t dividend, int64_t divisor) {{
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """One dividend and divisor: C texts of both, and the names of quotient and remainder where a run begins."""
+    """One dividend and divisor: C texts of both, and the names of quotient and remainder at the start of a run."""
 
     base: str
     divisor: str
@@ -150,7 +150,7 @@ class Runs:
             return None
         low, high = self.name("low"), self.name("high")
 
-        def quotient(of: str) -> str:  # of numbers that are known to be natural where there is a run at all
+        def quotient(of: str) -> str:  # for numbers that are natural if there is a run
             return f"{end} > 0 ? nest_quotient({of}, {pair.divisor})"
 
         return [
@@ -262,8 +262,8 @@ def _roots(sink: object) -> list[Value]:
 class NestLoops:
     """The loops over ``shape``: names of their indices, and the statements of each level.
 
-    ``inner`` is the axis of the innermost loop where it is not the last one, ``cut`` where axes are made two flat
-    loops, and ``in_runs`` says that the innermost loop goes over one run after the other.
+    ``inner`` is the axis of the innermost loop if it is not the last one, ``cut`` the place at which axes are made two
+    flat loops, and with ``in_runs`` the innermost loop goes over one run after the other.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class NestLoops:
         return For(counter, "0", str(extent), [Define("int64_t", index, f"{extent - 1} - {counter}"), *body], simd=simd)
 
     def mirrored(self, name: str) -> str:
-        """The name of the mirror image of an index along an axis of extent 2, defined where it is not yet."""
+        """The name of the mirror image of an index along an axis of extent 2, defined if it is not defined yet."""
         mirror = self._mirrors.get(name)
         if mirror is None:
             mirror = self.put(self.ctype, f"{name} ^ 1", self.level(name))
@@ -351,7 +351,7 @@ class NestLoops:
         return mirror
 
     def linear(self, index: Index, shape: tuple[int, ...]) -> str:
-        """The row-major place of ``index`` in a buffer of ``shape``, by the loops' own counters where that is it."""
+        """The row-major position of ``index`` in a buffer of ``shape``; a loop's own counter, if that is equal."""
         if self.flat is None or shape != self.shape:
             return linear_index(index, shape)
         exchanged: list[int] = []

@@ -77,7 +77,7 @@ def _elements(nest: Nest, operation: Operation) -> list[str]:
 
 
 def _scan(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
-    """Each result is combined from the one before along the axis, which is read back from where it was put."""
+    """Each result is combined from the one before along the axis, which is read back from its place in memory."""
     axis = operation.attributes["axis"]
     assert isinstance(axis, int)
     shape = operation.operands[0].type.shape
@@ -264,11 +264,11 @@ def _message(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
 
 
 def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operation) -> None:
-    """Whether it holds for all elements, which vectors tell; where it does not, one after the other is asked."""
+    """Whether it is true for all elements, tested by vectors; if not, the elements are tested one by one."""
     failed = scope.name("failed")
     (condition,) = operation.operands
     stored = scope.buffer(condition)
-    if stored is not None:  # somebody else wants its elements, too
+    if stored is not None:  # another operation uses its elements, too
         scope.lifetimes.touch(stored)
         scope.pieces.add("all")
         scope.emit(Define("int32_t", failed, f"!silo_all({stored.name}, {stored.elements})"))
@@ -279,7 +279,7 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
         element = nest.value(condition, nest.index)
         ask = Assign(failed, f"{failed} | !{element}")
         if nest.fast and nest.runs is not None and nest.level(element) == nest.depth - 1:
-            nest.levels[nest.depth - 1].append(ask)  # all of a run have it
+            nest.levels[nest.depth - 1].append(ask)  # all elements of a run have it
             return Body([], simd=True)
         return Body([ask], simd=True)
 

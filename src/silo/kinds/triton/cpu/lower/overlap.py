@@ -96,7 +96,7 @@ _NAME = re.compile(r"\bb\d+\b")
 
 
 def check_sharing(function: str, buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> None:
-    """``CompileError`` where ``buffers`` of ``function`` share memory that both need."""
+    """``CompileError`` if ``buffers`` of ``function`` share memory that both need."""
     found = clashes(buffers, body)
     if found:
         pairs = ", ".join(

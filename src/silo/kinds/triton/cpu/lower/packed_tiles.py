@@ -19,7 +19,7 @@ _KEPT_BYTES = 1 << 20
 _SLOTS_BYTES = 1 << 19
 _MOST_SLOTS = 64
 _LEAST_SLOTS = 4
-_TILE_WORDS = 16  # matrix tiles fill the depth up to so many words
+_TILE_WORDS = 16  # matrix tiles fill the depth up to this many words
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def keep_panels(scope: LoweringScope, left: Value, right: Value, result: Type) -
 
 
 def _make_last(scope: LoweringScope, kept: str, pair: str) -> None:
-    """Keep what is known of panels from call to call, of the kernel's first product; the panels lie in its scratch."""
+    """Keep the state of packed panels from call to call, for the kernel's first product; panels are in scratch."""
     if "lasting" in scope.pieces:
         return
     scope.pieces.add("lasting")
@@ -80,10 +80,10 @@ def _keeps_unchanged(scope: LoweringScope, operand: Value) -> bool:
 def slots_of(
     scope: LoweringScope, operation: Operation, tile: str, copied: str, share: int, unless: str
 ) -> Panels | None:
-    """Slots for the right operand of a product in a loop, one for each of its rounds; None where they do not serve.
+    """Slots for the right operand of a product in a loop, one for each of its rounds; None if they are of no use.
 
-    ``tile`` is the operand as ``silo_tile``, ``copied`` a condition under which it lies in a buffer of the program's
-    own, ``unless`` one under which it is multiplied where it lies (each "" for never). ``share`` elements are a word.
+    ``tile`` is the operand as ``silo_tile``, ``copied`` a condition under which it is in a buffer of the program's own,
+    ``unless`` a condition under which it is multiplied in place (each "" for never). ``share`` elements are a word.
     """
     right = operation.operands[1]
     load = loaded_by(right)

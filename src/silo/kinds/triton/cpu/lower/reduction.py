@@ -52,7 +52,7 @@ class Accumulation:
 
     @property
     def repeat(self) -> str:
-        """``combine`` with an element as often as a third argument says, at least once; "" for a loop."""
+        """``combine`` with an element, repeated by a third argument, at least once; "" for a loop."""
         if self.clause == "+":
             return f"{{0}} + ({self.ctype})({{2}}) * {{1}}"
         return "" if self.clause in {"*", "^"} else self.combine
@@ -94,7 +94,7 @@ def _integer(name: str, element: str) -> Accumulation:
         return Accumulation(wide, start, sign, f"({wide})({{0}})", f"{{0}} {sign} {{1}}", finish)
     order, clause, is_signed = _INTEGER_ORDER[name]
     combine = f"({{1}} {order} {{0}} ? {{1}} : {{0}})"
-    if element == "i1":  # as a one-bit number 1 is -1: signed order is the other way round
+    if element == "i1":  # as a one-bit number 1 is -1, so signed order is reversed
         flipped = is_signed == (clause == "max")
         sign = "&" if flipped else "|"
         return Accumulation("uint32_t", "1" if flipped else "0", sign, "(uint32_t)({0})", f"{{0}} {sign} {{1}}", finish)
@@ -148,7 +148,7 @@ class _State:
 
 
 def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
-    """By halves, each half a vector, so that the compiler uses vectors; the last pair by itself."""
+    """Folded by halves, each half a vector, so that the compiler uses vectors; the last pair alone."""
     lines = [f"SILO_INLINE {ctype} {name}({ctype} const *lanes) {{"]
     source, width = "lanes", lanes // 2
     while width > 1:
@@ -198,7 +198,7 @@ class _Lanes:
 
 
 def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
-    """The loop by blocks of one vector, or as it is where a block would not fill."""
+    """The loop by blocks of one vector, or unchanged if a block would not be full."""
     lanes = state.lanes
     plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
     constant = loop.start == "0" and loop.end.isdigit()

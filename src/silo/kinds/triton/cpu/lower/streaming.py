@@ -1,7 +1,7 @@
 """Stores past the caches: a chunk of the innermost loop goes to a buffer that stays in cache, then to memory at once.
 
 Decided at run time, by how much the launch writes: below the threshold the written data may still be in a cache when it
-is read. Measured where 16 MB of results and 32 MB of operands fit the caches and four times as much does not: stores
+is read. Measured on a CPU whose caches hold 16 MB of results and 32 MB of operands but not four times as much: stores
 past the caches took 1.1 times as long for the former and 0.75 for the latter.
 """
 
@@ -44,7 +44,7 @@ class Streaming:
     streams: dict[Operation, _Stream]
 
     def place(self, store: Operation, inner: str) -> str:
-        """The place of an element of ``store`` meanwhile."""
+        """The temporary place of an element of ``store``."""
         return f"{self.streams[store].buffer.name}[{inner} - {self.first}]"
 
     def loops(
@@ -65,7 +65,7 @@ class Streaming:
 
 
 def streaming_of(scope: LoweringScope, nest: Nest, stores: list[Operation], statements: int) -> Streaming | None:
-    """How ``stores``, all of a nest whose innermost body has so many statements, go past the caches; None where not."""
+    """How all ``stores`` of a nest with this many innermost statements go past the caches; None if they do not."""
     if not stores or statements > _MOST_STATEMENTS or not scope.streamable.issuperset(stores):
         return None
     types = [store_parts(store)[1].type for store in stores]

@@ -56,7 +56,7 @@ def _reader(element: str, ctype: str, real: str, factor: str, converter: str, *,
     return Piece("dot_widen_f16.h" if element == "f16" else "dot_widen.h", (converter,), exchange)
 
 
-# In the order of the emitted text: a piece stands after everything it needs.
+# In the order of the emitted text: a piece comes after all pieces that it needs.
 PIECES: dict[str, Piece] = {
     "types": Piece("types.h"),
     "fault": Piece("fault.h"),

@@ -1,4 +1,4 @@
-"""The plan of the scheduler: the steps of each block, in order, and where values live.
+"""The plan of the scheduler: the steps of each block, in order, and the places of values.
 
 A group is one loop nest. Its sinks are the nest's purpose; everything else is evaluated on demand inside it.
 """
@@ -74,16 +74,16 @@ class NestGroup:
     """One loop nest over ``shape``.
 
     ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
-    tested at run time, with the stores done one after the other as the way out. ``inner`` is the axis of the innermost
-    loop; another one than the last only where nothing is reduced. ``turned_by`` is the nest that alone uses the tile
-    which this one reads along another axis, and that may read it in parts as it goes.
+    tested at run time, with the stores one after the other as the fallback. ``inner`` is the axis of the innermost
+    loop; it differs from the last only if nothing is reduced. ``transposed_by`` is the only nest that uses the tile
+    which this one reads along another axis; it may read the tile in parts.
     """
 
     shape: tuple[int, ...]
     sinks: list[Sink] = field(default_factory=list["Sink"])
     checks: list[tuple[Operation, Operation]] = field(default_factory=list[tuple[Operation, Operation]])
     inner: int = -1
-    turned_by: NestGroup | None = None
+    transposed_by: NestGroup | None = None
 
     def __post_init__(self) -> None:
         """The last axis by default."""
@@ -131,9 +131,9 @@ class WholeStep:
 class DotStep:
     """A ``tt.dot`` or ``tt.dot_scaled`` that adds to the buffer of ``target``, which holds the accumulator operand.
 
-    ``accumulator`` is how the buffer got its value; None where it is the carried value itself, or where that value is
-    zero (``fresh``) and the buffer is overwritten. ``left`` and ``right`` are the nests that would copy the operands
-    from global memory: run only if the tile cannot be read where it lies.
+    ``accumulator`` is how the buffer got its value; None if it is the carried value itself, or if that value is zero
+    (``fresh``) and the buffer is overwritten. ``left`` and ``right`` are the nests that would copy the operands from
+    global memory: run only if the tile cannot be read in place.
     """
 
     operation: Operation
@@ -176,7 +176,7 @@ class Loop:
     """An ``scf.for``.
 
     ``dot`` is the one step of a body that does nothing but add a product of two tiles of global memory to a carried
-    tensor: where the tiles of successive iterations turn out to lie side by side, they are multiplied at once.
+    tensor: if the tiles of successive iterations turn out to be adjacent, they are multiplied at once.
     """
 
     operation: Operation

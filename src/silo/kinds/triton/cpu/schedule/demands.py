@@ -28,7 +28,7 @@ __all__ = [
     "one_by_one",
     "read_across",
     "reads_out_of_order",
-    "turned_by",
+    "transposed_by",
     "whole_demand",
 ]
 
@@ -39,8 +39,8 @@ __all__ = [
 class Demand:
     """One place that needs a value.
 
-    identity: at the index of the nest itself. stored: as a whole in memory.
-    inner: the axis of the value that follows the innermost loop of a nest, None where it does not change along it.
+    identity: at the index of the nest itself. stored: as a whole in memory. inner: the axis of the value that follows
+    the innermost loop of a nest, None if it does not change along it.
     """
 
     step: Step | None  # None means after the last step
@@ -61,12 +61,12 @@ def reads_out_of_order(operation: Operation, demands: Sequence[Demand]) -> bool:
 
 
 def one_by_one(step: Step | None) -> bool:
-    """Whether the nest of an ordered operation has one loop for all elements, in which every mask is asked."""
+    """Whether the nest of an ordered operation has one loop for all elements, in which every mask is tested."""
     operation = step.ordered if isinstance(step, NestGroup) else None
     return operation is not None and operation.name not in ATOMICS | MESSAGES
 
 
-def turned_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
+def transposed_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
     """The only nest that uses a tile which is read along ``across``, at its own indices; None without one.
 
     That nest may take the tile from memory in parts as it goes, if its writes are never read by another element.
@@ -83,7 +83,7 @@ def turned_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
 
 
 def inner_axis_of(group: NestGroup) -> int:
-    """The axis for the innermost loop: the one along which stores write successive places, where all of them do."""
+    """The axis for the innermost loop: the one along which stores write successive places, if all of them do."""
     last = len(group.shape) - 1
     if not group.stores or len(group.stores) != len(group.sinks):
         return last
@@ -93,7 +93,7 @@ def inner_axis_of(group: NestGroup) -> int:
 
 
 def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
-    """The axis along which a load reads successive places, where every nest that needs it goes along another one.
+    """The axis along which a load reads successive places, if every nest that needs it goes along another axis.
 
     ``inner`` are the axes of the loaded value that the innermost loops of these nests follow; None follows none.
     """
@@ -112,7 +112,7 @@ def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:
     step = rest[0] if len(rest) == 1 else None
     if not isinstance(step, DotStep):
         return None
-    # Scalars are computed to look at an iteration, and again where it turns out to be no part of the product.
+    # Scalars are computed to examine an iteration, and again if it turns out not to be part of the product.
     if any(isinstance(other, ScalarStep) and other.operation.name in EFFECTS for other in plan.steps):
         return None
     plain = step.accumulator is None and not step.fresh and step.target.type.element not in HALVES

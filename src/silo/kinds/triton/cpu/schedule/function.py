@@ -21,12 +21,12 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockSchedul
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
     # After a barrier, reads or writes may touch memory that other indices have read.
-    apart = options.elements_apart and not _has_barrier(function)
+    disjoint = options.elements_apart and not _has_barrier(function)
     plans: list[BlockSchedule] = []
     external: dict[tuple[Value, bool], None] = {}
     with unchanged():
         for block in reversed(blocks):  # blocks are in an order where definitions come first
-            plan = optimized.plan_block(block, tuple(external), apart=apart)
+            plan = optimized.plan_block(block, tuple(external), disjoint=disjoint)
             external |= dict.fromkeys(plan.free)
             plans.insert(0, plan)
     return plans

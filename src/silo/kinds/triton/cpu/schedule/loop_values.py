@@ -19,7 +19,7 @@ __all__ = ["NO_OFFSETS", "Offsets", "carried_of", "declare_results", "jump_argum
 class Offsets:
     """Carried values that are an affine start plus a uniform offset.
 
-    ``wrapped`` are those whose start is affine where ``x % n`` counts as ``x`` (see ``analysis.affine``).
+    ``wrapped`` are carried values whose start is affine if ``x % n`` counts as ``x`` (see ``analysis.affine``).
     """
 
     plain: frozenset[Value] = frozenset()

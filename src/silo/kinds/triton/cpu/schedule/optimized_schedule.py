@@ -1,8 +1,8 @@
 """The optimised schedule of one block: the loop nests, their purposes, and the stored values.
 
-Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest where that is sound, else opens
-a new one. Backward: knowing where each value is needed, decide for each whether it is evaluated where it is used or
-written to a buffer once.
+Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest if that is sound, else opens a
+new one. Backward: knowing where each value is needed, decide for each whether it is evaluated at its uses or written to
+a buffer once.
 
 Invariant: a load is evaluated before every store that follows it in the program and may touch the same memory, unless
 both are in one nest and a run-time check (``NestGroup.checks``) covers the pair.
@@ -55,7 +55,7 @@ from silo.kinds.triton.cpu.schedule.demands import (
     one_by_one,
     read_across,
     reads_out_of_order,
-    turned_by,
+    transposed_by,
     whole_demand,
 )
 from silo.kinds.triton.cpu.schedule.loop_values import NO_OFFSETS, Offsets, carried_of, jump_arguments
@@ -78,10 +78,10 @@ from silo.kinds.triton.front.ssa import Block, Operation, Value
 __all__ = ["plan_block"]
 
 # Recompute rather than store a value whose cost is at most this. Index arithmetic mostly leaves the inner loop, and
-# stored addresses hide that they are consecutive.
+# addresses in a buffer would no longer be known as consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
-# Pairs of accesses that one nest compares when it runs: gcc takes time by the square of so long a condition.
+# Pairs of accesses that one nest compares when it runs: gcc's time grows with the square of the condition's length.
 _MOST_CHECKS = 256
 
 
@@ -91,7 +91,7 @@ def plan_block(
     carried: Sequence[Carried] = (),
     offsets: Offsets = NO_OFFSETS,
     *,
-    apart: bool = False,
+    disjoint: bool = False,
 ) -> BlockSchedule:
     """Plan ``block``.
 
@@ -100,7 +100,7 @@ def plan_block(
     """
     barred: set[Value] = set()
     while True:
-        planner = _Planner(block, external, carried, barred, offsets.within(carried), apart=apart)
+        planner = _Planner(block, external, carried, barred, offsets.within(carried), disjoint=disjoint)
         plan = planner.run()
         late = planner.overwritten_early()
         if not late:
@@ -119,7 +119,7 @@ class _Planner:
         barred: set[Value],
         offsets: Offsets,
         *,
-        apart: bool,
+        disjoint: bool,
     ) -> None:
         self.block = block
         self.external = external
@@ -133,7 +133,7 @@ class _Planner:
         self.free: dict[tuple[Value, bool], None] = {}
         self.costs: dict[tuple[Value, bool], float] = {}
         self.offsets = offsets
-        self.apart = apart
+        self.disjoint = disjoint
         self.order: dict[Step | None, int] | None = None  # of the steps, unless one was added since
         self.writing: list[Step] = []  # the steps that write memory, in order
         self.loops: dict[Operation, Loop] = {}
@@ -233,7 +233,7 @@ class _Planner:
                 if entry.kind == "buffer":
                     self._anchor(BufferFill(entry.initial, entry.argument), entry.argument.type.shape)
             self._close()
-            plan = plan_block(body, carried=entries, offsets=self.offsets, apart=self.apart)
+            plan = plan_block(body, carried=entries, offsets=self.offsets, disjoint=self.disjoint)
             self._step(Loop(operation, entries, plan, lone_dot(plan, entries)), operation)
         elif operation.name == flow.IF:
             self._close()
@@ -250,7 +250,7 @@ class _Planner:
             self._step(WhileLoop(operation, self._inside(before), self._inside(after)), operation)
 
     def _inside(self, block: Block) -> BlockSchedule:
-        return plan_block(block, offsets=self.offsets, apart=self.apart)
+        return plan_block(block, offsets=self.offsets, disjoint=self.disjoint)
 
     def _yield(self, operation: Operation) -> None:
         owner = self.block.region.owner if self.block.region is not None else None
@@ -311,7 +311,7 @@ class _Planner:
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
-            if self.apart:
+            if self.disjoint:
                 return True
             checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
             if not checkable or len(group.checks) + len(stores) > _MOST_CHECKS:
@@ -387,9 +387,9 @@ class _Planner:
     def _need(self, value: Value, demand: Demand) -> None:
         if not value.type.tensor:
             return
-        known = self.demands.setdefault(value, [])
-        if demand not in known:
-            known.append(demand)
+        demands_of_value = self.demands.setdefault(value, [])
+        if demand not in demands_of_value:
+            demands_of_value.append(demand)
         if defining_block(value) is not self.block:
             self.free[value, demand.stored] = None
 
@@ -417,9 +417,12 @@ class _Planner:
         across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
         if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
             before = self._overwritten_by(operation, order, order[first]) or first
-            user = turned_by(demands, across) if self.apart else None
+            user = transposed_by(demands, across) if self.disjoint else None
             group = NestGroup(
-                value.type.shape, [BufferFill(value, value)], inner=across, turned_by=user if user is before else None
+                value.type.shape,
+                [BufferFill(value, value)],
+                inner=across,
+                transposed_by=user if user is before else None,
             )
             self._insert(group, before)
             self._pass_on(operation, [whole_demand(group)])
@@ -434,7 +437,7 @@ class _Planner:
             lone_nest = False
         stored = any(demand.stored for demand in demands)
         again = cost <= limit and not reads_out_of_order(operation, demands)
-        if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written up to the last
+        if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written before the last
             again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
         if barrier is None and not stored and (lone_nest or again):
             self._pass_on(operation, demands)
@@ -509,10 +512,12 @@ class _Planner:
             return self._overwritten_by(load, order, last + 1)
         if (earlier := self._overwritten_by(load, order, last)) is not None:
             return earlier
-        later = [writer for writer in step.writers if self.position[writer] > self.position[load]]
-        if not later or (self.apart and all(d.identity for d in self.demands[load.result] if d.step is step)):
+        later_writers = [writer for writer in step.writers if self.position[writer] > self.position[load]]
+        if not later_writers or (
+            self.disjoint and all(d.identity for d in self.demands[load.result] if d.step is step)
+        ):
             return None
-        pairs = [(load, store) for store in later]
+        pairs = [(load, store) for store in later_writers]
         if step.ordered is not None or not all(self._is_checkable(access) for pair in pairs for access in pair):
             return step
         step.checks.extend(pair for pair in pairs if pair not in step.checks)
@@ -545,9 +550,9 @@ class _Planner:
             return None
         pointer, mask, other = load_parts(operation)
         affine = is_structurally_affine(pointer, self.offsets.wrapped, wrapped=True)
-        known = affine and is_range_mask(mask, self.offsets.plain)
+        is_range = affine and is_range_mask(mask, self.offsets.plain)
         nest = next((s for s in self.steps if isinstance(s, NestGroup) and _copies_only(s, value)), None)
-        if nest is None or not known or (other is not None and scalar_source(other) is None):
+        if nest is None or not is_range or (other is not None and scalar_source(other) is None):
             return None
         start, end = self.steps.index(nest), self.steps.index(step)
         if start > end or len(self.demands[value]) != 1 or any(writes(between) for between in self.steps[start:end]):

@@ -1,7 +1,7 @@
 """Triton's autotuner, seen from outside: which configs it decided on, and decisions that were made before.
 
 The tuner keeps its decisions in a dictionary, key to config, and reads it first. Another dictionary in its place serves
-every tuner that derives from Triton's, whatever its ``run`` does besides.
+every tuner that derives from Triton's, also with a ``run`` of its own.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def is_trying() -> bool:
 def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
     """Let ``decisions`` answer for every tuner of the process. Returns the function that undoes it exactly.
 
-    Of several watches the newest answers; a ``last`` watch answers only without others. Silo's methods that launch
-    decided configs belong in front of this one: then a decided launch does not come here.
+    Of several watchers the newest is called; a ``last`` watcher only without others. Silo's methods that launch decided
+    configs belong in front of this one: then a decided launch does not come here.
     """
     with _watching:
         _decisions.insert(0 if last else len(_decisions), decisions)
@@ -80,7 +80,7 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
             if _decisions:
                 return  # the others' methods are these
             for kind, name, own, ours in _replaced:
-                if getattr(kind, name) is ours:  # else a program has put its own there, which calls ours
+                if getattr(kind, name) is ours:  # otherwise a program has put its own method there, which calls ours
                     setattr(kind, name, own)
             _replaced.clear()
         for tuner in list(_changed):
@@ -244,7 +244,7 @@ class TunerDecision(dict[TunerKey, Any]):
 
 
 def kernel_of_tuner(tuner: Any) -> Any:  # noqa: ANN401
-    """The jit function behind a tuner, whatever decorators lie between."""
+    """The jit function behind a tuner, below all other decorators."""
     found = tuner.fn
     jit: Any = module("triton.runtime.jit").JITFunction
     while not isinstance(found, jit) and hasattr(found, "fn"):

@@ -101,7 +101,7 @@ class CompileRequest:
 
 
 class _RequestedError(BaseException):
-    """Ends a launch at its compile. Not an Exception, so that nothing on the way takes it for an error of a kernel."""
+    """Ends a launch at its compile. Not an Exception, so that no caller handles it as an error of a kernel."""
 
     def __init__(self, request: CompileRequest) -> None:
         super().__init__()
@@ -120,8 +120,8 @@ def watch_requests(before: RequestWatcher) -> Callable[[], None]:
     """Call ``before`` before each compile of Triton's; the function returned undoes it.
 
     A function that ``before`` returns is called after the compile, unless that failed. While it is watched,
-    :func:`requested_compile` may be called. An error that ``before`` raises, the launch raises. All watchers of a
-    compile get the same request, whose place in the cache is worked out once.
+    :func:`requested_compile` may be called. The launch raises an error that ``before`` raises. All watchers of a
+    compile get the same request, whose place in the cache is computed once.
     """
     with _watching:
         _watchers.append(before)
@@ -201,7 +201,7 @@ def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measur
     """Why the files of a compile are of no use to a process with another cache; "" if they are.
 
     A listener of compiles is a reason while a tuner measures (``measured``), whose configs compile in their turn then.
-    Else it is told that the cache had the kernel.
+    Otherwise it is called as for a kernel from the cache.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:
@@ -288,8 +288,8 @@ class FrontEnds:
 
     def text_of(self, request: CompileRequest, entry: CacheEntry) -> str:
         """The module as the front end makes it, printed with its locations. Raises the front end's exceptions."""
-        known = self._texts.setdefault(f"{request.source.hash()} {request.target}", [])
-        for read, text in known:
+        texts = self._texts.setdefault(f"{request.source.hash()} {request.target}", [])
+        for read, text in texts:
             if all(_in_words(entry.options, name) == words for name, words in read.items()):
                 return text
         read: dict[str, str] = {}
@@ -301,7 +301,7 @@ class FrontEnds:
             made = request.source.make_ir(request.target, options, functions, backend.get_module_map(), context)
             text = str(made)
         self.runs += 1
-        known.append((read, text))
+        texts.append((read, text))
         return text
 
 

@@ -105,7 +105,7 @@ def compile_call(
     return CompileCall(source, function, dict(types), constants, attributes, options, target)
 
 
-# The call, and Triton's own compiler: it may be given another call than this one.
+# The call, and Triton's own compiler, which may be called with another call.
 Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
 
 
@@ -114,8 +114,8 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
 
     Returns the function that undoes it exactly.
 
-    Sources other than functions (files of IR) and arguments that are tuples go Triton's way. Of several
-    handlers the newest is asked.
+    Sources other than functions (files of IR) and arguments that are tuples go Triton's way. Of several handlers the
+    newest is called.
     """
     return _begin(_handlers, handler)
 
@@ -174,9 +174,9 @@ def _replace() -> Any:  # noqa: ANN401
             target = rest.get("target")
 
             def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
-                later = [before(source, target, given) for before in tuple(_watchers)]
+                callbacks = [before(source, target, given) for before in tuple(_watchers)]
                 made = own(source, **{**rest, "options": given})
-                for after in later:
+                for after in callbacks:
                     if after is not None:
                         after()
                 return made
@@ -185,7 +185,7 @@ def _replace() -> Any:  # noqa: ANN401
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # Triton's key of the environment stays right whatever the source is.
+            # Triton's key of the environment is right for every source.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel
@@ -275,7 +275,7 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
 
 
 def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKernel
-    """The kernel's TTIR in MLIR's generic form without places, as Silo reads it; None where Triton cannot give it."""
+    """The kernel's TTIR in MLIR's generic form without places, as Silo reads it; None if Triton cannot print it."""
     text = compiled.asm.get("ttir")
     if not isinstance(text, str):
         return None

@@ -71,9 +71,9 @@ _PASSES = (
 
 @dataclass(frozen=True)  # no slots: Triton reads and checks options through ``__dict__``
 class CpuFrontEndOptions:
-    """Every compile option that Triton's own backends know, so that a config for a GPU is taken as it is.
+    """Every compile option that Triton's own backends know, so that a config for a GPU is accepted unchanged.
 
-    The CPU heeds ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
+    The CPU uses ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and the language's options of dots and fp8; the
     rest changes nothing.
     """
 
@@ -154,16 +154,16 @@ class CpuFrontEnd:
         Raises:
             CompileError: a value makes no sense.
         """
-        known = {name: given[name] for name in vars(CpuFrontEndOptions()) if given.get(name) is not None}
+        options = {name: given[name] for name in vars(CpuFrontEndOptions()) if given.get(name) is not None}
         language = module("triton.knobs").language
-        fused = known.get("enable_fp_fusion", language.default_fp_fusion)
-        known["enable_fp_fusion"] = bool(fused) and not getattr(language, "force_disable_fp_fusion", False)
-        known["extern_libs"] = tuple(dict(known.get("extern_libs", ())).items())
-        known["arch"] = self.target.arch
-        warps = known.get("num_warps", 1)
+        fused = options.get("enable_fp_fusion", language.default_fp_fusion)
+        options["enable_fp_fusion"] = bool(fused) and not getattr(language, "force_disable_fp_fusion", False)
+        options["extern_libs"] = tuple(dict(options.get("extern_libs", ())).items())
+        options["arch"] = self.target.arch
+        warps = options.get("num_warps", 1)
         if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
             raise _OptionError(f"num_warps must be a power of 2, not {warps!r}")
-        return CpuFrontEndOptions(**known)
+        return CpuFrontEndOptions(**options)
 
     def load_dialects(self, _context: object) -> None:
         """No dialects beyond Triton's own."""
@@ -173,7 +173,7 @@ class CpuFrontEnd:
         return {"min_dot_size": _any_size, "convert_custom_types": convert_fp8e4b15}
 
     def get_module_map(self) -> dict[str, Any]:
-        """Functions of libdevice arrive under NVIDIA's names, ``__nv_sinf``, which the CPU compiler knows."""
+        """Functions of libdevice arrive under NVIDIA's names, ``__nv_sinf``, which the CPU compiler has."""
         return {_LIBDEVICE: module("triton.language.extra.cuda.libdevice")}
 
 

@@ -156,9 +156,9 @@ def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa:
 
 
 def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """The arguments of a tuner that say how it measures."""
-    said = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
-    found = tuple(name for name, value in said.items() if value is not None)
+    """The arguments of a tuner that decide how it measures."""
+    settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
+    found = tuple(name for name, value in settings.items() if value is not None)
     # Each of those sets a benchmark of its own.
     return found or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
@@ -166,8 +166,8 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
 def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
     """The rest of ``configs`` after a tuner's own pruning in a call with these arguments, by Triton of any version.
 
-    Triton tells a pruner positional arguments in a mapping and the others by keyword, a model all by keyword. Which
-    were which is not known here, so a pruner gets all of them in both.
+    Triton passes positional arguments to a pruner in a mapping and the others by keyword; to a model all by keyword.
+    The difference is not known here, so a pruner gets all of them in both.
     """
     pruner = copy.copy(tuner)
     pruner.configs, pruner.nargs = list(configs), {}
@@ -205,7 +205,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
     known = None if is_interpreted(function) else getattr(function, "params", None)
-    if isinstance(known, list):  # Triton has looked at the function already, which takes a while
+    if isinstance(known, list):  # Triton has read the function already, which takes a while
         parameters, reads = function.signature.parameters.values(), cast("list[Any]", known)
     else:
         parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam
@@ -230,7 +230,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
 
 
 def location_of_kernel(kernel: Any) -> str:  # noqa: ANN401
-    """The same of a kernel. Triton has read its text already, and reading it anew takes longer than all the rest."""
+    """The same of a kernel. Triton has read its text already; reading it again would take longer than all the rest."""
     lines, start = getattr(kernel, "raw_src", None), getattr(kernel, "starting_line_number", None)
     if not isinstance(lines, list) or not isinstance(start, int):
         return location_of(kernel.fn)

@@ -140,15 +140,15 @@ def _is_of(function: Any, holder: Any) -> bool:  # noqa: ANN401
 
 
 def _watched_key(own: Any, package: Path, watch: FirstCompile) -> Any:  # noqa: ANN401
-    known: list[str] = []
+    hashes: list[str] = []
 
     @functools.wraps(own)
     def triton_key() -> str:
         if own.cache_info().currsize:
             return str(own())  # Triton has hashed its files in this process
-        if not known:
-            known.append(watch.installation(own, lambda: KeyFiles.of(package)))
-        return known[0]
+        if not hashes:
+            hashes.append(watch.installation(own, lambda: KeyFiles.of(package)))
+        return hashes[0]
 
     return triton_key
 
@@ -170,9 +170,9 @@ def _watched_build(own: Any, building: Any, watch: FirstCompile) -> Any:  # noqa
         data = watch.build(HostModule(name, key), run)
         if path:
             return path[0]
-        kept = Path(srcdir, f"{name}{_suffix()}")
-        kept.write_bytes(data)
-        return str(kept)
+        source_copy = Path(srcdir, f"{name}{_suffix()}")
+        source_copy.write_bytes(data)
+        return str(source_copy)
 
     return build
 

@@ -22,12 +22,12 @@ __all__ = [
     "LaunchHookPoints",
     "LaunchWatch",
     "forget_key_texts",
+    "hook_points_are_loaded",
+    "launch_hook_points",
     "launch_hooks",
     "launch_state",
     "option_names_of",
     "programs_reached",
-    "seams",
-    "seams_are_loaded",
     "usable_for_programs",
     "watch",
     "watched_debug",
@@ -56,7 +56,7 @@ def usable_for_programs(*, force: bool = False) -> Decision:
 
 
 def programs_reached(*, force: bool = False) -> Decision:
-    """Whether ``import triton`` in a program that knows no Silo leads to Silo, and its launches are known."""
+    """Whether ``import triton`` in a program that does not import Silo loads Silo, and Triton's launches are known."""
     usable = usable_for_programs(force=force)
     if not usable:
         return usable
@@ -73,7 +73,7 @@ def programs_reached(*, force: bool = False) -> Decision:
 class LaunchHookPoints:
     """Triton's classes whose methods launch, and those methods as Triton wrote them.
 
-    A member is None where a program has put something else in its place already: it is left alone then.
+    A member is None if a program has replaced it already: then it is left alone.
     """
 
     functions: Any
@@ -90,7 +90,7 @@ class LaunchHookPoints:
     config_members: tuple[str, ...]
 
 
-def seams_are_loaded() -> bool:
+def hook_points_are_loaded() -> bool:
     """Whether Triton is imported so far that its classes are complete, and their modules are in their packages."""
     jit, autotuner = sys.modules.get(_JIT), sys.modules.get(_AUTOTUNER)
     package, _, name = _COMPILER.rpartition(".")
@@ -98,8 +98,8 @@ def seams_are_loaded() -> bool:
     return hasattr(jit, "JITFunction") and hasattr(autotuner, "Heuristics") and hasattr(compiler, "CompiledKernel")
 
 
-def seams() -> LaunchHookPoints:
-    """What there is to replace. Raises ToolchainError: Triton cannot be imported."""
+def launch_hook_points() -> LaunchHookPoints:
+    """The methods to replace. Raises ToolchainError: Triton cannot be imported."""
     jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
@@ -128,7 +128,7 @@ def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
-    """A method as the class's own module defines it, or as a recording watches it; None where it is another's."""
+    """A method as the class's own module defines it, or as a recording watches it; None if it is another program's."""
     members: Mapping[str, Any] = kind.__dict__
     found = members.get(name)
     if getattr(found, "silo_watches", False):
@@ -242,7 +242,7 @@ def _inspected(knobs: Any) -> str:  # noqa: ANN401
 
 
 def launch_hooks() -> str:
-    """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" where none does."""
+    """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" if none does."""
     knobs = module("triton.knobs")
     return _inspected(knobs) or _watch_hooks(knobs.runtime, [], [])
 
@@ -303,7 +303,7 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
 def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     """Make Triton write the text of each key anew: it looks texts up by tuples, to which 1, True and 1.0 are equal.
 
-    The texts differ, and so does the code that Triton keeps by them. Triton 3.4 lacks this table.
+    The texts differ, and so does the code that Triton stores under them. Triton 3.4 lacks this table.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     here = dict[Any, Any].get(caches_of(function), driver.get_current_device())

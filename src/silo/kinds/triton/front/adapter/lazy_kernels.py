@@ -55,7 +55,7 @@ def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
 
 
 def kept_later(make: Callable[[], Any]) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
-    """An object of Triton's class that becomes what ``make`` gives when somebody looks at it."""
+    """A lazy ``CompiledKernel``: the first access to an attribute calls ``make()`` and takes over its state."""
     found: Any = object.__new__(_later())
     cast("dict[str, Any]", vars(found)).update({_MAKE: make, _LOCK: Mutex()})
     return found
@@ -75,14 +75,15 @@ def _later() -> Any:  # noqa: ANN401
         if name.startswith("__") and name.endswith("__"):
             raise _missing(self, name)
         lock = members[_LOCK]
-        with lock:  # threads that look meanwhile wait for the whole
+        with lock:  # other threads wait until it is complete
             make = members.get(_MAKE)
             if make is not None:
                 made = make()
                 made._init_handles()  # noqa: SLF001  # it was launched, and then Triton's has its module and launcher
                 own = cast("dict[str, Any]", vars(made))
                 members.update(own)
-                own.update(module=None, _module_pid=None)  # its end unloads nothing: the module is this one's
+                # its finalizer must not unload the module, which belongs to this object
+                own.update(module=None, _module_pid=None)
                 del members[_MAKE]
         if name not in members:
             raise _missing(self, name)
@@ -100,7 +101,7 @@ def _later() -> Any:  # noqa: ANN401
 
 
 def note_served(function: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-    """Let programs find a kernel in the caches of a function; it is made when somebody looks it up.
+    """Let programs find a kernel in the caches of a function; it is made at its first look-up.
 
     ``filled`` is called then.
     """
@@ -138,7 +139,8 @@ class _Caches(defaultdict[Any, Any]):
         found = super().__getitem__(device)
         served = self._served.pop(device, ())
         for kernel in served:
-            found[0][f"silo {len(found[0])}"] = kernel  # no key of Triton's: it asks Silo for this call, too
+            # not one of Triton's keys, so that Triton calls Silo for this call, too
+            found[0][f"silo {len(found[0])}"] = kernel
         if served and self._filled is not None:
             self._filled()
         return found

@@ -95,7 +95,8 @@ def lower_to_ttir(
     arguments = _source_arguments(function, signature, specialization, config, tuples)
     triton_target = cpu_target(target)
     front_end = CpuFrontEnd(triton_target)
-    # Fusing is the C compiler's business, so it makes no difference here; said outright, no knob of Triton's does.
+    # Fusing is decided by the C compiler, so the value has no effect here; it is set so that no knob of Triton's has an
+    # effect.
     options = front_end.parse_options(
         {
             "enable_fp_fusion": True,
@@ -329,7 +330,7 @@ def _triton_dtype(dtype: DType) -> object:
 def _generic_text(text: str) -> str:
     if '"builtin.module"' not in text:
         raise SourceError("this Triton does not print modules in generic form: " + text[:80])
-    end = text.rfind("})")  # the attributes of the module stand on its last line
+    end = text.rfind("})")  # the attributes of the module are on its last line
     return _short_names(text[:end]) + _MARKED.sub("", text[end:], count=1)
 
 

@@ -105,7 +105,7 @@ def installed_files() -> str:
 
 
 def nvidia_tools() -> tuple[str, ...]:
-    """The folder of NVIDIA's programs in Triton's package; none where Triton is not installed."""
+    """The folder of NVIDIA's programs in Triton's package; None if Triton is not installed."""
     package = _package()
     return () if package is None else (str(package / "backends" / "nvidia" / "bin"),)
 

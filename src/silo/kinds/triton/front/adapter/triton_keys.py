@@ -65,7 +65,7 @@ class _Update:
 def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  # noqa: ANN401  # as above
     """Call ``changed``, a bound method whose object is held weakly, each time the function's text was replaced.
 
-    Triton lets nothing else replace a text, so the method is put in front of Triton's in this one object: other
+    Triton provides no other way to replace a text, so the method is put in front of Triton's in this one object: other
     functions, and launches, cost nothing more.
     """
     members: dict[str, Any] | None = getattr(function, "__dict__", None)

@@ -67,9 +67,9 @@ def code_of_functions(
 ) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
     """The members of functions in a constexpr's value that decide their code: by member and dictionary, as globals are.
 
-    Triton takes a function whose source is replaced in place (``_unsafe_update_src``) for another one. A replacement of
-    a source unsets the hashes of all its callers: if Triton has set none, the sources of all functions ``reached`` from
-    this one decide.
+    For Triton a function whose source is replaced in place (``_unsafe_update_src``) is another function. A replacement
+    of a source unsets the hashes of all its callers: if Triton has set none, the sources of all functions ``reached``
+    from this one decide.
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
@@ -91,7 +91,7 @@ def _code_of(function: object, names: tuple[str, ...]) -> dict[tuple[str, int], 
 
 
 def dtype_name(value: object) -> str | None:
-    """The name of ``tl.float32``, and of the dtype of a stand-in that Triton's own ``warmup`` takes; else None."""
+    """The name of ``tl.float32``, and of the dtype of a mock tensor that Triton's own ``warmup`` takes; else None."""
     kind = type(value)
     place = f"{kind.__module__}.{kind.__qualname__}"
     if place == _MOCK_TENSOR:
@@ -107,8 +107,8 @@ def dtype_name(value: object) -> str | None:
 def reference_to(kernel: Any) -> tuple[Any, tuple[str, str]]:  # noqa: ANN401  # a twin made by `wrap`
     """How to find the kernel again, for ``__reduce_ex__``: a function, and the module and name it is called with.
 
-    Its own qualified name where that leads to it; else the name of a module's variable that holds it, for
-    ``fast = silo.kernel(existing)`` has the name of the function within.
+    Its own qualified name if that leads to it; else the name of a module's variable that holds it, because the result
+    of ``fast = silo.kernel(existing)`` has the name of the function inside.
 
     Raises:
         ArgumentError: no module has it; a TypeError, as for all that cannot be pickled.

@@ -74,7 +74,7 @@ def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
 
 
 def plugin_driver(name: str) -> Any | None:  # noqa: ANN401
-    """The class of the driver that Triton found under the name of an entry point; None where it found none.
+    """The class of the driver that Triton found under the name of an entry point; None if it found none.
 
     Raises:
         ToolchainError: Triton cannot be imported.
@@ -121,18 +121,18 @@ class _LoweringDriver:
     def get_current_target(self) -> object:
         if threading.get_ident() == self._thread:
             return self._target
-        return self.behind().get_current_target()
+        return self.wrapped().get_current_target()
 
-    def behind(self) -> Any:  # noqa: ANN401
+    def wrapped(self) -> Any:  # noqa: ANN401
         return self._config.default if self._real is None else self._real
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self.behind(), name)
+        return getattr(self.wrapped(), name)
 
 
 def behind_lowering(driver: Any) -> Any:  # noqa: ANN401
     """Triton's own driver, given the driver that lowering put in its place."""
-    return driver.behind() if isinstance(driver, _LoweringDriver) else driver
+    return driver.wrapped() if isinstance(driver, _LoweringDriver) else driver
 
 
 @contextmanager

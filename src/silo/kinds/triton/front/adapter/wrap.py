@@ -20,13 +20,13 @@ def wrap(
     launcher_factory: Callable[[Any], Any],
     attributes: Mapping[str, object] | None = None,
 ) -> Any:  # noqa: ANN401
-    """A twin of ``function`` whose calls and subscripts outside of kernels go to a launcher.
+    """A copy of ``function`` whose calls and subscripts outside of kernels go to a launcher.
 
-    Copies of the twin are the twin, and a pickle holds its name, as with functions.
+    Copying the copy returns the object itself, and a pickle holds its name, as with functions.
 
-    The twin is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call
-    it: Triton compiles it inline and never calls the object. ``twin(...)`` and ``twin[grid]`` reach the launcher with
-    no Python frame between, because the class holds the launcher itself where a method would stand.
+    The copy is an instance of a subclass of the function's own class, so another ``@triton.jit`` function can call it:
+    Triton compiles it inline and never calls the object. ``copy(...)`` and ``copy[grid]`` reach the launcher with no
+    Python frame between, because the class holds the launcher itself in the place of a method.
 
     Under ``TRITON_INTERPRET=1`` subscripts go to Triton's interpreter as usual, a call inside an interpreted kernel is
     the plain function, and a call outside goes to the launcher.
@@ -44,7 +44,7 @@ def wrap(
         "__copy__": _itself,
         "__deepcopy__": _itself,
     }
-    if hasattr(base, UPDATE):  # the kernel's source is the function's text, and callers inline the twin's
+    if hasattr(base, UPDATE):  # the kernel's source is the function's text; callers inline the copy's
         members[UPDATE] = _replaced_in_both(base, function)
     kind: Any = type(f"Silo{base.__name__}", (base,), members)
     twin = object.__new__(kind)
@@ -84,7 +84,7 @@ def _unbound(candidate: Any) -> Any:  # noqa: ANN401
 
 def _run_through(launcher: Any, base: Any) -> Any:  # noqa: ANN401
     def run(self: Any, *args: object, grid: Any, warmup: bool = False, **options: object) -> Any:  # noqa: ANN401
-        """Triton's own entry: launch, or only compile where ``warmup`` is set."""
+        """Triton's own entry: launch, or only compile if ``warmup`` is set."""
         if warmup:
             own = self.__dict__.get("warmup")
             return base.run(self, *args, grid=grid, warmup=True, **options) if own is None else own(*args, **options)

@@ -50,7 +50,7 @@ __all__ = [
 OWN = "silo."  # the start of the names of operations that Silo's own passes add; never in a text
 _MAX_RANK = 64
 _INTEGER = re.compile(r"i([0-9]{1,3})")
-_MAX_TEXT = 1 << 16  # characters of one string; far above any message or instruction
+_MAX_TEXT = 1 << 16  # characters of one string; far more than any message or instruction has
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def check_attributes(operation: Operation, rules: AttributeRules | None) -> None
     for name, value in attributes.items():
         kind = rules.allowed.get(name) or _discardable(name)
         if kind is None:
-            known = ", ".join(sorted(rules.allowed)) or "none of its own"
-            raise malformed(operation, f"the attribute {name!r} is none that Triton gives it; known: {known}")
+            allowed_names = ", ".join(sorted(rules.allowed)) or "none of its own"
+            raise malformed(operation, f"the attribute {name!r} is none that Triton gives it; known: {allowed_names}")
         if not kind.fits(operation, value):
             raise malformed(operation, f"its attribute {name} is {kind.words}")
 
@@ -177,7 +177,7 @@ def _is_axis(operation: Operation, value: Attribute) -> bool:
 
 
 def _are_argument_facts(operation: Operation, value: Attribute) -> bool:
-    """One dictionary of facts for each argument; of results there are as many as anybody wants, and none is read."""
+    """One dictionary of facts for each argument; results may have any number of them, which are not read."""
     del operation
     return isinstance(value, tuple) and all(
         isinstance(facts, Mapping) and all(_is_fact(name, fact) for name, fact in facts.items()) for facts in value

@@ -1,4 +1,4 @@
-"""The record of one operation: all that Silo knows about it, read by the front end and by the CPU compiler."""
+"""The record of one operation: all its facts, read by the front end and by the CPU compiler."""
 
 from __future__ import annotations
 

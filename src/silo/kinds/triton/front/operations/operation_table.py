@@ -1,4 +1,4 @@
-"""The table of operations: every record of every dialect, and the sets of them that passes ask for."""
+"""The table of operations: every record of every dialect, and the sets of records that passes use."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ OPAQUE: Final = _playing(
     OperationRole.REDUCTION, OperationRole.CONTROL, OperationRole.DOT, OperationRole.WHOLE, OperationRole.ORDERED
 )
 BARRIERS: Final = _playing(OperationRole.BARRIER)
-# Hints and orderings that mean nothing where one thread runs a whole program, and launches one after the other.
+# Hints and orderings without a meaning if one thread runs a whole program, and launches run one after the other.
 NO_EFFECT: Final = _playing(OperationRole.BARRIER, OperationRole.HINT)
 CHECKS: Final = _playing(OperationRole.CHECK)
 WRITES: Final = _with_effect(SideEffect.WRITES)
@@ -116,7 +116,7 @@ def is_arithmetic(name: str) -> bool:
 
 
 def own_cost(operation: Operation) -> float:
-    """About how many cheap operations evaluating one element takes, its operands being there."""
+    """About how many cheap operations evaluating one element takes, without its operands."""
     record = OPERATIONS.get(operation.name)
     if record is not None and record.cost is not None:
         return record.cost

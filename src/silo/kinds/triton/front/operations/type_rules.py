@@ -443,7 +443,7 @@ def if_types(_module: Module, operation: Operation) -> None:
 
 
 def while_types(_module: Module, operation: Operation) -> None:
-    """A region that decides and a region that is repeated."""
+    """A region that decides whether to continue, and a region that is repeated."""
     _need(
         operation,
         len(operation.regions) == 2 and all(region.blocks for region in operation.regions),
@@ -550,7 +550,7 @@ def atomic_load_types(_module: Module, operation: Operation) -> None:
 
 
 def atomic_poll_types(_module: Module, operation: Operation) -> None:
-    """A pointer, the value that is waited for, and a time if there is one."""
+    """A pointer, the awaited value, and perhaps a time."""
     _need(operation, 2 <= len(operation.operands) <= 3, "it takes pointer, what is expected, and a time")
     _need(operation, len(operation.results) == 1, "it has a result")
     pointer, expected = (value.type for value in operation.operands[:2])

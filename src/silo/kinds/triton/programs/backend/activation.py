@@ -35,7 +35,7 @@ def is_active() -> bool:
 
 
 def decide() -> Decision:
-    """Accepted where ``SILO_TRITON=cpu``, or where it is not ``off`` and no other driver of Triton is active.
+    """Accepted if ``SILO_TRITON=cpu``, or if it is not ``off`` and no other driver of Triton is active.
 
     Raises:
         SiloError: Silo cannot serve here, with the reason.
@@ -50,7 +50,7 @@ def decide() -> Decision:
 
 
 def is_chosen_as_cpu() -> bool:
-    """Whether Triton was told ``TRITON_DEFAULT_BACKEND=cpu`` and Silo serves. Raises as :func:`decide`."""
+    """Whether ``TRITON_DEFAULT_BACKEND=cpu`` is set and Silo serves. Raises as :func:`decide`."""
     return _triton_chooses_by_name() and triton_default() == "cpu" and is_active()
 
 
@@ -62,7 +62,7 @@ def _triton_chooses_by_name() -> bool:
 
 
 def require() -> None:
-    """Nothing, where Silo serves a program that chose its driver by name.
+    """Does nothing if Silo serves a program that chose its driver by name.
 
     Raises:
         DeviceError: ``SILO_TRITON=off``.
@@ -98,7 +98,7 @@ def claim() -> bool:
 
 
 def complete_keys() -> bool:
-    """Have Triton's cache of files tell kernels apart that read other constants as attributes, as helper.CONST."""
+    """Make Triton's cache of files distinguish kernels that read different constants as attributes (helper.CONST)."""
     from silo.kinds.triton.front import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
     from silo.kinds.triton.front.triton_fingerprint import read_attributes  # noqa: PLC0415  # as above
 
@@ -163,7 +163,7 @@ def _another_active() -> str | None:
 
 
 def _require() -> None:
-    """A Triton that Silo knows, a CPU it compiles for, and the native module."""
+    """Requires a Triton that Silo supports, a CPU it compiles for, and the native module."""
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # with `import triton`, where nobody may ask
     from silo.kinds.triton.front.adapter import require_triton  # noqa: PLC0415
     from silo.launch.native import cpu_threads  # noqa: PLC0415

@@ -70,5 +70,5 @@ class CpuBackend(_Base):
         self._stages.add(stages, options, language)
 
 
-# A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
+# A later Triton may require more methods: a class that Triton cannot make an instance of would fail `import triton`.
 CpuBackend.__abstractmethods__ = frozenset()

@@ -8,7 +8,7 @@ from typing import Any
 # Triton is untyped, and its discovery needs one concrete subclass of this in the module.
 _Base: Any = import_module("triton.backends.driver").DriverBase
 
-_failure: str | None = None  # why Silo cannot be asked; logged when Triton first asks
+_failure: str | None = None  # the reason why Silo cannot be used; logged when Triton first calls this
 _told = False
 
 
@@ -24,7 +24,7 @@ def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
 
 
 def require() -> None:
-    """What :func:`.activation.require` says; raises the reason why Silo does not serve here."""
+    """The result of :func:`.activation.require`; raises the reason why Silo does not serve here."""
     import_module("silo.kinds.triton.programs.backend.activation").require()
 
 
@@ -56,7 +56,7 @@ class CpuDriver(_Base):
 
     @classmethod
     def is_active(cls) -> bool:
-        """Whether Triton is to use this driver; asks the other drivers, never raises."""
+        """Whether Triton is to use this driver; calls the other drivers, never raises."""
         active = bool(ask("is_active"))
         _tell()
         return active
@@ -95,7 +95,7 @@ class CpuDriver(_Base):
         return import_module("triton.testing").do_bench
 
     def get_empty_cache_for_benchmark(self) -> None:
-        """None: times are taken with caches as warm as the launch before left them, as Silo takes them."""
+        """None: kernels are timed with warm caches, as in Silo's own measurements on a CPU."""
 
     def clear_cache(self, cache: None) -> None:
         """See :meth:`get_empty_cache_for_benchmark`."""
@@ -106,7 +106,7 @@ class CpuDriver(_Base):
         return self._device.c_type(ty, getattr(compiler.last_target, "kind", "cpu"))
 
 
-# A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
+# A later Triton may require more methods: a class that Triton cannot make an instance of would fail `import triton`.
 CpuDriver.__abstractmethods__ = frozenset()
 
 ask("claim")

@@ -17,7 +17,7 @@ EFFECTS = "silo_effects"
 # With checks on: the TTIR with its places, which code that checks itself is compiled from.
 CHECKED = "silo_checked"
 
-# The members that Triton's launch path reads. Programs divide by the shared bytes to learn how many programs fit.
+# The members that Triton's launch path reads. Programs divide by the shared bytes to compute how many blocks fit.
 METADATA: Final[dict[str, Any]] = {
     "shared": 1,
     "global_scratch_size": 0,

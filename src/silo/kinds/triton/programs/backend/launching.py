@@ -42,7 +42,7 @@ __all__ = [
 
 DEVICE = -1
 _MANY = 2**31 - 1  # a limit that CPUs lack: programs divide by it, compare with it
-_MOST_WARPS = 64  # of a block, more than any GPU takes
+_MOST_WARPS = 64  # threads of a block, more than any GPU takes
 
 _DRIVERS = {"cuda": "nvidia", "hip": "amd"}  # by kind of target: the name of Triton's own
 
@@ -61,8 +61,8 @@ _C_TYPES = {
 def c_type(name: str, kind: str = "cpu") -> str:
     """The C type of a kernel parameter, in one word: ``triton.tools.link`` leaves out parameters whose type has two.
 
-    A pointer has the type that Triton's own driver gives it. Numbers have their own width on every kind of target, for
-    the C text passes the address of each.
+    A pointer has the type that Triton's own driver gives it. Numbers have their own width on every kind of target,
+    because the C text passes the address of each.
 
     >>> c_type("*fp32"), c_type("u32"), c_type("*fp32", "cuda")
     ('uintptr_t', 'uint32_t', 'CUdeviceptr')
@@ -86,9 +86,9 @@ def current_target() -> Any:  # noqa: ANN401
 def device_properties() -> dict[str, int]:
     """The functions of a device that Triton programs call. A thread of the pool is a multiprocessor with one lane.
 
-    Nothing but threads is scarce, so a grid sized by occupancy has as many programs as other limits allow. Programs
-    divide the registers by a block's registers, one for each of its warps here: the most warps a block may have must
-    leave one block, or the grid would be empty and the result whatever was in memory.
+    Only threads are limited, so a grid sized by occupancy has as many programs as other limits allow. Programs divide
+    the registers by a block's registers, one for each of its warps here: the most warps a block may have must leave one
+    block, or the grid would be empty and the result undefined.
     """
     return {
         "max_shared_mem": _MANY,
@@ -136,7 +136,7 @@ class CpuInterface:
 
     @staticmethod
     def current_device() -> int:
-        """The one there is."""
+        """The only one."""
         return DEVICE
 
     @staticmethod
@@ -205,7 +205,7 @@ class CpuLauncher:
         self._launcher: Launcher | None = None
 
     def ahead_of_time(self) -> tuple[bytes, str]:
-        """A launcher as a shared object of its own, and the kernel's symbol. Raises as :mod:`.aot_launcher`."""
+        """A launcher as a separate shared object, and the kernel's symbol. Raises as :mod:`.aot_launcher`."""
         from silo.kinds.triton.programs.backend.aot_launcher import launcher_object  # noqa: PLC0415  # few kernels need one
 
         return launcher_object(self._name, self._launch, self._parameters), self._launch.entry
@@ -259,7 +259,7 @@ class CpuLauncher:
             exit_hook(launch_metadata)
 
     def _check_of(self, metadata: Any) -> NativeKernel | None:  # noqa: ANN401
-        """Code that checks itself, where checks were on when the kernel was compiled."""
+        """Code that checks itself, if checks were on when the kernel was compiled."""
         if getattr(metadata, CHECKED, None) is None:
             return None
         from silo.kinds.triton.programs.backend.stages import compile_check  # noqa: PLC0415  # the whole compiler
@@ -308,7 +308,7 @@ def _flat(path: tuple[int, ...], name: str, kind: Any) -> Iterator[_Argument]:  
         for index, inner in enumerate(cast("tuple[Any, ...]", kind)):
             yield from _flat((*path, index), f"{name}.{index}", inner)
     elif kind.startswith("*"):
-        # Triton looked at the dtype; a tensor may be reinterpreted, or be of a class that does not say its own.
+        # Triton read the dtype; a tensor may be reinterpreted, or its class may lack a dtype.
         yield _Argument(path, Parameter(name, ParameterKind.POINTER), AbiType.POINTER)
     elif kind.startswith("tensordesc"):  # tensordesc<fp16[64, 32]>
         rank = kind.count(",", kind.index("["), kind.index("]")) + 1

@@ -48,7 +48,7 @@ def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
 
 
 def parse_options(front: CpuFrontEnd, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
-    """See the front end; with checks on, assertions are kept and Triton adds none of its own."""
+    """As in the front end; with checks on, assertions are kept and Triton adds none."""
     checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
     return front.parse_options({**given, **checked})
 

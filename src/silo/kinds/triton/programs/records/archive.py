@@ -61,7 +61,7 @@ class Archive:
             self._refresh()
 
     def add(self, entry: Entry, blobs: Mapping[str, bytes]) -> bool:
-        """Keep an entry with its bytes by sha256, durably; False where somebody has recorded it before.
+        """Keep an entry with its bytes by sha256, durably; False if it is recorded already.
 
         Raises:
             BundleError: it cannot be written.
@@ -126,7 +126,7 @@ class Archive:
 
         place = self.journal.read(take, self._place)
         if place.identity != self._place.identity or self._bundle is None:
-            self._read_bundle()  # the journal that was there lies in the bundle now
+            self._read_bundle()  # the earlier journal is in the bundle now
         self._place = place
         for entry in entries:
             self._take(entry)
@@ -165,7 +165,7 @@ def read_winners(bundle: Bundle) -> list[ForeignWinner]:
 
 
 class RecordedNames(Mapping[str, Names]):
-    """The names in the texts of kernels, as a bundle holds them, by the texts' keys. A text's are read when asked for.
+    """The names in the texts of kernels, as a bundle holds them, by the texts' keys; read when they are needed.
 
     Raises:
         BundleError: a document is damaged. That of a text is read when the text's names are.
@@ -228,7 +228,7 @@ def _hashes(entry: Entry) -> list[str]:
 
 
 def blobs_of(entry: Entry, data: bytes) -> dict[str, bytes]:
-    """The bytes of an entry by sha256; ``ValueError`` where they are not those that it names."""
+    """The bytes of an entry by sha256; ``ValueError`` if their hash differs."""
     found: dict[str, bytes] = {}
     at = 0
     for ref in _refs(entry):

@@ -115,7 +115,7 @@ class RecordedVariant(Persisted):
 
 @frozen
 class CacheFile(Persisted):
-    """A file of Triton's cache that belongs to no variant that Silo knows: its key, its name, its bytes' hash."""
+    """A file of Triton's cache that does not belong to a known variant: its key, its name, its bytes' hash."""
 
     title = "a file"
     tags = MappingProxyType({"kind": "file"})

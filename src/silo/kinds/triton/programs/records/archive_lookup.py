@@ -104,7 +104,7 @@ class ArchiveLookup:
         return found
 
     def _named(self, wanted: Variant) -> list[str]:
-        """The kernels of a source. As a rule one of two names tells; else all are looked at."""
+        """The kernels of a source. Usually one of two names leads to them; otherwise all are compared."""
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
             if name in manifest and wanted.source in self._kernel(name).sources:
@@ -142,7 +142,7 @@ class ArchiveLookup:
         return KeptCode(key, name, metadata, stages, binary), hashed
 
     def consent(self, one: BundleVariant) -> Consent | None:
-        """Leave to load the code of a variant; None where it needs none.
+        """Consent to load the code of a variant; None if it needs none.
 
         Raises:
             BundleError: it would run although checks are on.

@@ -1,6 +1,6 @@
 """The files of Triton's own cache in a bundle: served to Triton's remote cache, kept from there, written to a folder.
 
-Native code of the host is neither kept nor served: Triton would load it without a question.
+Native code of the host is neither kept nor served: Triton would load it without consent.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def cache_of_settings() -> CacheFiles:
 
 
 def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
-    """Write the files of a bundle as a cache folder of Triton's (``TRITON_CACHE_DIR``): how many, bytes, keys left out.
+    """Write a bundle's files as a cache folder of Triton (``TRITON_CACHE_DIR``); returns number, bytes, omitted keys.
 
     Triton's lists of files name them by their absolute paths: they are made here and hold for this place alone. Keys
     with native code of the host are left out. An existing folder may only hold files that an earlier call wrote from
@@ -224,7 +224,7 @@ def _metadata(names: Iterable[str]) -> list[str]:
 
 
 def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
-    """Raise BundleError unless all entries of a folder are files that are written there anyway, none through a link.
+    """Raise BundleError unless all entries of a folder are plain files that will be overwritten, not links.
 
     Triton loads the files beside them, native code too.
     """

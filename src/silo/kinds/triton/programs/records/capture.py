@@ -58,8 +58,8 @@ class Sources:
     def of(self, function: Any) -> TritonSource:  # noqa: ANN401
         """The source of a jit function. Raises SourceError.
 
-        The look-up asks the function for its hash, which is Triton's own over its source: with it Triton notes the
-        globals that the kernel reads, and a launch raises where one of them has changed.
+        The look-up reads the function's hash, which Triton computes over its source: then Triton records the globals
+        that the kernel reads, and a launch raises if one of them has changed.
         """
         found = self._read.get(function)
         if found is None:
@@ -115,8 +115,8 @@ class Capture:
                 made = proceed(covering)
             except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base
                 name = str(call.function.__name__)
-                said = str(error).strip().splitlines() or [type(error).__name__]
-                self._notices.once(f"cover {name} {values}", f"{name}: not compiled for {values}: {said[-1]}")
+                lines = str(error).strip().splitlines() or [type(error).__name__]
+                self._notices.once(f"cover {name} {values}", f"{name}: not compiled for {values}: {lines[-1]}")
                 continue
             self._keep(covering, made, proceed, f"covers {values}")
 
@@ -153,7 +153,7 @@ class Capture:
             return tuple(one.label for one in self._covers if one not in self._met)
 
     def _keep(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
-        """Record a variant, and the generic one beside it. What cannot be recorded is said once."""
+        """Record a variant, and the generic one beside it. A kernel that cannot be recorded is logged once."""
         try:
             source = self._sources.of(call.function)
             signature, specialization = types_of(call, source)
@@ -192,31 +192,31 @@ class Capture:
         config: Config,
         reason: str,
     ) -> None:
-        kept = kept_code(compiled)
-        if self.recording.is_known(f"variant {kept.key}"):
+        code = kept_code(compiled)
+        if self.recording.is_known(f"variant {code.key}"):
             return
         variant = Variant(source.name, source.fingerprint, signature, specialization, config, target_of(call))
-        blob = BlobRef(hashlib.sha256(kept.stages[kept.binary]).hexdigest(), kept.binary, len(kept.stages[kept.binary]))
+        blob = BlobRef(hashlib.sha256(code.stages[code.binary]).hexdigest(), code.binary, len(code.stages[code.binary]))
         text: bytes | None = None
-        if is_host_code(kept.binary):
+        if is_host_code(code.binary):
             launch, described = _described_on_host(call, compiled)
             effects = {one.name: one.effect for one in described.parameters}
         else:
             found = ttir_of(compiled)
             text = None if found is None else found.encode()
-            launch = _launch_of(variant, kept, compiled)
+            launch = _launch_of(variant, code, compiled)
             effects = dict[str, Effect]() if found is None else TtirFacts(found, signature, specialization).effects
         variant = replace(variant, signature=_with_effects(signature, effects))
         sidecars = tuple(file_ref(one, "ttir") for one in (text,) if one is not None)
-        compiler = f"Triton {kept.metadata.get('triton_version', '?')}, called by the program"
-        artifact = Artifact(variant, launch, blob, sidecars, compiler, f"triton {kept.key}")
-        files = kept.files
+        compiler = f"Triton {code.metadata.get('triton_version', '?')}, called by the program"
+        artifact = Artifact(variant, launch, blob, sidecars, compiler, f"triton {code.key}")
+        files = code.files
         blobs = {file_ref(data).sha256: data for data in files.values()}
         blobs |= {file_ref(one).sha256: one for one in (text,) if one is not None}
         refs = {name: file_ref(data) for name, data in files.items()}
         if artifact.runs_on_host:  # it was compiled here, by this process or into Triton's cache of this user
             session().store.trust.note_built(artifact.host_code())
-        entry = RecordedVariant(artifact, source.signature, reason, kept.key, tuple(sorted(refs.items())))
+        entry = RecordedVariant(artifact, source.signature, reason, code.key, tuple(sorted(refs.items())))
         self.recording.add(entry, blobs)
         for key, names in source.reading.names.items():
             self.recording.add(TextNames(key, names), {})
@@ -311,17 +311,17 @@ def _with_effects(signature: Signature, effects: Mapping[str, Effect]) -> Signat
     )
 
 
-def _launch_of(variant: Variant, kept: KeptCode, compiled: Any) -> LaunchInfo:  # noqa: ANN401
+def _launch_of(variant: Variant, code: KeptCode, compiled: Any) -> LaunchInfo:  # noqa: ANN401
     if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:  # an older one, whose launches Silo knows
         return read_launch(read_compiled(compiled))
     compiler = select_compiler("triton", variant.target)
     if not isinstance(compiler, ReadsBinaries):
         raise CompileError(f"nothing here says how Triton's code for {variant.target} is launched")
-    return compiler.read_binary(variant, kept.stages[kept.binary], kept.binary, kept.metadata)
+    return compiler.read_binary(variant, code.stages[code.binary], code.binary, code.metadata)
 
 
 def _described_on_host(call: CompileCall, compiled: Any) -> tuple[LaunchInfo, Signature]:  # noqa: ANN401
-    """How native code is launched, as the backend that compiled it says."""
+    """The launch info of native code, from the backend that compiled it."""
     launcher = launcher_kind()(call.source, compiled.metadata)
     described = getattr(launcher, "described", None)
     if described is None:

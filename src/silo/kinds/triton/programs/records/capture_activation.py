@@ -43,15 +43,15 @@ def record(
 
     Returns the function that ends it.
 
-    At the end of the process everything is folded into the bundle at ``path``, which is made or added to. What
-    the lock file decides is not measured, nor what ``others`` know. Values of ``covers`` are compiled too.
+    At the end of the process everything is folded into the bundle at ``path``, which is made or added to. Decisions of
+    the lock file and of ``others`` are not measured. Values of ``covers`` are compiled too.
 
     Raises:
         LockError: the file is not a lock.
         BundleError: the place cannot be written, or the existing file is not a bundle.
     """
-    kept = Archive(path)
-    recorder = Capture(kept, others, covers)
+    archive = Archive(path)
+    recorder = Capture(archive, others, covers)
     undo = _both(recorder, lock)
     done = False
 
@@ -62,7 +62,7 @@ def record(
         done = True
         undo()
         atexit.unregister(end)
-        _fold(kept.path)
+        _fold(archive.path)
         for name in recorder.uncovered():
             _log.warning("--cover %s: no kernel was launched that has such a constexpr", name)
 
@@ -100,7 +100,7 @@ def replay(
 
 
 def begin_by_settings() -> None:
-    """What ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK`` ask for: at the end of Triton's import, or now."""
+    """Begins the work of ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK``: at the end of Triton's import, or now."""
     if adapter_is_ready():
         _begin()
     else:
@@ -142,7 +142,7 @@ def _begin() -> None:
 
 
 _begun = False
-_EXIT_ERROR = 3  # as the commands of Silo for an error: `silo exec` ends so before the program runs
+_EXIT_ERROR = 3  # the exit code of Silo's commands for an error, as `silo exec` uses it before the program runs
 
 
 class _Finder:
@@ -151,7 +151,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Look whether it is time; every import asks."""
+        """Check whether Triton is imported; every import calls this."""
         del path, target
         if name.startswith("triton.") and adapter_is_ready():
             sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]

@@ -162,7 +162,7 @@ def covered_combinations(covers: Sequence[Cover], kernel: str, met: Mapping[str,
 
 
 def _as_met(value: Value, met: Value) -> Value:
-    """A value in the type of the call's own: 1 for True, 2 for 2.0, since code is told apart by types."""
+    """A value in the type of the call's value: 1 for True, 2 for 2.0, because code is distinguished by types."""
     if type(met) is bool and type(value) is int and value in (0, 1):
         return bool(value)
     if type(met) is float and type(value) is int:

@@ -12,7 +12,7 @@ from silo.forks import Mutex
 from silo.kinds.triton.front.adapter import (
     TunerDecisions,
     TunerKey,
-    seams,
+    launch_hook_points,
     watch_autotuners,
     watch_first_compile,
     watch_requests,
@@ -37,7 +37,7 @@ def stored_decisions() -> TunerDecisions | None:
 
 
 class _LaterStored:
-    """The decisions of the store, which are loaded with the first question: few programs tune."""
+    """The decisions of the store, which are loaded at the first request, because few programs tune."""
 
     def __init__(self, *, refuses: bool) -> None:
         self._refuses = refuses
@@ -62,7 +62,7 @@ class _LaterStored:
 
 
 class _WithCode:
-    """Decisions, and from the first question on the code of the program's kernels in the store: few programs tune."""
+    """Decisions, and from the first request on also stored code of the program's kernels, because few programs tune."""
 
     def __init__(self, decisions: TunerDecisions, first: StoredFirstCompile) -> None:
         self._decisions = decisions
@@ -109,7 +109,7 @@ def decide_while_accelerated() -> Callable[[], None] | None:
     """Let the lock of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program; returns the undo.
 
     None: the settings leave both out, or they decide together with a recording or a bundle, which begin by themselves.
-    A ``run`` of tuners that the program has put there itself is left alone, unless there is a lock.
+    A ``run`` of tuners that the program has replaced itself is left alone, unless there is a lock.
 
     Raises:
         LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.
@@ -127,9 +127,10 @@ def decide_while_accelerated() -> Callable[[], None] | None:
             if current.tune == "frozen":
                 raise
             _log.warning("tuners decide themselves: %s", error)
-    if decisions is None or (current.lock is None and seams().tuned_run is None):
+    if decisions is None or (current.lock is None and launch_hook_points().tuned_run is None):
         return None
-    # The switch, which asks, knows the order of methods. A recording that the program begins comes before the store.
+    # The patching, which calls this, has the order of methods. A recording that the program begins comes before the
+    # store.
     if not current.keep_decisions or current.frozen:
         return watch_autotuners(decisions, last=current.lock is None)
     first = StoredFirstCompile()

@@ -173,7 +173,7 @@ class Journal:
             ) from error
 
     def remove(self) -> None:
-        """Take the file away: all that it says lies in the bundle now. Between ``with locked()``."""
+        """Remove the file: all its records are in the bundle now. Between ``with locked()``."""
         assert self._locked is not None
         self.path.unlink(missing_ok=True)
 
@@ -184,8 +184,8 @@ class Journal:
     ) -> JournalPlace:
         """Call ``take`` with each whole record after a place, in their order, and return the place after them.
 
-        If the file is not the one at the place, all of them. Torn frames are passed over. The bytes of a record can be
-        read until this returns, and between ``with locked()`` or ``with shared()`` until that ends.
+        If the file is not the one at the place, all of them. Torn frames are skipped. The bytes of a record can be read
+        until this returns, and between ``with locked()`` or ``with shared()`` until that ends.
 
         Raises:
             BundleError: see :meth:`shared`.
@@ -199,7 +199,7 @@ class _File:
 
     def __init__(self, log: LogFile) -> None:
         self.log = log
-        self._window = (0, b"")  # where the bytes lie in which marks were searched last, and these bytes
+        self._window = (0, b"")  # the place of the bytes in which marks were searched last, and these bytes
 
     @property
     def size(self) -> int:
@@ -230,9 +230,9 @@ class _File:
         try:
             return min(max(at, os.lseek(self.log.descriptor, at, os.SEEK_DATA)), end)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole follows
+            if error.errno == errno.ENXIO:  # the rest of the file is a hole
                 return end
-            return at  # a file system that knows no holes
+            return at  # a file system without holes
 
 
 def _read(file: _File, take: Callable[[JournalRecord], object], since: JournalPlace) -> JournalPlace:
@@ -253,7 +253,7 @@ def _read(file: _File, take: Callable[[JournalRecord], object], since: JournalPl
 
 
 def _frame(file: _File, at: int, size: int) -> tuple[JournalRecord, int] | None:
-    """The whole frame that begins there, and where it ends; None if it is torn, or larger than is read."""
+    """The complete frame that begins there, and its end; None if it is torn, or larger than is read."""
     begin = at + len(MARK) + _HEAD.size
     if begin > size:
         return None

@@ -98,8 +98,8 @@ def fold(path: Path) -> Written | None:
         else:
             with locked_bundle(target), open_bundle(target) as bundle:
                 written = _write(target, bundle, gathered)
-                if said := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
-                    _log.warning("%s", said)
+                if notice := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
+                    _log.warning("%s", notice)
         journal.remove()
     return written
 
@@ -115,7 +115,7 @@ def _gather(journal: Journal) -> _Gathered | None:
             entry = entry_from_json(record.document)
             blobs = blobs_of(entry, record.read_bytes())
         except ValueError:
-            return  # said when it was read for the first time
+            return  # logged when it was first read
         gathered.places |= dict.fromkeys(blobs, (record, entry))
         if isinstance(entry, ForeignWinner):
             gathered.winners.setdefault(entry.slot, entry)
@@ -132,7 +132,7 @@ def _gather(journal: Journal) -> _Gathered | None:
 
 
 def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
-    """Write at ``target`` what ``bundle`` holds, if there is one, with everything that was gathered."""
+    """Write the contents of ``bundle``, if it exists, and everything gathered to ``target``."""
     if bundle is None:
         contents = merged(BundleContents((), (("silo", __version__),)), gathered.variants, gathered.winners.values())
         return write_bundle(target, _complete(contents, gathered), gathered.blob)
@@ -192,7 +192,7 @@ def _merged_kernel(kernel: BundleKernel | None, recorded: Sequence[RecordedVaria
 
 
 def _key(one: BundleVariant) -> str:
-    """Equal for variants that differ in who set a constexpr, and in nothing else."""
+    """Equal for variants that differ only in whether the call or the config set a constexpr."""
     artifact = one.artifact
     return _freed(artifact.variant).artifact_key(artifact.compiler)
 
@@ -243,7 +243,7 @@ def _tuned(artifact: Artifact, names: set[str]) -> Artifact:
 def _key_names(
     signature: Signature, variants: Sequence[BundleVariant], winners: Sequence[ForeignWinner]
 ) -> tuple[str, ...]:
-    """The key, where every call passes its arguments as numbers; else none, and the first decision serves all."""
+    """The key, if every call passes its arguments as numbers; else empty, and the first decision serves all."""
     found = {winner.names for winner in winners}
     if len(found) != 1:
         return ()
@@ -282,7 +282,7 @@ def _agrees(config: Config, wanted: Config) -> bool:
 
 
 def _named(kernels: Sequence[BundleKernel]) -> tuple[BundleKernel, ...]:
-    """Each with a name of its own: of several kernels of one name, those that were recorded get their fingerprint's."""
+    """Gives each a unique name: of several kernels of one name, the recorded kernels get their fingerprint's."""
     built = {kernel.name for kernel in kernels if not _is_recorded(kernel)}
     counts: dict[str, int] = {}
     for kernel in kernels:
@@ -329,4 +329,4 @@ def open_folded(path: Path) -> Bundle:
                 _write(copy, bundle, gathered)
         else:
             _write(copy, None, gathered)
-        return open_bundle(copy)  # it is mapped, and needs no name
+        return open_bundle(copy)  # it is mapped, so its name may be removed

@@ -29,7 +29,7 @@ __all__ = ["LockedDecisions", "write_lock"]
 class LockedDecisions:
     """Answers tuners from one lock file in its present state; ``others`` supply the decisions that it lacks.
 
-    With ``SILO_TUNE=frozen`` nothing is measured: what neither says is an error.
+    With ``SILO_TUNE=frozen`` nothing is measured: a key that neither decides is an error.
 
     Raises:
         LockError: the file does not exist, or is not a lock.
@@ -85,7 +85,7 @@ class LockedDecisions:
 
 
 def write_lock(path: Path, lock: Path) -> tuple[int, int]:
-    """Add a recording's decisions to a lock file. Returns how many were added, and how many were there already.
+    """Add a recording's decisions to a lock file. Returns the numbers of added and of existing decisions.
 
     Raises:
         BundleError: the recording cannot be read.

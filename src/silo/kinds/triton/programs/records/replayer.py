@@ -73,7 +73,7 @@ class Replayer:
             RuntimeError: the kernel was served, and a global that it reads is another now.
         """
         for kernel in TABLE.of(call.function):
-            kernel.refuse_changed()  # Triton, which compiled nothing then, does not know
+            kernel.refuse_changed()  # Triton compiled nothing then, so it does not have it
         try:
             made = self._serve(call)
         except (SiloError, OSError) as error:
@@ -139,8 +139,8 @@ class Replayer:
                 f"recorded was {', '.join(others)}); {again}",
                 [],
             )
-        known = ", ".join(self.bundle.kernel_names[:12]) or "none"
-        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {known}; {again}", [])
+        recorded_names = ", ".join(self.bundle.kernel_names[:12]) or "none"
+        return NoVariantError(f"{what}: no kernel of this name was recorded; it holds {recorded_names}; {again}", [])
 
     def _tell(self, what: str, why: str) -> None:
         """A fallback, once for each kernel."""
@@ -187,14 +187,14 @@ class Replayer:
         )
 
     def _source_of_tuner(self, tuner: Any) -> TritonSource:  # noqa: ANN401
-        """Not from the sources of compiles, which ask Triton for its own hash of the kernel: milliseconds."""
+        """Not from the compile sources, which compute Triton's own hash of the kernel: milliseconds."""
         found = self._tuned.get(tuner)
         if found is None:
             found = self._tuned[tuner] = TritonSource.of(kernel_of_tuner(tuner), self.code.names)
         return found
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """The tuner's decision, or the one that the others return for it."""
+        """The tuner's decision, or the decision that the other sources return for it."""
         return config if self._others is None else self._others.decided(tuner, key, config)
 
 

@@ -40,13 +40,13 @@ class Serving:
         )
 
     def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
-        """The code of the recording that serves calls like this one; None: Triton's path has to say."""
+        """The code of the recording that serves calls like this one; None: Triton's path decides."""
         if not all(_is_plain(one.kind, one.value) for one in call.arguments):
             return None
         try:
             return self._provide(kernel, call)
         except (SiloError, OSError):
-            return None  # asked again by Triton's path, which says why
+            return None  # requested again on Triton's path, which has the reason
 
     def compiled(self, variant: ProgramVariant) -> None:
         """A recording is not added to while it serves."""
@@ -76,7 +76,7 @@ class Serving:
         return Provided(binding, read.globals)
 
     def _bind(self, kernel: LaunchedKernel, one: BundleVariant, index: int, tag: object) -> Binding:
-        """The code, loaded where the program launches."""
+        """The code, loaded on the device of the launch."""
         artifact = one.artifact
         launch, target = artifact.launch, artifact.variant.target
         if launch.profile_bytes and not artifact.runs_on_host:
@@ -88,10 +88,10 @@ class Serving:
         return bind_program(loaded, launch, kernel.source.signature, tag)
 
     def _returned(self, function: Any, one: BundleVariant, call: SeenCall, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
-        """Triton's own object for the variant, read from the recording when the program looks at it."""
+        """Triton's own object for the variant, read from the recording at its first use."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = asked
-        held = weakref.ref(function)  # which holds the binding, whose tag this is
+        held = weakref.ref(function)  # keeps the binding alive, whose tag this is
 
         def make() -> Any:  # noqa: ANN401
             alive = held()

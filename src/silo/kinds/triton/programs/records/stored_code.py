@@ -1,4 +1,4 @@
-"""Code of programs that tune, in the store: it is put back into Triton's cache, if that has lost it.
+"""Code of programs that tune, in the store: it is put back into Triton's cache, if it is missing there.
 
 Files are kept under Triton's own key, which holds the compiler, the options, the environment and the source, so a
 kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.kept_files`) and are code
@@ -32,7 +32,7 @@ _log = logging.getLogger("silo")
 
 
 class StoredCode:
-    """Sees each compile of a process whose tuners were asked. Its methods may be called by any thread.
+    """Gets each compile of a process in which a tuner was called. Its methods may be called by any thread.
 
     Of the configs that a tuner measures, :meth:`keep_winner` keeps the chosen one; of other kernels everything is kept.
     """

@@ -40,13 +40,13 @@ __all__ = ["StoredDecisions"]
 
 _log = logging.getLogger("silo")
 
-# Decided by this process, whose other tuners measure by themselves, as in Triton: by place in the store and slot.
+# Decisions of this process, by place in the store and slot: its other tuners measure for themselves, as in Triton.
 _own: set[tuple[str, tuple[str, str, str]]] = set()
 
 
 @dataclass(slots=True, eq=False)
 class _Question:
-    """A decision that is wanted, and the kept decisions that are about the same kernel, configs and device."""
+    """A request for a decision, and the stored decisions for the same kernel, configs and device."""
 
     place: str
     wanted: ForeignWinner
@@ -55,7 +55,7 @@ class _Question:
 
 @dataclass(slots=True, eq=False)
 class _Tuner:
-    """A tuner's source and its questions by key."""
+    """A tuner's source and its requests by key."""
 
     source: TritonSource
     asked: dict[TunerKey, _Question] = member(default_factory=dict[TunerKey, "_Question"])
@@ -65,8 +65,8 @@ class StoredDecisions:
     """Answers tuners from the store, and keeps their decisions there.
 
     ``SILO_TUNE`` decides what a tuner without a decision does: measure (``auto``, ``leader``), take the decision for
-    the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it takes its first config
-    whatever is kept. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
+    the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it always takes its first
+    config. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
     """
 
     def __init__(self, *, refuses: bool = True) -> None:
@@ -77,7 +77,7 @@ class StoredDecisions:
         self._decider = Decider(self._notices)
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """The kept decision for a key, or the config that ``SILO_TUNE`` says; None: the tuner works it out.
+        """The kept decision for a key, or the config that ``SILO_TUNE`` requires; None: the tuner measures.
 
         A tuner is answered once for each key: a program that empties a tuner's cache wants a measurement.
 
@@ -158,7 +158,7 @@ class StoredDecisions:
         return config
 
     def _question(self, tuner: Any, key: TunerKey, allowed: Sequence[Any]) -> _Question | None:  # noqa: ANN401
-        """The question with the kept decisions; None: the program measures itself. Raises SiloError, OSError."""
+        """The request with the stored decisions; None: the program measures itself. Raises SiloError, OSError."""
         with self._lock:
             known = self._tuners.get(tuner)
         if known is None:
@@ -173,7 +173,7 @@ class StoredDecisions:
             if again or tuning_is_heard():
                 return None  # the cache was emptied, or a listener of the program's waits for the measurement
             if (question.place, wanted.slot) in _own:
-                return None  # another tuner of this process, which measures by itself in Triton
+                return None  # another tuner of this process, which measures for itself in Triton
         return question
 
     def _serve(self, name: str, tuner: Any, config: Any, kept: KeptDecision, allowed: Sequence[Any]) -> None:  # noqa: ANN401

@@ -31,7 +31,7 @@ class StoredFirstCompile:
 
     def __init__(self) -> None:
         self._keeps = False
-        self._later: list[Callable[[], None]] = []
+        self._deferred: list[Callable[[], None]] = []
         self._lock = Mutex()
         self._notices = Notices()
 
@@ -39,14 +39,14 @@ class StoredFirstCompile:
         """Write the findings, and from now on write at once."""
         with self._lock:
             self._keeps = True
-            later, self._later = self._later, []
-        for write in later:
+            deferred, self._deferred = self._deferred, []
+        for write in deferred:
             self._write(write)
 
     def _write(self, write: Callable[[], None]) -> None:
         with self._lock:
             if not self._keeps:
-                self._later.append(write)
+                self._deferred.append(write)
                 return
         try:
             write()

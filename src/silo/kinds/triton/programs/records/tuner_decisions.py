@@ -78,14 +78,14 @@ def _plain(source: TritonSource, value: object) -> Value:
 
 def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
     """The config of a tuner that sets exactly the values of ``wanted``; None if the tuner lacks one."""
-    known = wanted.as_dict()
-    return next((config for config in configs if _same(config_members(config), known)), None)
+    requested = wanted.as_dict()
+    return next((config for config in configs if _same(config_members(config), requested)), None)
 
 
-def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
-    return members.keys() == known.keys() and all(
+def _same(members: dict[str, object], requested: dict[str, Value]) -> bool:
+    return members.keys() == requested.keys() and all(
         type(members[name]) is type(value) and identity_of(members[name]) == identity_of(value)
-        for name, value in known.items()
+        for name, value in requested.items()
     )
 
 
@@ -135,7 +135,7 @@ def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> F
     bucket = bucket_of(wanted.key)
     found: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
     for winner in winners:
-        apart = distance(bucket, bucket_of(winner.key))
-        if apart is not None and (found is None or (apart, winner.slot) < found[:2]):
-            found = (apart, winner.slot, winner)
+        gap = distance(bucket, bucket_of(winner.key))
+        if gap is not None and (found is None or (gap, winner.slot) < found[:2]):
+            found = (gap, winner.slot, winner)
     return None if found is None else found[2]

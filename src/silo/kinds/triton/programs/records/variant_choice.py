@@ -22,7 +22,7 @@ def constants_of(variant: Variant) -> dict[str, Value]:
 
 
 def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
-    """Whether a variant of the same source serves calls that ask for ``wanted``; if not, all that is in the way."""
+    """Whether a variant of the same source serves calls that ask for ``wanted``; if not, all the reasons."""
     problems = list(_problems(variant, blob_kind, wanted))
     if problems:
         return Rejected("; ".join(problems))
@@ -48,10 +48,10 @@ def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str
     for name in sorted(here.keys() | there.keys()):
         if not _same(here.get(name), there.get(name)):
             yield f"it has {name}={here.get(name)}, and {name}={there.get(name)} is asked for"
-    options, asked = dict(variant.config.options), dict(wanted.config.options)
-    for name in sorted(options.keys() | asked.keys()):
-        if not _same(options.get(name), asked.get(name)):
-            yield f"it was compiled with {name}={options.get(name)}, and {name}={asked.get(name)} is asked for"
+    options, requested = dict(variant.config.options), dict(wanted.config.options)
+    for name in sorted(options.keys() | requested.keys()):
+        if not _same(options.get(name), requested.get(name)):
+            yield f"it was compiled with {name}={options.get(name)}, and {name}={requested.get(name)} is asked for"
     for parameter in variant.signature.parameters:
         problem = _parameter_problem(parameter, variant.specialization, wanted)
         if problem is not None:
@@ -59,23 +59,23 @@ def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str
 
 
 def _parameter_problem(parameter: Parameter, specialization: Specialization, wanted: Variant) -> str | None:
-    asked = wanted.signature[parameter.name]
+    requested = wanted.signature[parameter.name]
     facts, given = specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
     if (Fact.NONE in facts) != (Fact.NONE in given):
         return "is None" if Fact.NONE in given else "is given, and the code is for None"
-    if parameter.kind is not asked.kind:
-        return f"is {_type(asked)}, and the code takes {_type(parameter)}"
-    if parameter.dtype is not asked.dtype and not _wider(parameter, asked):
-        return f"is {_type(asked)}, and the code takes {_type(parameter)}"
+    if parameter.kind is not requested.kind:
+        return f"is {_type(requested)}, and the code takes {_type(parameter)}"
+    if parameter.dtype is not requested.dtype and not _wider(parameter, requested):
+        return f"is {_type(requested)}, and the code takes {_type(parameter)}"
     missing = sorted(fact.value for fact in facts - given if fact.is_assumption)
     return f"is not {', '.join(missing)}, and the code assumes that" if missing else None
 
 
-def _wider(takes: Parameter, asked: Parameter) -> bool:
+def _wider(takes: Parameter, requested: Parameter) -> bool:
     """Whether code for a wider signed integer is given a narrower one."""
-    if takes.dtype is None or asked.dtype is None:
+    if takes.dtype is None or requested.dtype is None:
         return False
-    return takes.dtype.kind is asked.dtype.kind is DTypeKind.INT and takes.dtype.bits > asked.dtype.bits
+    return takes.dtype.kind is requested.dtype.kind is DTypeKind.INT and takes.dtype.bits > requested.dtype.bits
 
 
 def _same(left: Value, right: Value) -> bool:
@@ -88,7 +88,7 @@ def _type(parameter: Parameter) -> str:
 
 
 def best_variant(variants: Iterable[BundleVariant], wanted: Variant) -> BundleVariant | None:
-    """The variant that serves a call and assumes the most, of the exact types first; None where none serves it."""
+    """The variant that serves a call and assumes the most, exact types first; None without one."""
     fitting = [one for one in variants if fits(one.artifact.variant, one.artifact.blob.kind, wanted)]
     return max(fitting, key=lambda one: _rank(one.artifact.variant, wanted), default=None)
 

@@ -40,7 +40,7 @@ __all__ = ["AheadCompiles", "AheadCounts", "turned", "worker_count"]
 _log = logging.getLogger("silo")
 
 _COMPILER = "triton"
-_MOST_FAULTS = 3  # of the machine or of workers, in one process; then Triton compiles everything itself
+_MOST_FAULTS = 3  # faults of the machine or of workers in one process, after which Triton compiles everything itself
 
 
 def worker_count(jobs: int, cpus: int, ranks: int) -> int:
@@ -64,7 +64,7 @@ def turned(configs: Sequence[Any], rank: int, ranks: int) -> list[Any]:
 
 @dataclass(slots=True)
 class AheadCounts:
-    """Counts over the configs of all tuners: ``asked`` for, ``front_ends`` run, ``sent`` to workers, ...
+    """Counts over the configs of all tuners: ``asked`` (requested), ``front_ends`` run, ``sent`` to workers, ...
 
     ``kept`` were compiled by workers, ``stolen`` by Triton before a worker began, ``failed`` in a worker.
     """
@@ -94,7 +94,7 @@ class AheadCompiles:
 
     def __init__(self) -> None:
         self.counts = AheadCounts()
-        self._jobs: dict[str, _Job] = {}  # by Triton's key, until the search is over
+        self._jobs: dict[str, _Job] = {}  # by Triton's key, until the search ends
         self._lock = Mutex()
         self._notices = Notices()
         self._pool: WorkerPool | None = None

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 LEAST_CONFIGS = 4  # of a tuner: with fewer, short measurements beside full ones save nothing
-_CLOSE_PERMILLE = 30  # what full measurements, which are not taken in turns, may differ by though the configs are equal
+_CLOSE_PERMILLE = 30  # full measurements of equal configs may differ by this, because they are not taken in turns
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: the latter in full after a pause, in which clocks may sink.
 _SHORT_MS, _WARM_MS, _COLD_MS = 8, 2, 25
@@ -36,7 +36,7 @@ _PAUSE_S = 0.05
 # Samples of a config that may be the fastest: with fewer, a single disturbed sample would decide.
 _LEAST_SAMPLES, _PERHAPS_FASTEST = 3, 1.5
 
-Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median first, as tuners ask for them
+Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median first, as tuners request them
 
 
 def to_measure_fully(short: Mapping[int, float]) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ class Standing:
 
     leader: int
     next: tuple[int, ...]
-    behind: Mapping[int, int]
+    gaps: Mapping[int, int]
 
 
 def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
@@ -95,9 +95,9 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
     first = next(iter(rounds))
     alive = [one for one, taken in rounds.items() if len(taken) == most]
     leader = min(alive, key=lambda one: (median(_quotients(rounds[one], rounds[first])), one))
-    behind = {one: max(median(_quotients(taken, rounds[leader])), PPM) for one, taken in rounds.items()}
+    gaps = {one: max(median(_quotients(taken, rounds[leader])), PPM) for one, taken in rounds.items()}
     if most < _LEAST_ROUNDS:
-        return Standing(leader, tuple(alive), behind)
+        return Standing(leader, tuple(alive), gaps)
     open_: list[int] = []
     for one in alive:
         found = estimate(_quotients(rounds[one], rounds[leader]))
@@ -105,7 +105,7 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
         if one != leader and not equal and found.low_ns <= PPM:
             open_.append(one)
     over = not open_ or most >= _MOST_ROUNDS
-    return Standing(leader, () if over else tuple(sorted([leader, *open_])), behind)
+    return Standing(leader, () if over else tuple(sorted([leader, *open_])), gaps)
 
 
 def _quotients(taken: Sequence[int], other: Sequence[int]) -> list[int]:
@@ -113,7 +113,7 @@ def _quotients(taken: Sequence[int], other: Sequence[int]) -> list[int]:
 
 
 def reported_times(
-    short: Mapping[int, Times], full: Mapping[int, Times], winner: int, behind: Mapping[int, int]
+    short: Mapping[int, Times], full: Mapping[int, Times], winner: int, gaps: Mapping[int, int]
 ) -> dict[int, Times]:
     """The times of all configs beside the winner's full measurement, which is reported as it is and is the least. Pure.
 
@@ -131,8 +131,8 @@ def reported_times(
         own = full.get(place, times)
         if place not in full:
             target = own[0] * best / short[winner][0] if short[winner][0] > 0 else own[0]
-        elif place in behind and math.isfinite(own[0]):
-            target = best * behind[place] / PPM
+        elif place in gaps and math.isfinite(own[0]):
+            target = best * gaps[place] / PPM
         else:
             target = own[0]
         # The tuner takes the least of all times, and of two equal ones any.
@@ -192,8 +192,8 @@ class ShortSearch:
         close = close_to_fastest(_medians(full))
         if not close:
             return found
-        winner, behind = self._race(close)
-        for place, times in reported_times(short, full, winner, behind).items():
+        winner, gaps = self._race(close)
+        for place, times in reported_times(short, full, winner, gaps).items():
             found[place] = list(times)
         return found
 
@@ -218,7 +218,7 @@ class ShortSearch:
                 self.turns += 1
                 rounds[place].append(median(round(one * 1e6) for one in samples))
             state = standing(rounds)
-        return state.leader, state.behind
+        return state.leader, state.gaps
 
     def _short(self, place: int) -> tuple[Any, list[float]]:
         """The result of a short measurement, and its samples in milliseconds: none if the tuner tolerated an error."""
@@ -230,8 +230,10 @@ class ShortSearch:
     def _bench(self, call: Callable[[], object], quantiles: Iterable[float]) -> list[float]:
         call()  # compiles, or waits for a worker that does
         warm = _COLD_MS if self.clock() - self._ended > _PAUSE_S else _WARM_MS
-        asked = _SHORT_MS if math.isinf(self._least_ms) else max(_SHORT_MS, (_LEAST_SAMPLES + 1) * self._least_ms)
-        samples = list(self.benchmark(call, warmup=warm, rep=asked, return_mode="all"))
+        milliseconds = (
+            _SHORT_MS if math.isinf(self._least_ms) else max(_SHORT_MS, (_LEAST_SAMPLES + 1) * self._least_ms)
+        )
+        samples = list(self.benchmark(call, warmup=warm, rep=milliseconds, return_mode="all"))
         middle = statistics.median(samples)
         if len(samples) < _LEAST_SAMPLES and middle <= self._least_ms * _PERHAPS_FASTEST:
             more = (_LEAST_SAMPLES + 1) * middle

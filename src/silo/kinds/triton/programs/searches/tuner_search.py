@@ -52,7 +52,7 @@ class Search:
     """One tuner that measures ``configs`` for one key: times by config's place, seconds from the first to the last.
 
     ``measuring`` is the place of the config that is being measured, None between them. ``compiled`` are Triton's
-    compiles meanwhile, by place; the watch on compiles notes them.
+    compiles meanwhile, by place, recorded by the watcher of compiles.
     """
 
     tuner: Any
@@ -80,7 +80,7 @@ class Search:
 
 
 class TunerSearches:
-    """Watches the tuners of a process. ``ahead``: compiles of their configs in workers, None where these are off.
+    """Watches the tuners of a process. ``ahead``: compiles of their configs in workers, None if these are off.
 
     ``short``: tuners that measure by Triton's own benchmark measure shortly first.
     """

@@ -44,7 +44,7 @@ ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
 
 
 def cas_refusal(operation: Operation) -> str:
-    """Why the CPU cannot do this exchange where a value is found, or ""."""
+    """The reason why the CPU cannot do this exchange if a value is found, or ""."""
     element = operation.result.type.element
     return _refusal(operation) or ("" if element in ATOMIC_BITS else f"atomics on {element}")
 
@@ -57,8 +57,8 @@ def rmw_refusal(operation: Operation) -> str:
     kind = ATOMIC_KINDS.get(operation.attributes.get("atomic_rmw_op"))
     if kind is None:
         return f"atomic operation {operation.attributes.get('atomic_rmw_op')}"
-    known = FLOATS if kind == "fadd" else ATOMIC_BITS if kind == "exchange" else set(INTEGERS) - {"i1", "index"}
-    return "" if element in known else f"atomic {kind} on {element}"
+    supported = FLOATS if kind == "fadd" else ATOMIC_BITS if kind == "exchange" else set(INTEGERS) - {"i1", "index"}
+    return "" if element in supported else f"atomic {kind} on {element}"
 
 
 def _refusal(operation: Operation) -> str:

@@ -86,7 +86,7 @@ class ScalarCall:
         return text
 
     def integer_bits(self, element: str | None = None) -> int:
-        """The width of the result (or of ``element``); refuses where it is not an integer."""
+        """The width of the result (or of ``element``); refuses if it is not an integer."""
         bits = INTEGERS.get(element or self.element)
         if bits is None:
             raise RefusedError(f"no integer type: {element or self.element}")

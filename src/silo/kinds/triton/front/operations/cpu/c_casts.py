@@ -54,7 +54,7 @@ def triton_float_cast(call: ScalarCall) -> str:
 
 
 def _rounding(call: ScalarCall, roundings: Mapping[int | None, str]) -> str:
-    """The ending of the C functions that round as the operation says."""
+    """The ending of the C functions that round like the operation."""
     attributes = call.operation.attributes
     mode = attributes.get("rounding", attributes.get("roundingmode"))
     if not (mode is None or isinstance(mode, int)) or mode not in roundings:

@@ -86,7 +86,7 @@ def has_c_type(type_: Type) -> bool:
 
 
 def element_bytes(element: str) -> int:
-    """Size in bytes of one element: of a number, or of a pointer where the element is one.
+    """Size in bytes of one element: of a number, or of a pointer.
 
     >>> element_bytes("f8E5M2"), element_bytes("!tt.ptr<i8>")
     (1, 8)

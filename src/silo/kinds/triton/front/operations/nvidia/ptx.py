@@ -101,7 +101,7 @@ def inline_parts(operation: Operation) -> list[Operation]:
 
 
 class _Expression:
-    """The C text of a program: nodes that are read once stand where they are read, all others are constants first."""
+    """The C text of a program: nodes that are read once are written in place, all others become constants first."""
 
     def __init__(self, call: ScalarCall, program: PtxProgram) -> None:
         self._call, self._graph, self._result = call, program.graph, program.result
@@ -174,7 +174,7 @@ class _Expression:
 
 
 def _runs(node: Joined) -> list[tuple[int, int, int]]:
-    """The nodes whose bits are joined, how far each moves them upwards, and the places that they reach as a mask."""
+    """The nodes whose bits are joined, the shift of each, and the resulting places as a mask."""
     found: dict[tuple[int, int], int] = {}
     for place, part in enumerate(node.parts):
         if isinstance(part, RegisterPart):

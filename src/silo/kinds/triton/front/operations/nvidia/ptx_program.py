@@ -45,7 +45,7 @@ _REGISTER = re.compile(rf"\$\d+|{_NAME}", re.ASCII)
 _BITS = re.compile(r"0([fFdD])([0-9a-fA-F]+)", re.ASCII)
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?", re.ASCII)
 _INTEGER = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,16}|0|[1-9]\d{0,19})U?", re.ASCII)
-_MOST_REGISTERS = 4096  # that one declaration may number
+_MOST_REGISTERS = 4096  # that one declaration may make
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ _RESIZE = re.compile(r"cvt\.([us])(8|16|32|64)\.([us])(8|16|32|64)")
 _SHIFT = re.compile(r"(shl|shr)\.[bu](16|32|64)")
 _FUNNEL = re.compile(r"shf\.([lr])\.wrap\.b32")
 _BITWISE = re.compile(r"(and|or|xor)\.b(16|32|64)")
-# The results of a function of three bits at each of their values, as lop3 numbers them, where the third does not count.
+# The results of a function of three bits at each of their values, as lop3 numbers them, if the third does not count.
 _TABLES = {"and": 0xC0, "or": 0xFC, "xor": 0x3C}
 
 _Operand = PtxRegister | PtxNumber | PtxVector

@@ -1,6 +1,6 @@
 """The PTX instructions that inline assembly may hold: the types they take and give, and the C of each.
 
-Functions that are approximate on a GPU are as exact as the same functions elsewhere, and nothing is flushed to zero.
+Functions that are approximate on a GPU are as exact as the same functions of the CPU, and nothing is flushed to zero.
 """
 
 from __future__ import annotations

@@ -103,26 +103,26 @@ class Graph:
 
     def with_lane(self, number: int, lane: int) -> int | None:
         """The node as it is for the first element, if it reads elements of ``lane`` alone; else None."""
-        known: dict[int, int | None] = {}
+        memo: dict[int, int | None] = {}
         for at in self.below(number):
             node = self.nodes[at]
             if isinstance(node, Element):
-                known[at] = self.add(Element(node.operand, 0, node.width)) if node.lane == lane else None
+                memo[at] = self.add(Element(node.operand, 0, node.width)) if node.lane == lane else None
             elif isinstance(node, Applied):
-                sources = [known[one] for one in node.sources]
+                sources = [memo[one] for one in node.sources]
                 same = [one for one in sources if one is not None]
-                known[at] = self.add(Applied(node.name, tuple(same), node.width)) if len(same) == len(sources) else None
+                memo[at] = self.add(Applied(node.name, tuple(same), node.width)) if len(same) == len(sources) else None
             elif isinstance(node, Joined):
-                known[at] = self._joined(node, known)
+                memo[at] = self._joined(node, memo)
             else:
-                known[at] = at
-        return known[number]
+                memo[at] = at
+        return memo[number]
 
-    def _joined(self, node: Joined, known: dict[int, int | None]) -> int | None:
+    def _joined(self, node: Joined, memo: dict[int, int | None]) -> int | None:
         parts: list[Bit] = []
         for part in node.parts:
             if isinstance(part, RegisterPart):
-                moved = known[part.node]
+                moved = memo[part.node]
                 if moved is None:
                     return None
                 parts.append(self.bits_of(moved)[part.place])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-# Triton's discovery wants one concrete subclass of its base in the module, so the base is not a name of it.
+# Triton's discovery requires one concrete subclass of its base in the module, so the base is not a name of it.
 _plugin: Any = import_module("silo.kinds.triton.programs.backend.compiler")
 
 
@@ -18,5 +18,5 @@ class NamedCpuBackend(_plugin.CpuBackend):
         return False
 
 
-# A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
+# A later Triton may require more methods: a class that Triton cannot make an instance of would fail `import triton`.
 NamedCpuBackend.__abstractmethods__ = frozenset()

@@ -1,11 +1,11 @@
-"""The driver of the name ``cpu``: torch makes one and hands it to Triton where it wants kernels to run on the CPU."""
+"""The driver of the name ``cpu``: torch makes one and passes it to Triton when kernels are to run on the CPU."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-# Triton's discovery wants one concrete subclass of its base in the module, so the base is not a name of it.
+# Triton's discovery requires one concrete subclass of its base in the module, so the base is not a name of it.
 _plugin: Any = import_module("silo.kinds.triton.programs.backend.driver")
 
 
@@ -21,9 +21,9 @@ class NamedCpuDriver(_plugin.CpuDriver):
 
     @classmethod
     def is_active(cls) -> bool:
-        """Whether ``TRITON_DEFAULT_BACKEND`` names it: Triton asks no other driver then."""
+        """Whether ``TRITON_DEFAULT_BACKEND`` names it: Triton tries no other driver then."""
         return bool(_plugin.ask("is_chosen_as_cpu"))
 
 
-# A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
+# A later Triton may require more methods: a class that Triton cannot make an instance of would fail `import triton`.
 NamedCpuDriver.__abstractmethods__ = frozenset()
