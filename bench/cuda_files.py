@@ -165,9 +165,10 @@ def main() -> None:
         plain = by_silo(path, given.arch, defines, device_only=False)
         device = plain if not plain.fault else by_silo(path, given.arch, defines, device_only=True)
         alone += not refused
-        unedited += not plain.fault
+        unedited += not plain.fault and plain.compiled > 0
         extracted += not device.fault and device.compiled > 0
         verdict = "as it is" if not plain.fault else "device_only" if not device.fault else "no"
+        verdict = verdict if device.compiled or device.fault else "templates"
         print(
             f"{name:78} NVRTC {'no ' if refused else 'yes'} Silo {verdict:12} "
             f"{device.compiled} kernels, {device.templates} templates not tried"

@@ -27,6 +27,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "Kernel",
         "binary",
         "Binary",
+        "cuda",
         "cute",
         "pallas",
         "ArgSpec",

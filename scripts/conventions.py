@@ -20,7 +20,12 @@ _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", 
 _INTERNALS = re.compile(r"triton(\.\w+)+")
 # Triton's language, of which kernels are made.
 _LANGUAGE = frozenset({"triton", "triton.language"})
-_KNOWS_TRITON = ("kinds/triton/front/adapter/", "kinds/triton/programs/backend/")
+# The compiler for HIP C++ calls the linker that is within Triton's library, and is of another kind than the adapter.
+_KNOWS_TRITON = (
+    "kinds/triton/front/adapter/",
+    "kinds/triton/programs/backend/",
+    "kinds/cuda_cpp/hip_compiler.py",
+)
 # A launch asks it alone whether the program gave Triton an allocator; the adapter would be too much to import there.
 _ASKED_AT_A_LAUNCH = "kinds/triton/front/allocation.py"
 
@@ -47,10 +52,14 @@ _DRIVERS = {"hip": re.compile(r"hip(:.*)?|gfx[0-9].*"), "cuda": re.compile(r"cud
 _NAMES_A_DRIVER = {
     "hip": {
         "kinds/triton/": "generates code for it, by Triton's names",
+        "kinds/cuda_cpp/": "generates code for it",
         "heuristics/facts.py": "PyTorch's heuristics differ for AMD",
     },
     "cuda": {
         "kinds/triton/": "generates code for it, by Triton's names",
+        "kinds/cuda_cpp/": "generates code for it; the kind has the language's name",
+        "__init__.py": "the function that has the language's name",
+        "builtin_plugins.py": "the kind that has the language's name",
         "kinds/cute/": "generates code for it alone",
         "kinds/binary/": "reads NVIDIA's code",
         "kinds/pallas/": "generates code for it, through jax",

@@ -9,6 +9,7 @@ TORCH=torch==2.13.0
 TRITON=triton==3.9.0
 TVM_FFI=apache-tvm-ffi==0.1.15.post2
 CUTE=4.8.1
+NVRTC=nvidia-cuda-nvrtc==13.5.37
 JAX=0.10.2
 MLX=0.32.4
 LIBTPU=0.0.42.1
@@ -69,6 +70,8 @@ ensure_environment() {
     quiet_pip "$TORCH" || say "torch could not be installed: its rows and tests are skipped"
     step 3 "$TRITON, some 200 MB"
     quiet_pip "$TRITON" || say "Triton could not be installed: kernels cannot be compiled, only bundles run"
+    # The compiler of CUDA C++, with its headers: 58 MB, and the tests of silo.cuda need it in this environment.
+    quiet_pip "$NVRTC" || say "NVRTC could not be installed: the tests of CUDA C++ are skipped"
     # Exported libraries are called through it.
     step 4 "$TVM_FFI"
     quiet_pip "$TVM_FFI" || say "tvm-ffi could not be installed: its tests are skipped"

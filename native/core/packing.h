@@ -63,10 +63,10 @@ struct silo_packing {
     uint32_t count;
     uint32_t room;      /* what `params` of silo_pack have place for: `count`, then its structs */
     bool takes_scratch; /* some parameter is SILO_PACK_SCRATCH or SILO_PACK_PROFILE */
-    bool gathers;       /* some are members of structs: the binary has fewer parameters than `count` */
-    uint32_t gather_at; /* the word of `params` behind which these structs are written */
-    struct silo_packed *packed;       /* owned */
-    struct silo_map_form *maps;       /* owned; NULL: none */
+    bool gathers; /* some are members of structs: the binary has fewer parameters than `count` */
+    uint32_t gather_at;         /* the word of `params` behind which these structs are written */
+    struct silo_packed *packed; /* owned */
+    struct silo_map_form *maps; /* owned; NULL: none */
     struct silo_struct_form *structs; /* owned; NULL: none */
 };
 

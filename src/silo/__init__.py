@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from silo.kernels.plans import Plan, PlanReport, plan, planning
     from silo.kernels.recorded_steps import step
     from silo.kinds.binary.binary_definition import Binary, binary
+    from silo.kinds.cuda_cpp.cuda_definition import cuda
     from silo.kinds.cute.front.cute_definition import cute
     from silo.kinds.metal.front.metal_definition import metal
     from silo.kinds.metal.programs.emulation import emulated_metal
@@ -69,6 +70,7 @@ __all__ = [
     "build",
     "cdiv",
     "check",
+    "cuda",
     "cute",
     "decisions",
     "device",

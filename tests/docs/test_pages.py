@@ -22,9 +22,15 @@ def blocks(page, language):
     return [text for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")) if kind == language]
 
 
-# Their kernels need the CuTe DSL, and jax: test_cute_page.py, test_pallas_page.py, test_jax_page.py. Tutorials'
-# blocks are files: test_tutorials.py.
-ELSEWHERE = ("cute.md", "pallas.md", "jax.md", *(page.name for page in (ROOT / "docs").glob("tutorial-*.md")))
+# Their kernels need NVRTC, the CuTe DSL, and jax: test_cuda_page.py, test_cute_page.py, test_pallas_page.py,
+# test_jax_page.py. Tutorials' blocks are files: test_tutorials.py.
+ELSEWHERE = (
+    "cuda.md",
+    "cute.md",
+    "pallas.md",
+    "jax.md",
+    *(page.name for page in (ROOT / "docs").glob("tutorial-*.md")),
+)
 # Pages that build the same kernels and only add to a store: whichever comes second compiles next to nothing.
 ONE_STORE = ("README.md", "quickstart.md")
 

@@ -12,6 +12,7 @@ import silo
 from gpu_kernels import torch
 from silo.errors import SiloError
 from silo.kinds.cuda_cpp.nvrtc import find_nvrtc, load_nvrtc
+from silo.settings import override
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "cuda_kernels.py"
@@ -77,7 +78,7 @@ def test_a_product_of_54_configs_tunes_and_is_right(tmp_path):
         sys.path.remove(str(EXAMPLE.parent))
     a, b = (torch.randn(512, 512, device="cuda") for _ in range(2))
     c = torch.empty_like(a)
-    with silo.settings.override(tune="auto", tune_budget_s=60.0):
+    with override(tune="auto", tune_budget_s=60.0):
         cuda_kernels.matmul(a, b, c, 512, 512, 512)
     torch.testing.assert_close(c, a @ b, atol=1e-2, rtol=1e-3)
     said = cuda_kernels.matmul.explain(a, b, c, 512, 512, 512)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from silo.artifacts.binary_inspection import BinaryKernel as Inspected
 from silo.artifacts.device_code import DeviceCode, check_layout, read_device_code
-from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, format_block
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap, format_block
 from silo.core.plugins import driver_of
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.target import Target
@@ -95,7 +95,9 @@ def guarded(signature: Signature, codes: Sequence[BinaryCode]) -> Signature:
     return Signature(tuple(parameters))
 
 
-def binary_code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...]) -> BinaryCode:
+def binary_code(
+    one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...], maps: tuple[TensorMap, ...] = ()
+) -> BinaryCode:
     """Reads one binary and checks it against its declaration. Raises SourceError, TargetError."""
     data, label = _read(one.code)
     found = read_device_code(data, label)
@@ -107,7 +109,7 @@ def binary_code(one: Binary, signature: Signature, layout: tuple[LayoutSlot, ...
         data=data,
         target=_target(found, one.target, label),
         assumes=parse_assumptions(kernel.entry, one.facts, signature),
-        launch=_launch_info(one, found, kernel, layout, label),
+        launch=_launch_info(one, found, kernel, layout, maps, label),
     )
 
 
@@ -140,7 +142,12 @@ def _target(found: DeviceCode, given: str | Target | None, label: str) -> Target
 
 
 def _launch_info(
-    one: Binary, found: DeviceCode, kernel: Inspected, layout: tuple[LayoutSlot, ...], label: str
+    one: Binary,
+    found: DeviceCode,
+    kernel: Inspected,
+    layout: tuple[LayoutSlot, ...],
+    maps: tuple[TensorMap, ...],
+    label: str,
 ) -> LaunchInfo:
     machine_code = found.kind != "ptx"
     target = found.target
@@ -164,6 +171,7 @@ def _launch_info(
         scratch_align=_power_of_two(one.scratch_align or 1, "scratch_align", label) if scratch else 1,
         cooperative=bool(one.cooperative),
         pdl=bool(one.pdl),
+        tensor_maps=maps,
         registers=kernel.registers if machine_code else None,
         spills=kernel.spills if machine_code else None,
     )
@@ -293,7 +301,9 @@ def binary(
     if not several:
         raise SourceError(f"{name or 'silo.binary'}: the list of binaries is empty")
     declared = parse_signature(name or entry or "the binary", signature)
-    codes = [binary_code(completed(one, everything), declared.signature, declared.layout) for one in several]
+    codes = [
+        binary_code(completed(one, everything), declared.signature, declared.layout, declared.maps) for one in several
+    ]
     source = BinarySource(
         name=name or codes[0].launch.entry,
         signature=guarded(declared.signature, codes),

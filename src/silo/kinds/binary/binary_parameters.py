@@ -8,12 +8,12 @@ from typing import cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DTypeKind, dtype
-from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot
+from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value, value_to_json
 from silo.errors import SourceError
-from silo.sources.written_signature import written_members
+from silo.sources.written_signature import written_map, written_members
 
 __all__ = ["DeclaredParameters", "holds", "parse_assumptions", "parse_signature"]
 
@@ -30,6 +30,7 @@ class DeclaredParameters:
 
     signature: Signature
     layout: tuple[LayoutSlot, ...]
+    maps: tuple[TensorMap, ...] = ()
 
 
 def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> DeclaredParameters:
@@ -40,6 +41,7 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
     pass neither. ``constexpr`` is not a parameter of the binary but a value folded into it, and a value that is not
     text is a constexpr with that default. A struct by value is a mapping of its members, ``{"p": {"x": "in *fp32",
     "n": "i32"}}``: each is a parameter of its own, ``p_x`` and ``p_n``, and lies in the struct as C lays it out.
+    ``in tensormap fp16 64x32 swizzle64`` is a tensor map, for which calls pass a descriptor with these blocks.
 
     >>> declared = parse_signature("axpy", "x: in *fp32, n: i32, scratch: null, BLOCK: constexpr")
     >>> declared.signature.names, [slot.type.value for slot in declared.layout]
@@ -50,6 +52,7 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
     """
     parameters: list[Parameter] = []
     layout: list[LayoutSlot] = []
+    maps: list[TensorMap] = []
     for name, written in written_members(kernel, signature).items():
         if isinstance(written, Mapping):
             _take_struct(kernel, name, cast("Mapping[str, Value]", written), parameters, layout)
@@ -57,11 +60,26 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
         if isinstance(written, str) and written.strip() in _HIDDEN:
             layout.append(LayoutSlot("", _HIDDEN[written.strip()]))
             continue
+        parameter, encoding = _map_parameter(kernel, name, written)
+        if encoding is not None:
+            maps.append(encoding)
+            layout.append(LayoutSlot(name, AbiType.TENSORMAP))
+            parameters.append(parameter)
+            continue
         parameter = _parameter(kernel, name, written)
         parameters.append(parameter)
         if parameter.kind is not ParameterKind.CONSTEXPR:
             layout.append(LayoutSlot(name, _abi_type(parameter)))
-    return DeclaredParameters(Signature(tuple(parameters)), tuple(layout))
+    return DeclaredParameters(Signature(tuple(parameters)), tuple(layout), tuple(maps))
+
+
+def _map_parameter(kernel: str, name: str, written: Value) -> tuple[Parameter, TensorMap | None]:
+    words = written.split() if isinstance(written, str) else []
+    effect = _EFFECTS[words.pop(0)] if words and words[0] in _EFFECTS else Effect.BOTH
+    encoding = written_map(kernel, name, words)
+    element = dtype(words[1]) if encoding is not None else None
+    made = Parameter(name, ParameterKind.DESCRIPTOR, element, effect=effect, specialize=False, align=False)
+    return made, encoding
 
 
 def _take_struct(

@@ -217,6 +217,9 @@ class BinarySource:
                 argument = ArgumentFacts(parameter.default)
             if parameter.kind is ParameterKind.CONSTEXPR:
                 constants.append((name, argument.value))
+            elif parameter.kind is ParameterKind.DESCRIPTOR:
+                self._require_blocks(name, argument)
+                constants.append((name, argument.block_shape))
             elif argument.is_pointer:
                 if argument.address % 16 == 0:
                     facts.append((name, Fact.ALIGNED_16))
@@ -233,6 +236,15 @@ class BinarySource:
                 if self._asked(name, argument.value):
                     constants.append((name, argument.value))
         return self.signature, Specialization(tuple(fact for fact in facts if fact in self._assumed), tuple(constants))
+
+    def _require_blocks(self, name: str, argument: ArgumentFacts) -> None:
+        box = next(one.box for one in self.codes[0].launch.tensor_maps if one.name == name)
+        if argument.block_shape != box:
+            given = f"blocks {list(argument.block_shape)}" if argument.block_shape else "no descriptor"
+            raise ArgumentError(
+                f"{self.name}: {name} is a tensor map of blocks {list(box)}; the call passes {given}: pass a "
+                "silo.TensorDescriptor with these blocks"
+            )
 
     def _asked(self, name: str, value: int) -> bool:
         """Whether a binary assumes exactly this value; other values do not affect the choice."""

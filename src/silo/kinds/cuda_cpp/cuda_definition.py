@@ -25,7 +25,7 @@ from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, read_launch_options
-from silo.sources.written_signature import written_members
+from silo.sources.written_signature import written_map, written_members
 
 __all__ = ["cuda"]
 
@@ -255,6 +255,9 @@ def _members(kernel: KernelText, texts: Sequence[str]) -> dict[str, tuple[tuple[
 def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:
     words = written.split() if isinstance(written, str) else []
     effect = _EFFECTS[words.pop(0)] if words and words[0] in _EFFECTS else None
+    if (encoding := written_map(where, name, words)) is not None:
+        kind = CudaType(Form.TENSORMAP, "CUtensorMap", bytes=128, align=64)
+        return DeclaredParameter(name, effect, kind, map=encoding)
     spelled = "".join(words)
     if not words and effect is not None:
         return DeclaredParameter(name, effect)

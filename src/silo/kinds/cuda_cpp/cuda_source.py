@@ -12,7 +12,7 @@ from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind, dtype
-from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import JSON, Value, digest
@@ -41,19 +41,22 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 class DeclaredParameter:
     """A parameter as the author declares it: its effect and its type, each None if the text decides.
 
-    ``members`` are those of a struct by value, which calls pass as values of their own.
+    ``members`` are those of a struct by value, which calls pass as values of their own. ``map`` is the encoding of a
+    tensor map.
     """
 
     name: str
     effect: Effect | None = None
     type: CudaType | None = None
     members: tuple[DeclaredParameter, ...] = ()
+    map: TensorMap | None = None
 
     def to_json(self) -> JSON:
         """Returns the canonical form."""
         effect = None if self.effect is None else self.effect.value
         own = None if self.type is None else self.type.to_json()
-        return [self.name, effect, own, [one.to_json() for one in self.members]]
+        encoding = None if self.map is None else self.map.to_json()
+        return [self.name, effect, own, [one.to_json() for one in self.members], encoding]
 
 
 def member_name(parameter: str, member: str) -> str:
@@ -83,6 +86,7 @@ class PassedValue:
     type: CudaType
     effect: Effect
     part: str = ""
+    map: TensorMap | None = None
 
 
 def macro_text(name: str, value: Value) -> str:
@@ -226,7 +230,11 @@ class CudaSource:
                 raise SourceError(
                     f"{self}: signature= declares {declared.name} as {own.spelled}; it is {found.spelled}"
                 )
-        if found.form != Form.POINTER and declared.effect is not None and found.form != Form.STRUCT:
+        if (
+            found.form not in (Form.POINTER, Form.TENSORMAP)
+            and declared.effect is not None
+            and found.form != Form.STRUCT
+        ):
             raise SourceError(f"{self}: {declared.name} is {found.spelled}, which has no effect: arrays have")
         if found.const and declared.effect in (Effect.WRITE, Effect.BOTH):
             raise SourceError(f"{self}: {declared.name} is {found.spelled}, so it is not written")
@@ -242,8 +250,13 @@ class CudaSource:
                 found += self._members(one, declared)
             elif declared.members:
                 raise SourceError(f"{self}: {one.name} is {own.spelled}, not a struct by value")
+            elif own.form == Form.TENSORMAP and declared.map is None:
+                raise SourceError(
+                    f"{self}: {one.name} is a tensor map, and only signature= says how it is encoded: "
+                    f'{{"{one.name}": "in tensormap fp16 64x32 swizzle64"}}'
+                )
             else:
-                found.append(PassedValue(one.name, own, declared.effect or _effect_of(own)))
+                found.append(PassedValue(one.name, own, declared.effect or _effect_of(own), map=declared.map))
         return tuple(found)
 
     def _members(self, parameter: CudaParameter, declared: DeclaredParameter) -> list[PassedValue]:
@@ -284,6 +297,8 @@ class CudaSource:
                 raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
             else:
                 parameters.append(self._typed(one, types[one.name], given))
+                if given.block_shape:
+                    constants.append((one.name, given.block_shape))
         return Signature(tuple(parameters)), Specialization((), tuple(constants))
 
     def _typed(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
@@ -292,6 +307,8 @@ class CudaSource:
                 return self._array(parameter, declared, given)
             case Form.SCALAR:
                 return self._scalar(parameter, declared.type, given)
+            case Form.TENSORMAP:
+                return self._descriptor(parameter, declared, given)
             case _:
                 raise ArgumentError(
                     f"{self.name}: {parameter.name} is {declared.type.spelled}, which a call cannot pass"
@@ -319,6 +336,18 @@ class CudaSource:
                     "array does not"
                 )
         return replace(made, dtype=given.dtype)
+
+    def _descriptor(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
+        name, encoding = parameter.name, declared.map
+        assert encoding is not None  # see passed
+        if not given.block_shape or given.dtype is None:
+            raise ArgumentError(f"{self.name}: {name} is a tensor map; it takes a silo.TensorDescriptor")
+        if given.block_shape != encoding.box or given.dtype.itemsize != encoding.element_bytes:
+            raise ArgumentError(
+                f"{self.name}: {name} is a tensor map of blocks {list(encoding.box)} of {encoding.element_bytes} bytes "
+                f"an element; the descriptor has blocks {list(given.block_shape)} of {given.dtype}"
+            )
+        return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=given.dtype, effect=declared.effect)
 
     def _scalar(self, parameter: Parameter, own: CudaType, given: ArgumentFacts) -> Parameter:
         name, kind, value = parameter.name, dtype(own.dtype), given.value
@@ -382,6 +411,7 @@ class CudaSource:
             shared_bytes=options.smem or 0,
             cooperative=self.cooperative,
             pdl=self.pdl,
+            maps=tuple(one.map for one in self.passed if one.map is not None),
         )
 
     def layout(self, signature: Signature) -> tuple[LayoutSlot, ...]:
@@ -389,6 +419,9 @@ class CudaSource:
         slots: list[LayoutSlot] = []
         for one in self.passed:
             parameter = signature[one.name]
+            if one.map is not None:
+                slots.append(LayoutSlot(one.name, AbiType.TENSORMAP))
+                continue
             pointer = parameter.kind is ParameterKind.POINTER or parameter.dtype is None
             kind = AbiType.POINTER if pointer or parameter.dtype is None else AbiType(parameter.dtype.short)
             slots.append(LayoutSlot(one.name, kind, one.part))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from silo.core.json_reader import read_integers, read_list, read_natural, read_text
-from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.launch_info import LayoutSlot, TensorMap
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen
 
@@ -132,6 +132,7 @@ class CudaUnit:
     shared_bytes: int = 0
     cooperative: bool = False
     pdl: bool = False
+    maps: tuple[TensorMap, ...] = ()
 
     def parameters_to_json(self) -> JSON:
         """Returns everything but the text itself, for the parameters of a job."""
@@ -147,6 +148,7 @@ class CudaUnit:
             "shared_bytes": self.shared_bytes,
             "cooperative": self.cooperative,
             "pdl": self.pdl,
+            "maps": [one.to_json() for one in self.maps],
         }
 
     @classmethod
@@ -166,6 +168,7 @@ class CudaUnit:
             shared_bytes=read_natural(data["shared_bytes"], "shared memory"),
             cooperative=data["cooperative"] is True,
             pdl=data["pdl"] is True,
+            maps=tuple(TensorMap.from_json(one) for one in read_list(data["maps"], "the tensor maps of a job")),
         )
 
 
@@ -182,6 +185,3 @@ def _three(data: JSON) -> tuple[int, int, int]:
     if len(found) != 3 or min(found) < 0:
         raise malformed("sizes along three axes", data)
     return found
-
-
-ABI_OF_FORMS: Final = {Form.POINTER: AbiType.POINTER, Form.TENSORMAP: AbiType.TENSORMAP}

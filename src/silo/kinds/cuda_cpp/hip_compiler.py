@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 from silo.artifacts.binary_inspection import inspect_binary
@@ -232,15 +233,13 @@ def _assembly(job: CompileJob, unit: CudaUnit, tools: HipTools, folder: str) -> 
 
 def _linked(job: CompileJob, assembly: Path, tools: HipTools, folder: str) -> bytes:
     """Assembles and links, and returns the code object. Raises CompileError."""
-    from triton._C import libtriton  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs]  # its linker is within
-
     compiled, linked = Path(folder, "kernel.o"), Path(folder, "kernel.hsaco")
     command = [*tools.clang.command, "-target", "amdgcn-amd-amdhsa", f"-mcpu={job.target.arch}", "-c", str(assembly)]
     _run(job, None, [*command, "-o", str(compiled)], folder)
     try:
-        libtriton.amd.link_hsaco(str(compiled), str(linked))  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue]
+        import_module("triton._C.libtriton").amd.link_hsaco(str(compiled), str(linked))  # LLVM's linker is within
         return linked.read_bytes()
-    except (OSError, RuntimeError, AttributeError) as error:
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
         raise CompileError(f"{job.kernel}: the linker of triton's wheel failed: {error}") from error
 
 

@@ -32,13 +32,14 @@ from silo.settings import settings
 __all__ = ["EffectFacts", "NvrtcCompiler", "launch_of", "lowered_unit", "read_unit"]
 
 _FORMS = ("cu", "ptx")
+_POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 class EffectFacts(CodeFacts):
     """The arrays' effects from the typed signature."""
 
     def __init__(self, signature: Signature) -> None:
-        self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
+        self._effects = {one.name: one.effect for one in signature.parameters if one.kind in _POINTING}
 
     @property
     def effects(self) -> Mapping[str, Effect]:
@@ -135,7 +136,7 @@ def lowered_unit(compiler: str, source: Source, variant: Variant, target: Target
 
 
 def _effects(source: CudaSource) -> dict[str, Effect]:
-    return {one.name: one.effect for one in source.passed if one.type.form == Form.POINTER}
+    return {one.name: one.effect for one in source.passed if one.type.form != Form.SCALAR}
 
 
 def read_unit(job: CompileJob) -> CudaUnit:
@@ -187,6 +188,7 @@ def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) 
         shared_bytes=unit.shared_bytes,
         cooperative=unit.cooperative,
         pdl=unit.pdl,
+        tensor_maps=unit.maps,
         registers=found.registers,
         spills=found.spills,
     )

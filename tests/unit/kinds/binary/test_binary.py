@@ -245,7 +245,7 @@ def test_a_struct_by_value():
     text = saxpy_ptx(parameters=".param .align 8 .b8 options[24], .param .u32 n")
     with pytest.raises(SourceError, match="24 bytes at 0"):
         saxpy(text, signature="options: i64, n: i32")
-    with pytest.raises(SourceError, match="Structs by value are not passed"):
+    with pytest.raises(SourceError, match="struct by value is declared with its members"):
         saxpy(text, signature="options: i64, n: i32")
 
 
