@@ -133,9 +133,10 @@ FILES = {
     "kinds/triton/cpu/runtime/fp8.h": {"cpu"},
     "kinds/cute/cute_compiler.py": {"cute"},
     "kinds/pallas/pallas_compiler.py": {"pallas"},
+    "kinds/cuda_cpp/cpu/cpu_text.py": {"cudacpu"},
     "kinds/metal/compile_job.py": {"metal", "metalcpu"},
     "kinds/metal/runtime/metal_math": {"metal", "metalcpu"},
-    "emulation/runtime/checking/check_state.h": {"metal", "metalcpu"},
+    "emulation/runtime/checking/check_state.h": {"cudacpu", "metal", "metalcpu"},
     "cli/main.py": set(),
 }
 
