@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[3] / "src" / "silo"
 
 # Modules that name Triton although they are not part of its plug-ins, and what for.
 TRITON = {
+    "kinds/cuda_cpp/hip_compiler.py": "takes AMD's device libraries and linker out of its package",
     "integrations/helion/__init__.py": "the launcher of the next one",
     "integrations/helion/triton_launcher.py": "a launcher for what Helion generates for Triton",
     "integrations/helion/helion_patching.py": "Helion's names of its backends",

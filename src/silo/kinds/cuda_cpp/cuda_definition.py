@@ -18,7 +18,15 @@ from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
 from silo.frozen import replace
 from silo.kinds.cuda_cpp.cuda_source import CudaSource, DeclaredParameter, member_name, scalar_parameter
-from silo.kinds.cuda_cpp.cuda_text import KernelText, chosen_kernel, device_code, flat_members, kernels_of
+from silo.kinds.cuda_cpp.cuda_text import (
+    KernelText,
+    Numbers,
+    chosen_kernel,
+    device_code,
+    flat_members,
+    kernels_of,
+    with_constant_memory,
+)
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaType, Form
 from silo.kinds.cuda_cpp.signature_probe import written_scalar
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
@@ -71,6 +79,7 @@ def cuda(
     key: Sequence[str] = (),
     include: Sequence[str | os.PathLike[str]] | Mapping[str, str] = (),
     flags: Sequence[str] = (),
+    constant_memory: Mapping[str, Numbers] | None = None,
     device_only: bool = False,
     cooperative: bool = False,
     pdl: bool = False,
@@ -103,6 +112,8 @@ def cuda(
             name. Headers of the CUDA toolkit need no folder.
         flags: further options of NVRTC: mathematics (``-use_fast_math``, ``-fmad=false``), ``-std=c++20``,
             ``-maxrregcount=``, ``-lineinfo``.
+        constant_memory: values of ``__constant__`` variables, by name: numbers, or rows of them (``array.tolist()``).
+            They are part of the code.
         device_only: leave out the file's host functions and host headers.
         cooperative: launch cooperatively, so that blocks may wait for each other.
         pdl: programmatic dependent launch.
@@ -122,6 +133,8 @@ def cuda(
     shown = path.name if path is not None else f"<text at {place}>"
     if device_only:
         text = device_code(text)
+    if constant_memory:
+        text = with_constant_memory(text, shown, constant_memory)
     expression, kernel = chosen_kernel(text, shown, entry)
     folders = HeaderFolders.of(include, None if path is None else path.parent)
     closed = closed_text(CudaText(file, text), folders, shown, device_only=device_only)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +15,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaKind"]
 
-_PACKAGE = "nvidia-cuda-nvrtc"
-
 
 class CudaKind:
     """Reads the definitions made by ``silo.cuda`` (:func:`silo.kinds.cuda_cpp.cuda_definition.cuda`)."""
 
     advice = "make one of a text in CUDA C++ with silo.cuda(text, threads=...)"
-    requirement = "kernel-silo[cuda]"
-    packages = (_PACKAGE,)
     example_targets = ("cuda:sm_90a", "hip:gfx942")
 
     @property
@@ -48,13 +43,6 @@ class CudaKind:
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
         """Returns a plain callable: only Python code calls a CUDA C++ kernel."""
         return plain_callable(source, launcher, members)
-
-    def versions(self) -> Mapping[str, str]:
-        """Returns the version of NVRTC's package, if it is installed."""
-        try:
-            return {_PACKAGE: importlib.metadata.version(_PACKAGE)}
-        except importlib.metadata.PackageNotFoundError:
-            return {}
 
     def findings(self) -> Sequence[Finding]:
         """Returns findings on every NVRTC that is installed, and on the compiler for HIP."""

@@ -227,9 +227,7 @@ class CudaSource:
         if own is not None:
             same_dtype = not (own.dtype and found.dtype) or own.dtype == found.dtype
             if own.form != found.form or not same_dtype:
-                raise SourceError(
-                    f"{self}: signature= declares {declared.name} as {own.spelled}; it is {found.spelled}"
-                )
+                raise SourceError(f"{self}: {declared.name} is declared as {own.spelled}; it is {found.spelled}")
         if (
             found.form not in (Form.POINTER, Form.TENSORMAP)
             and declared.effect is not None

@@ -5,10 +5,11 @@ Nothing here interprets the language: types come from a compiler (:mod:`silo.kin
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from silo.errors import SourceError
 from silo.frozen import frozen
@@ -16,6 +17,7 @@ from silo.frozen import frozen
 __all__ = [
     "Include",
     "KernelText",
+    "Numbers",
     "Token",
     "TokenKind",
     "chosen_kernel",
@@ -24,6 +26,7 @@ __all__ = [
     "includes_of",
     "kernels_of",
     "members_of",
+    "with_constant_memory",
 ]
 
 # ---- Tokens ----
@@ -505,6 +508,49 @@ def _closing_over_directives(words: Sequence[Token], at: int) -> int:
         end -= words[index].kind is not TokenKind.DIRECTIVE
         index += 1
     return index
+
+
+Numbers: TypeAlias = "int | float | Sequence[Numbers]"
+"""A number, or numbers in rows, rows of rows, ..."""
+
+
+def with_constant_memory(text: str, file: str, values: Mapping[str, Numbers]) -> str:
+    """Returns a text whose ``__constant__`` variables begin with these values; every line stays where it is.
+
+    >>> with_constant_memory("__constant__ float c[2];", "k.cu", {"c": [1, 2.5]})
+    '__constant__ float c[2] = {1, 2.5};'
+
+    Raises:
+        SourceError: the text declares no such variable, or gives it values itself; or a value is not a finite number.
+    """
+    words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
+    places: dict[str, int] = {}
+    for at, word in enumerate(words):
+        if word.text != "__constant__":
+            continue
+        end = next((place for place in range(at, len(words)) if words[place].text == ";"), len(words))
+        own = words[at:end]
+        if end < len(words) and not any(one.text in ("=", "{", "extern") for one in own):
+            places[_parameter_name(own)] = words[end].begin
+    for name in values:
+        if name not in places:
+            raise SourceError(
+                f"{file}: there is no __constant__ variable {name!r} without values; it has "
+                f"{', '.join(filter(None, places)) or 'none'}"
+            )
+    for name, given in sorted(values.items(), key=lambda item: -places[item[0]]):
+        text = f"{text[: places[name]]} = {_initializer(file, name, given)}{text[places[name] :]}"
+    return text
+
+
+def _initializer(file: str, name: str, given: Numbers) -> str:
+    if isinstance(given, bool | int):
+        return str(int(given))
+    if isinstance(given, float) and math.isfinite(given):
+        return repr(given)
+    if isinstance(given, Sequence) and not isinstance(given, str) and given:
+        return "{" + ", ".join(_initializer(file, name, one) for one in given) + "}"
+    raise SourceError(f"{file}: {name} in constant memory cannot be {given!r}: give finite numbers, or rows of them")
 
 
 def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelText | None]:

@@ -246,6 +246,15 @@ def test_dynamic_shared_memory_is_an_expression_of_the_constants():
     assert compiled(made, B=64).launch.shared_bytes == 4 * 64 * 64
 
 
+def test_constant_memory_has_values_by_name():
+    text = "__constant__ float w[2][2];\n__constant__ int n;\n__global__ void k(float *x) { x[0] = w[1][0] + n; }"
+    made = silo.cuda(text, threads=1, constant_memory={"w": [[1.5, 2], [3, 4]], "n": 7})
+    other = silo.cuda(text, threads=1, constant_memory={"w": [[1.5, 2], [3, 4]], "n": 8})
+    assert "w[2][2] = {{1.5, 2}, {3, 4}};\n__constant__ int n = 7;" in made.kernel.source.text.text
+    assert made.kernel.source.fingerprint != other.kernel.source.fingerprint
+    assert compiled(made).blob != compiled(other).blob
+
+
 def test_flags_reach_the_compiler():
     text = "__global__ void k(float *x) { x[0] = x[1] / x[2]; }"
     exact, fast = (compiled(silo.cuda(text, threads=1, flags=flags)) for flags in ((), ("-use_fast_math",)))

@@ -8,6 +8,7 @@ import pytest
 import gpu_stub
 import silo
 from cuda_samples import need_nvrtc
+from silo.bundle.encode import minor_version
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.launch_info import AbiType, LayoutSlot, parameter_bytes
 from silo.errors import SourceError
@@ -124,5 +125,6 @@ def test_two_structs_of_one_form_are_two_parameters():
     slots = [LayoutSlot(f"{name}.{at}", AbiType.I32, f"member.{4 * at}.8") for name in "pq" for at in range(2)]
     assert parameter_bytes(slots) == [8, 8]
     assert [LayoutSlot.from_json(one.to_json()) for one in slots] == slots
+    assert [minor_version(one) for one in (slots[0], LayoutSlot("n", AbiType.I32))] == [8, 0]
     with pytest.raises(ValueError, match="layout"):
         LayoutSlot.from_json(["p", "i32", "member.4"])

@@ -231,6 +231,7 @@ def test_flags_that_read_files_or_leave_cubins_are_refused(flag):
         ({"constants": {"n": 1}}, "both a parameter and a constant"),
         ({"constants": {"__CUDA_ARCH__": 1}}, "cannot be a macro"),
         ({"include": ["/nonexistent"]}, "is not a folder"),
+        ({"constant_memory": {"w": [1]}}, "no __constant__ variable 'w'"),
     ],
 )
 def test_definitions_that_cannot_be(options, message):
