@@ -68,6 +68,7 @@ LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads", "cpu_work")
 BLOB_KINDS: dict[str, tuple[bool, bool]] = {
     "c": (False, False),
     "cubin": (False, False),
+    "cudajob": (False, True),
     "cuteobj": (True, False),
     "hsaco": (False, False),
     "jaxexp": (True, False),

@@ -69,7 +69,7 @@ def pages_with(language):
 @pytest.mark.parametrize("page", pages_with("python"))
 def test_python_blocks_run(page, tmp_path):
     pytest.importorskip("triton", reason="the pages compile Triton kernels")
-    if page.name == "metal.md":
+    if page.name in ("metal.md", "cuda-cpp-cpu.md"):
         require_clang()
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     program = tmp_path / "page.py"

@@ -69,8 +69,8 @@ def keys(compiler):
 
 
 def test_every_compiler_is_looked_at_here():
-    # What they need is not everywhere that Triton is: tests/unit/kinds/cute, metal and pallas.
-    elsewhere = {"cute", "metal", "metalcpu", "pallas"}
+    # What they need is not everywhere that Triton is: tests/unit/kinds/cuda_cpp, cute, metal and pallas.
+    elsewhere = {"cudacpu", "cute", "hipclang", "metal", "metalcpu", "nvrtc", "pallas"}
     assert set(shipped_places("silo.compilers")) | {"metal"} == set(COMPILERS) | elsewhere
 
 
@@ -123,7 +123,7 @@ print(json.dumps(found))
 FILES = {
     "kinds/binary/binary_compiler.py": {"binary"},
     "kinds/binary/binary_source.py": {"binary"},
-    "artifacts/binary_inspection.py": {"binary", "cute", "triton"},
+    "artifacts/binary_inspection.py": {"binary", "cute", "hipclang", "nvrtc", "triton"},
     "kinds/triton/gpu/gpu_compiler.py": {"triton"},
     "kinds/triton/front/gpu_layout.py": {"cpu", "triton"},
     "kinds/triton/front/operations/tt.py": {"cpu", "triton"},
@@ -133,9 +133,10 @@ FILES = {
     "kinds/triton/cpu/runtime/fp8.h": {"cpu"},
     "kinds/cute/cute_compiler.py": {"cute"},
     "kinds/pallas/pallas_compiler.py": {"pallas"},
+    "kinds/cuda_cpp/cpu/cpu_text.py": {"cudacpu"},
     "kinds/metal/compile_job.py": {"metal", "metalcpu"},
     "kinds/metal/runtime/metal_math": {"metal", "metalcpu"},
-    "emulation/runtime/checking/check_state.h": {"metal", "metalcpu"},
+    "emulation/runtime/checking/check_state.h": {"cudacpu", "metal", "metalcpu"},
     "cli/main.py": set(),
 }
 

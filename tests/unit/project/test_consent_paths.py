@@ -102,6 +102,7 @@ CALLS = {
     "compile_checked": {
         "kinds/triton/cpu/cpu_compiler.py": "check_source, and check_text after it looked at the consent",
         "kinds/triton/programs/backend/stages.py": "what Triton lowered in this process, or kept in its own cache",
+        "kinds/cuda_cpp/cpu/cuda_cpu_compiler.py": "check_source, and check_text after it looked at the consent",
         "kinds/metal/metal_compiler.py": "check_source, and check_text after it looked at the consent",
     },
     # Code for a device in Triton's own cache, which a program loads by Triton.

@@ -1,5 +1,7 @@
 """``silo.cuda`` on the CPU: results against numpy, faults that a check finds, and refusals by name."""
 
+import subprocess
+
 import numpy as np
 import pytest
 
@@ -9,9 +11,11 @@ from cuda_samples import variant_of
 from silo.core.target import Target
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.checked_runs import CHECKED_FLAGS
+from silo.emulation.clang import find_clang
 from silo.errors import CheckError, CompileError, CompilerMissingError, LaunchError
 from silo.kinds.cuda_cpp import nvrtc
-from silo.kinds.cuda_cpp.cpu.cpu_text import may_wait, rewritten
+from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags
+from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait, rewritten
 from silo.kinds.cuda_cpp.cpu.cuda_cpu_compiler import CudaCpuCompiler
 from silo.settings import override
 
@@ -247,3 +251,15 @@ __global__ void k(P p, float4 f) {
     silo.check(made)(x, out, 2.0, 60, 1.0, 2.0, 3.0, 4.0)
     with pytest.raises(CheckError, match=r"out of bounds at kernel\.cu:5, thread \(60, 0, 0\)"):
         silo.check(made)(x, out, 2.0, 64, 1.0, 2.0, 3.0, 4.0)
+
+
+@pytest.mark.parametrize("name", ["a tree in shared memory", "half"])
+def test_the_text_compiles_for_aarch64(name, tmp_path):
+    one = next(one for one in RIGHT if one.name == name)
+    target = Target("cpu", "aarch64-armv8.2")
+    unit = launcher_of(one).kernel.source.unit(variant_of(launcher_of(one), str(target)))
+    text = entry_text(unit, "entry", waits=one.waits, stack=16384, memory=49152)
+    flags = (*code_flags(target, waits=one.waits), "-x", "c++", "-c", "-o", str(tmp_path / "made.o"), "-")
+    command = [*find_clang().command, "--target=aarch64-linux-gnu", *flags]
+    done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
