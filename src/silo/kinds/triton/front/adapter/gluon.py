@@ -66,7 +66,7 @@ def layout_value(candidate: Any, convert: Callable[[Any], Value]) -> RecordValue
     """
     if not is_layout(candidate):
         return None
-    kind: Any = type(candidate)
+    kind: Any = candidate.__class__
 
     def value(part: Any) -> Value:  # noqa: ANN401
         if isinstance(part, list | tuple):
