@@ -212,7 +212,7 @@ class _Run:
         flat = body.replace("\n", " ")
         tokens = tuple(one.text for one in tokens_of(f"_ {flat}")[1:])  # a # in front is no directive here
         tokens = tuple(_pasted(tokens))
-        if listed is None:
+        if listed is None or inner is None:
             self.macros[word] = _Macro(tokens)
             return
         names = [one.strip() for one in inner.split(",")] if inner.strip() else []

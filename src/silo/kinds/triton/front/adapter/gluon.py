@@ -66,7 +66,7 @@ def layout_value(candidate: Any, convert: Callable[[Any], Value]) -> RecordValue
     """
     if not is_layout(candidate):
         return None
-    kind: Any = type(candidate)
+    kind: Any = candidate.__class__
 
     def value(part: Any) -> Value:  # noqa: ANN401
         if isinstance(part, list | tuple):
@@ -80,8 +80,8 @@ def layout_value(candidate: Any, convert: Callable[[Any], Value]) -> RecordValue
 
 def is_layout(candidate: object) -> bool:
     """Whether this is a layout of Gluon: a frozen record, equal to another by its fields."""
-    kind: Any = type(candidate)
-    parameters = getattr(kind, "__dataclass_params__", None)
+    kind: type[object] = candidate.__class__
+    parameters: Any = getattr(kind, "__dataclass_params__", None)
     return kind.__module__.startswith(f"{_GLUON}.") and parameters is not None and bool(parameters.frozen)
 
 
