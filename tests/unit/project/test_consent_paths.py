@@ -20,6 +20,8 @@ CALLS = {
         "launch/cpu_objects.py": "open_object, which requires consent",
         "kinds/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
         "compile/worker_serving.py": "the C library that is there already, for prctl",
+        "kinds/cuda_cpp/nvrtc.py": "NVIDIA's compiler that is installed, or that SILO_NVRTC names",
+        "kinds/cuda_cpp/nvrtc_compiler.py": "the C library that is there already, for malloc_trim",
         "launch/new_memory.py": "torch's library of its own, which is mapped already, for a flag of its allocator",
     },
     "CpuModule": {
