@@ -12,8 +12,8 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import Value
-from silo.kinds.triton.front.adapter.gluon import block_extents
 from silo.errors import CompileError, UnsupportedError
+from silo.kinds.triton.front.adapter.gluon import block_extents
 
 __all__ = ["argument_slots", "complete_layout", "launch_info", "slots_of_descriptor", "taken_apart", "tensor_maps"]
 

@@ -19,8 +19,8 @@ from silo.errors import CompileError, SiloError, SourceError
 from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
 from silo.kinds.triton.front.adapter.decorators import location_of
 from silo.kinds.triton.front.adapter.gluon import descriptor_type_text, layout_object, source_class
-from silo.kinds.triton.front.adapter.triton_objects import is_gluon
 from silo.kinds.triton.front.adapter.triton_installation import debug_by_default, require_triton
+from silo.kinds.triton.front.adapter.triton_objects import is_gluon
 from silo.kinds.triton.front.adapter.triton_toolchain import (
     backend_for,
     gpu_target,
