@@ -720,4 +720,6 @@ def _pieces(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.replace(",", " ").split() if part.isdigit())
+    """Returns the numbers of an attribute; none if it holds an expression, as those of templates do."""
+    parts = [part.strip() for part in text.split(",")]
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()
