@@ -39,13 +39,19 @@ class World:
         self.import_path = os.pathsep.join(filter(None, places))
 
     def start(self, mode, *options, **more):
-        command, given = self._command(mode, *options, **more)
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(command, **given, **streams, text=True)
+        command, environment = self._command(mode, *options, **more)
+        return subprocess.Popen(
+            command,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+        )
 
     def run(self, mode, *options, fails=False, **more):
-        command, given = self._command(mode, *options, **more)
-        done = warm_python.run(command, **given, capture_output=True, text=True, timeout=200)
+        command, environment = self._command(mode, *options, **more)
+        done = warm_python.run(command, env=environment, cwd=self.folder, capture_output=True, text=True, timeout=200)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stderr if fails else (json.loads(done.stdout.splitlines()[-1]), done.stderr)
 
@@ -55,7 +61,7 @@ class World:
         own = {"TRITON_CACHE_DIR": str(folder), "SILO_HOME": str(self.folder / "home"), "SILO_LOG": "info"}
         own["PYTHONPATH"] = self.import_path
         command = [sys.executable, str(program), mode, str(path or self.path), *options]
-        return command, {"env": {**os.environ, **own, **more}, "cwd": self.folder}
+        return command, {**os.environ, **own, **more}
 
     def execute(self, *words, code=0, cache=None, **more):
         """A command of Silo's."""
