@@ -584,7 +584,7 @@ def test_a_torch_that_traces_in_another_way_is_left_alone(monkeypatch, caplog, t
     if tracer:
         module.TritonHOPifier = Other
     before = Other.call_triton_kernel
-    monkeypatch.setattr(dynamo._seam, "state", dynamo._seam.state)
+    monkeypatch.setattr(dynamo._hook_point, "state", dynamo._hook_point.state)
     with caplog.at_level("WARNING", "silo"):
         dynamo.connect(module)
     assert Other.call_triton_kernel is before
