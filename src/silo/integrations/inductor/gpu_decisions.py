@@ -416,6 +416,9 @@ class TunerDecisions:
             name = str(autotuner.fn.__name__)
             _notices.once(f"workers {name}", f"torch's workers compile every config of {name}: {_NO_ENTRY} {config}")
             return {}
+        if autotuner.configs:  # workers by threads compile this very object
+            same = [one for one in autotuner.configs if config_of(one) == config]
+            autotuner.configs = same[:1] or [made_config(self._heuristics, config)]
         function = autotuner.fn
         key = self._heuristics.generate_lookup_hash_from_source_code(str(autotuner.size_hints), str(function.src))
         return {key: members}
