@@ -26,6 +26,20 @@ def test_it_is_refused_with_its_line(text, line, directive):
         refuse_foreign_files(text, "k.cu")
 
 
+@pytest.mark.parametrize("text", ["\n#undef asm", "\n # define __asm__ x", "\n#define asm(x) y", "\n#undef __asm"])
+def test_a_macro_cannot_give_assembly_back(text):
+    with pytest.raises(SourceError, match=r"k\.cu:2: asm is a word of the language"):
+        refuse_foreign_files(text, "k.cu")
+
+
+@pytest.mark.parametrize("directive", ['"a.h"', "</etc/passwd>", "<vector>", "NAME", "/* a */<../a>"])
+def test_an_include_of_another_file_is_refused_with_its_line(directive):
+    with pytest.raises(SourceError, match=r"k\.metal:3: #include of .* headers \(metal_math, metal_stdlib\)"):
+        refuse_foreign_files(
+            f"#include <metal_stdlib>\n\n#include {directive}\n", "k.metal", ("metal_math", "metal_stdlib")
+        )
+
+
 @pytest.mark.parametrize(
     "text", ["", "#include <cub/block/block_reduce.cuh>\n", "#define embed 1\n", "int import = #embed;", "#embedded\n"]
 )

@@ -78,6 +78,10 @@ def _passed(argument: MetalArgument, file: str) -> str:
 # Clang refuses the cast from half to its own bfloat, which Metal has.
 _CASTS = "#define static_cast ::silo_metal::cast\n"
 _END_OF_CASTS = "#undef static_cast\n"
+# Assembly is of another machine, and the CPU's would read files (.incbin).
+_WORDS_OF_ASSEMBLY = ("asm", "__asm", "__asm__")
+_ASSEMBLY = "".join(f"#define {one} SILO_assembly_does_not_run_on_the_CPU\n" for one in _WORDS_OF_ASSEMBLY)
+_END_OF_ASSEMBLY = "".join(f"#undef {one}\n" for one in _WORDS_OF_ASSEMBLY)
 
 
 def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
@@ -96,15 +100,16 @@ def entry_text(job: EmulatorJob, entry: str, stack: int = 0) -> str:
     own_stack = f", {stack}" if stack and job.waits else ""
     switch = "SILO_THREADS_SWITCH\n" if job.waits else ""
     casts = "bfloat" in job.source and "static_cast" in job.source
+    assembly = "asm" in job.source or "##" in job.source  # a macro may join the word
     return (
         f"#include <metal_stdlib>\n"
         f"{switch}"
         # Internal linkage: only the functions that this kernel calls are compiled.
         f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
-        f"{_CASTS if casts else ''}"
+        f"{_CASTS if casts else ''}{_ASSEMBLY if assembly else ''}"
         f"#line 1 {quoted(job.file)}\n"
         f"{job.source}\n"
-        f"{_END_OF_CASTS if casts else ''}"
+        f"{_END_OF_CASTS if casts else ''}{_END_OF_ASSEMBLY if assembly else ''}"
         f'#line 1 "entry"\n'
         f"#pragma clang attribute pop\n"
         f'extern "C" [[gnu::flatten, gnu::visibility("default")]] int {entry}(\n'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,8 +20,10 @@ from silo.errors import SourceError, SpaceError
 from silo.kinds.metal.front.metal_source import MetalSource, scalar_of
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, MslText, parse_metal, written_by_cast
 from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
+from silo.kinds.metal.runtime import FOLDER
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
+from silo.sources.foreign_files import refuse_foreign_files
 from silo.sources.launch_options import LaunchOption, read_axes
 
 __all__ = ["metal"]
@@ -118,9 +121,18 @@ def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Colle
         searched.insert(0, Path(source).parent)
     else:
         text = source
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # clang takes a lone CR for the end of a line, too
     if folders or makes_kernels(text):
         text = preprocess(text, file, searched, given)
+    refuse_foreign_files(text, file, _library())
     return parse_metal(text, file)
+
+
+@cache
+def _library() -> frozenset[str]:
+    """The headers of Metal's library that the emulator has."""
+    files = (one.relative_to(FOLDER) for one in FOLDER.rglob("*") if one.is_file())
+    return frozenset(one.as_posix() for one in files if one.parts[0] != "emulator" and one.suffix in ("", ".h"))
 
 
 def _chosen(text: MslText, name: str | None) -> MslKernel:

@@ -240,10 +240,10 @@ class _Run:
             return True
         if library is not None:
             return False
-        where = ", ".join(str(one) for one in self.folders) or "no folder"
+        where = f"in {', '.join(map(str, self.folders))}" if self.folders else "because no folder is named"
         raise SourceError(
-            f'{name}:{line}: #include "{wanted}" is not in {where}: name its folder in include=, and nothing outside '
-            "of these folders is read"
+            f'{name}:{line}: #include "{wanted}" is not found {where}: name its folder in include=. Nothing outside of '
+            "these folders is read"
         )
 
     # Text between directives
