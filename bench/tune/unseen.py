@@ -290,8 +290,7 @@ def main() -> None:
         machine = describe()
         with tempfile.TemporaryDirectory() as folder:
             document["recorded"] = {
-                kernel: in_process("tune", Path(folder), kernel, "exhaustive", "[]")
-                for kernel in KERNELS_MEASURED
+                kernel: in_process("tune", Path(folder), kernel, "exhaustive", "[]") for kernel in KERNELS_MEASURED
             }
     failed: list[str] = []
     document["sizes"] = {}
