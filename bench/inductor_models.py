@@ -281,7 +281,7 @@ def _int8() -> Model:
     def product(x: Any) -> Any:
         scale = x.abs().amax(-1, keepdim=True) / 127
         rounded = torch.round(x / scale).clamp(-127, 127).to(torch.int8)
-        return torch._int_mm(rounded, weight).float() * scale * scales  # noqa: SLF001  # torch's only int8 product
+        return torch._int_mm(rounded, weight).float() * scale * scales  # noqa: SLF001  # pyright: ignore[reportPrivateImportUsage]  # torch's only int8 product
 
     return product, (randn(64, 512),)
 

@@ -150,7 +150,7 @@ def header() -> str:
     return "".join(
         [
             BEGIN,
-            "\n/* The newest version that is read; those that added structs and dynamic layouts, structs by value. */\n",
+            "\n/* The newest version; the first with structs and dynamic layouts, with structs by value. */\n",
             f"enum {{ SILO_MAJOR = {MAJOR}, SILO_MINOR = {newest}, SILO_LAYOUTS_MINOR = {LAYOUTS_MINOR} }};\n",
             f"enum {{ SILO_MEMBERS_MINOR = {MEMBERS_MINOR} }};\n",
             f"\n/* The tables. */\nenum silo_table_kind {{\n{tables}    SILO_TABLES\n}};\n",

@@ -29,7 +29,7 @@ struct silo_member_list {
     const struct silo_member *members;
 };
 
-/* The newest version that is read; those that added structs and dynamic layouts, structs by value. */
+/* The newest version; the first with structs and dynamic layouts, with structs by value. */
 enum { SILO_MAJOR = 1, SILO_MINOR = 8, SILO_LAYOUTS_MINOR = 3 };
 enum { SILO_MEMBERS_MINOR = 8 };
 

@@ -1,4 +1,5 @@
 """Kernels in Gluon: layouts as constexprs, shared memory, asynchronous copies, tensor descriptors and mbarriers."""
+# pyright: reportAssignmentType=false, reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

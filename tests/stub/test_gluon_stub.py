@@ -1,4 +1,5 @@
 """Gluon kernels launched on the stub driver: bundles, layouts made anew for each call, layouts of descriptors."""
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportCallIssue=false
 # pyright: reportAttributeAccessIssue=false
 
 import struct

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.floating[Any]]
+    Places = NDArray[np.intp]
 
 __all__ = ["LossModel", "Sample", "is_modelled", "loss_ppm", "octaves_apart"]
 
@@ -195,7 +196,7 @@ class LossModel:
         return np.hstack(columns)
 
     @property
-    def _groups(self) -> Array:
+    def _groups(self) -> Places:
         """For each column of the features the number of its group: configs, sizes, quotients, waste."""
         import numpy as np  # noqa: PLC0415
 
@@ -239,7 +240,7 @@ class _Process:
     """
 
     def __init__(
-        self, scale: _As | _Spread, losses: Array, known: Array, groups: Array, offsets: Array, own: Array
+        self, scale: _As | _Spread, losses: Array, known: Array, groups: Places, offsets: Array, own: Array
     ) -> None:
         import numpy as np  # noqa: PLC0415
 
@@ -258,7 +259,7 @@ class _Process:
         explained = ((covariance @ self._inverse) * covariance).sum(1)
         return self._expected(covariance @ self._weights, 1 + self._own - explained)
 
-    def left_out(self, rows: Array) -> Array:
+    def left_out(self, rows: Places) -> Array:
         """The expected regret of some observations, predicted from all others."""
         import numpy as np  # noqa: PLC0415
 
@@ -275,7 +276,7 @@ class _Process:
         values = (means[:, None] + deviations[:, None] * places[None, :]) * self._spread + self._mean
         return _regrets(self._scale.losses(values)) @ (weights / weights.sum())
 
-    def _fit(self, known: Array, groups: Array, offsets: Array, own: Array) -> Array:
+    def _fit(self, known: Array, groups: Places, offsets: Array, own: Array) -> Array:
         """Chooses the kernel, and returns the covariance of the observations."""
         import numpy as np  # noqa: PLC0415
 

@@ -73,7 +73,7 @@ def test_kernels_read_from_files_need_plain_files(tmp_path, make):
 
     make(tmp_path / "k.metal")
     with pytest.raises(SourceError, match="not a plain file"):
-        read_metal(tmp_path / "k.metal", "here")
+        read_metal(tmp_path / "k.metal", "here", (), ())
     with pytest.raises(SourceError, match="not a plain file"):
         read_binary(tmp_path / "k.metal")
 

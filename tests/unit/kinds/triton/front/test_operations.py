@@ -96,8 +96,9 @@ def test_an_operation_is_defined_once_in_the_module_of_its_dialect():
     for module in set(DIALECTS.values()):
         tree = ast.parse(inspect.getsource(module))
         for node in ast.walk(tree):
-            named = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-            if named and node.func.id in {"define", "_own", "_gpu"}:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id in {"define", "_own", "_gpu"}:
                 name = node.args[0]
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     defined[name.value] += 1

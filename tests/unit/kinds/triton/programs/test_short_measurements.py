@@ -158,7 +158,7 @@ def test_a_race_ends_when_its_order_is_sure_or_equal_or_after_the_most_rounds():
     # A config that is out has fewer rounds, and can lead no more.
     found = standing({0: [100, 120, 90, 130], 1: [101, 103, 102, 110], 2: [200, 200, 200]})
     assert found.next == (0, 1)
-    assert found.behind[2] > 1_500_000
+    assert found.gaps[2] > 1_500_000
 
 
 def test_reported_times_are_beside_the_winners_full_one():

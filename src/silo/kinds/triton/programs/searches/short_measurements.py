@@ -71,7 +71,7 @@ def close_to_fastest(full: Mapping[int, float]) -> tuple[int, ...]:
 class Standing:
     """The state of a race: its leader, and the configs that take part in the next round, () if it is over.
 
-    ``behind`` is how long each config takes beside the leader in the rounds they share, in millionths.
+    ``gaps`` is how long each config takes beside the leader in the rounds they share, in millionths.
     """
 
     leader: int
