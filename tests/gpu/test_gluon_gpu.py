@@ -83,7 +83,7 @@ def test_a_bundle_runs_without_triton(tmp_path):
 
     (tmp_path / "gluon_file.py").write_text(FILE)
     build_bundle([tmp_path / "gluon_file.py"], tmp_path / "gluon.silo", targets=["cuda"])
-    run(tmp_path, "-m", "silo", "run", str(tmp_path / "gluon.silo"))
+    run(tmp_path, "-m", "silo", "run", "--device", "cuda", str(tmp_path / "gluon.silo"))
     run(tmp_path, "-c", WITHOUT_TRITON, str(tmp_path / "gluon.silo"))
 
 

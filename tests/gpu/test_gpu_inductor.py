@@ -69,8 +69,9 @@ if trained:
 def members(config):
     return sorted({**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}.items())
 
-# The kernels of the graphs themselves: modules with get_args are candidates of fusions, launched to measure them alone.
-graphs = [one for one in list(codecache.PyCodeCache.modules) if hasattr(one, "call") and not hasattr(one, "get_args")]
+# The kernels of the graphs themselves: the other modules are candidates of fusions, launched to measure them alone.
+graphs = [one for one in list(codecache.PyCodeCache.modules)
+          if hasattr(one, "call") and not hasattr(one, "benchmark_all_configs")]
 tuners = [value for module in graphs for value in vars(module).values()
           if isinstance(value, heuristics.CachingAutotuner) and value.launchers]
 print(json.dumps({

@@ -312,7 +312,7 @@ def test_plans_that_share_a_pool_use_the_same_memory_and_compute_what_their_func
 
     own, plans = grown()
     shared, sharing = grown(pool=torch.cuda.graph_pool_handle())
-    assert shared < own / 2, (shared, own)
+    assert shared < own * 0.6, (shared, own)
     assert len({plan.report().pool for plan in sharing}) == 1
     assert sharing[0].report().temporaries == 2 * 4 * size
     for turn, plan in enumerate([*plans, *sharing] * 2):

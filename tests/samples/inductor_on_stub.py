@@ -42,6 +42,7 @@ __all__ = [
     "MEASURED",
     "SCALE",
     "SUMS",
+    "TEMPLATE",
     "TIMES",
     "array",
     "forget",
@@ -93,6 +94,24 @@ def NAME(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     xoffset = tl.program_id(0) * XBLOCK
     xindex = xoffset + tl.arange(0, XBLOCK)[:]
     xmask = xindex < xnumel
+    tl.store(out_ptr0 + xindex, tl.load(in_ptr0 + xindex, xmask) * 2.0, xmask)
+"""
+)
+# A product's template has its one config in its text, and takes its grid from the caller.
+TEMPLATE = (
+    _HEAD
+    + """
+@triton_heuristics.template(
+    num_stages=3, num_warps=4, filename=__file__,
+    triton_meta={'signature': {'in_ptr0': '*fp32', 'out_ptr0': '*fp32'}, 'device': DEVICE, 'constants': {},
+                 'configs': [{(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]}]},
+    inductor_meta={'grid_type': 'FixedGrid', 'fixed_grid': ['_grid_0', '_grid_1', '_grid_2'],
+                   'extra_launcher_args': ['_grid_0', '_grid_1', '_grid_2'], 'kernel_name': 'NAME', META})
+@triton.jit
+def NAME(in_ptr0, out_ptr0):
+    XBLOCK : tl.constexpr = 128
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < 3000
     tl.store(out_ptr0 + xindex, tl.load(in_ptr0 + xindex, xmask) * 2.0, xmask)
 """
 )

@@ -24,9 +24,9 @@ from inductor_on_stub import *
 from silo.integrations import inductor
 from silo.settings import override
 given = json.loads(os.environ["GIVEN"])
-given["text"] = {"SCALE": SCALE, "SUMS": SUMS}[given.get("text", "SCALE")]
+given["text"] = {"SCALE": SCALE, "SUMS": SUMS, "TEMPLATE": TEMPLATE}[given.get("text", "SCALE")]
 parts = given.pop("parts", {})
-sizes = (3000,) if given["text"] is SCALE else (64, 4096)
+sizes = {SCALE: (3000,), SUMS: (64, 4096), TEMPLATE: (24, 1, 1)}[given["text"]]
 """
 ONCE = """
 with inductor.enable("cuda", **parts) as enabled:

@@ -568,6 +568,15 @@ def test_a_fresh_machine_is_served_from_one_file(run, tmp_path, text, descent, s
         assert found["code"] == first["code"]
 
 
+def test_a_template_whose_config_is_in_its_text_is_served_with_descent_on(run, tmp_path):
+    first, _ = _recorded(run, tmp_path, "record", text="TEMPLATE", descent=True)
+    assert (first["measured"], first["compiled"]) == (0, 1)
+    found, log = _recorded(run, tmp_path, "frozen", home="frozen", number=6, text="TEMPLATE", descent=True)
+    assert (found["measured"], found["compiled"]) == (0, 0), log
+    assert "decided by torch alone" not in log
+    assert found["code"] == first["code"]
+
+
 def test_a_changed_kernel_is_compiled_or_refused(run, tmp_path):
     _recorded(run, tmp_path, "record")
     change = "given['text'] = given['text'].replace('* 2.0', '* 3.0')\n"

@@ -615,11 +615,21 @@ def _candidates(autotuner: Any) -> list[Config]:  # noqa: ANN401
     return [config_of(one) for one in autotuner.configs or [result.config for result in results]]
 
 
+# Kinds of kernels that torch's coordinate descent leaves alone: their text, or their author, gives the configs.
+_WITHOUT_DESCENT: Final = frozenset({"TEMPLATE", "USER_AUTOTUNE", "FIXED"})
+
+
+def _wants_descent(autotuner: Any) -> bool:  # noqa: ANN401
+    if autotuner.heuristic_type.name in _WITHOUT_DESCENT:
+        return False
+    return bool(autotuner.inductor_meta.get("coordinate_descent_tuning", False))
+
+
 def _may_add(autotuner: Any) -> bool:  # noqa: ANN401
     """Whether torch may try more configs than its list has: by coordinate descent, or with smaller reduction blocks."""
     flags: Mapping[str, Any] = autotuner.inductor_meta
     scales = autotuner.heuristic_type.name == "REDUCTION" and flags.get("dynamic_scale_rblock", True)
-    return bool(scales or flags.get("coordinate_descent_tuning", False))
+    return bool(scales or _wants_descent(autotuner))
 
 
 _DETERMINISTIC: Final = (
@@ -647,8 +657,7 @@ def _beside_torchs(name: str, own: Config, kept: Config | None) -> Config | None
 
 def _descends(autotuner: Any, launcher: Any) -> bool:  # noqa: ANN401
     """Whether torch would search on from a launcher."""
-    wanted = autotuner.inductor_meta.get("coordinate_descent_tuning", False)
-    return bool(wanted and not getattr(launcher.config, "found_by_coordesc", False))
+    return _wants_descent(autotuner) and not getattr(launcher.config, "found_by_coordesc", False)
 
 
 def _mark(autotuner: Any, config: Any) -> None:  # noqa: ANN401

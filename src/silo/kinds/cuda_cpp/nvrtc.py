@@ -117,6 +117,21 @@ def find_nvrtc() -> NvrtcPlace:
     return found[0]
 
 
+def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
+    """Returns the header folders of a toolkit, or of wheels of headers, beside a library; () without them.
+
+    Wheels may come without CCCL, whose ``nv/target`` the headers of the others include: it is then a toolkit's.
+    """
+    root = library.parent.parent
+    candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
+    found = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
+    if not any((folder / "nv" / "target").is_file() for folder in found):
+        others = [Path(one) / "include" for one in toolkits]
+        have = [folder for base in others for folder in (base / "cccl", base) if (folder / "nv" / "target").is_file()]
+        found += have[:1]
+    return tuple(map(str, found))
+
+
 class Nvrtc:
     """The loaded library. Not for several threads at once: it serializes their compiles anyway."""
 
@@ -180,11 +195,8 @@ class Nvrtc:
         return str(folder), str(folder / "cccl")
 
     def _headers_beside(self) -> tuple[str, ...]:
-        """Returns the header folders of a toolkit, or of wheels of headers, beside the library; () without them."""
-        root = Path(self.place.path).parent.parent
-        candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
-        found = [one for one in candidates if one.is_dir()]
-        return tuple(str(one) for base in found for one in (base, base / "cccl") if one.is_dir())
+        """Returns the header folders beside the library; () without them."""
+        return headers_beside(Path(self.place.path), _TOOLKITS)
 
     def compile(
         self, text: CudaText, options: Sequence[str], expressions: Sequence[str] = (), wanted: str = ""

@@ -7,6 +7,7 @@ from silo.errors import SourceError
 from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, device_code, includes_of, kernels_of, members_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
+from silo.kinds.cuda_cpp.nvrtc import headers_beside
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
 from silo.settings import override
 
@@ -237,3 +238,25 @@ def test_flags_that_read_files_or_leave_cubins_are_refused(flag):
 def test_definitions_that_cannot_be(options, message):
     with pytest.raises(SourceError, match=message):
         silo.cuda("__global__ void k(float *x, int n) {}", threads=1, **options)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_headers_of_a_wheel_without_cccl_are_completed_from_a_toolkit(tmp_path, whole):
+    wheel, toolkit = tmp_path / "cu13", tmp_path / "cuda"
+    for folder in (wheel / "lib", wheel / "include", toolkit / "include" / "cccl" / "nv"):
+        folder.mkdir(parents=True)
+    (toolkit / "include" / "cccl" / "nv" / "target").touch()
+    if whole:
+        (wheel / "include" / "nv").mkdir()
+        (wheel / "include" / "nv" / "target").touch()
+    found = headers_beside(wheel / "lib" / "libnvrtc.so.13", [str(tmp_path / "none"), str(toolkit)])
+    expected = [wheel / "include", *([] if whole else [toolkit / "include" / "cccl"])]
+    assert found == tuple(map(str, expected))
+
+
+@pytest.mark.parametrize(
+    "text", ['#embed "/etc/hostname"', '#import "/etc/hostname"', 'int a;\r#include "/etc/hostname"']
+)
+def test_other_ways_to_read_a_file_are_refused(text):
+    with pytest.raises(SourceError):
+        closed_text(CudaText("k.cu", text + "\n__global__ void k() {}", ()), HeaderFolders(None, ()), "k.cu")
