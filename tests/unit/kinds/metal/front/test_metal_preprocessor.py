@@ -109,7 +109,7 @@ def test_nothing_outside_of_the_folders_is_read(file, tmp_path):
     inner = file.parent / "parts"
     (inner / "link.h").symlink_to(secret)
     for wanted in ("../secret.h", str(secret), "missing.h", "link.h"):
-        with pytest.raises(SourceError, match=r"is not in .*name its folder in include="):
+        with pytest.raises(SourceError, match=r"is not found in .*name its folder in include="):
             preprocess(f'#include "{wanted}"', "k.metal", [inner])
     assert "int secret" in preprocess('#include "secret.h"', "k.metal", [inner, tmp_path])
 
