@@ -196,7 +196,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
         return self._reporter(schedule).result("race", what, self.memory.address(difference))
 
     def results_finding(self, results: Contents) -> CheckFinding | None:
-        """Returns the finding for a NaN computed from numbers, if the caller asked for these."""
+        """Returns the finding for a NaN computed from numbers, if the limits enable this check."""
         if self._limits.nan and (address := self._new_nan(results)):
             self._once(self.schedules[0], _NAN_BYTE)
             return self._reporter(self.schedules[0]).result("NaN", "a NaN made of numbers", address)
@@ -389,7 +389,7 @@ _STRIPPED = "-Wl,-s"
 
 
 def checked_flags(flags: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the flags of ordinary code as those of checked code."""
+    """Returns the compiler flags of checked code, made from the flags of ordinary code."""
     return (*(flag for flag in flags if flag not in _OTHERWISE), *CHECKED_FLAGS)
 
 

@@ -235,7 +235,7 @@ def precompiled_header(
         clang: the compiler.
         flags: the same flags as for the kernel's text.
         header: the header, in the folder of its kind.
-        folders: other folders of headers. Their contents are part of the key, as those of the header's own folder.
+        folders: other folders of headers. Their files' contents are part of the key, like those in the header's folder.
     """
     parts = [clang.version, [*flags], [[str(one), _content(one)] for one in (header.parent, *folders, FOLDER)]]
     folder = settings().store_folder / "headers"

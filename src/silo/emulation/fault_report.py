@@ -200,7 +200,7 @@ class Words:
 class FaultReporter:
     """Makes the findings of one launch, after the run in which they occurred.
 
-    ``check`` is the state after this run, ``words`` are those of the kernel's kind. ``copies`` are the arrays of the
+    ``check`` is the state after this run, ``words`` the kernel kind's terms. ``copies`` are the arrays of the
     call at the run's addresses, ``lines`` the lines of the code, ``steps`` the limit of a group, ``seed`` the schedule.
     """
 

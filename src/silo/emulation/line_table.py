@@ -60,7 +60,7 @@ class LineTable:
     def place(self, offset: int) -> tuple[str, int]:
         """Returns file and line of the code at ``offset``; inlined library code counts as the user's line before it.
 
-        ``("", 0)`` if the table has no line for it.
+        Returns ``("", 0)`` for code without a line.
         """
         at = bisect_right(self._starts, offset) - 1
         if at < 0 or offset >= self.rows[at].end:
@@ -107,7 +107,7 @@ def _section(data: bytes, name: bytes) -> bytes:
     return b""
 
 
-# What clang calls the descriptor of a __thread variable, which here is one that threads of a group share.
+# Clang's prefix for the descriptor of an emulated __thread variable: here, of a variable that a group's threads share.
 _DESCRIPTOR = b"__emutls_v."
 _SYMBOL = struct.Struct("<IBBHQQ")
 _LENGTH_AND_NAME = re.compile(r"(\d+)([A-Za-z_]\w*)$")

@@ -181,7 +181,7 @@ def cuda(
 
 
 def _read(source: str | Path) -> tuple[str, Path | None]:
-    """Returns the text, and the path of its file; None if it is no file."""
+    """Returns the text, and the path of its file; None if the source is the text itself."""
     if isinstance(source, str) and ("\n" in source or not source.endswith(_FILES)):
         return source, None
     path = Path(source)
@@ -291,7 +291,7 @@ def _declaration(where: str, name: str, written: Value) -> DeclaredParameter:
 
 
 def _flags(where: str, given: Sequence[str]) -> tuple[str, ...]:
-    """Returns the options in order, with the standard. Raises SourceError for one that is not allowed."""
+    """Returns the options in order, with the standard. Raises SourceError for an option outside the list."""
     for one in given:
         if one.startswith(_INCLUDABLE):
             raise SourceError(f"{where}: {one}: macros are constants=, headers are include=")

@@ -41,7 +41,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 class DeclaredParameter:
     """A parameter as the author declares it: its effect and its type, each None if the text decides.
 
-    ``members`` are those of a struct by value, which calls pass as values of their own. ``map`` is the encoding of a
+    ``members``: the members of a struct by value; a call passes each as a separate value. ``map``: the encoding of a
     tensor map.
     """
 
@@ -79,7 +79,7 @@ def scalar_parameter(parameter: Parameter, own: CudaType) -> Parameter:
 class PassedValue:
     """One value of a call: a parameter, or a member of a struct by value.
 
-    ``part`` is that of its :class:`silo.core.launch_info.LayoutSlot`.
+    ``part``: as in :class:`silo.core.launch_info.LayoutSlot`.
     """
 
     name: str
@@ -190,7 +190,8 @@ class CudaSource:
         """The kernel's parameters with their types, which a compiler reads unless all are declared.
 
         Raises:
-            SourceError: the text has no such kernel, other parameters than declared, or some that cannot be passed.
+            SourceError: the kernel is not in the text, its parameters differ from the declared ones, or one of them
+                cannot be passed.
             CompileError: the compiler refuses the text.
             CompilerMissingError: no compiler is installed that reads types.
         """
@@ -413,7 +414,7 @@ class CudaSource:
         )
 
     def layout(self, signature: Signature) -> tuple[LayoutSlot, ...]:
-        """Returns the parameters as a launch passes them, for a typed signature."""
+        """Returns the parameters of a typed signature as a launch passes them."""
         slots: list[LayoutSlot] = []
         for one in self.passed:
             parameter = signature[one.name]
@@ -427,7 +428,7 @@ class CudaSource:
 
 
 def _effect_of(kind: CudaType) -> Effect:
-    """Returns the effect by the type: what a pointer to const leads to is read, else it is read and written."""
+    """Returns the effect of a pointer parameter: the array is read, and also written unless the pointer is to const."""
     return Effect.READ if kind.const else Effect.BOTH
 
 

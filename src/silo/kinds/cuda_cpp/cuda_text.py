@@ -33,7 +33,7 @@ __all__ = [
 
 
 class TokenKind(Enum):
-    """The kind of a token; comments and spaces are none."""
+    """The kind of a token. Comments and spaces are not tokens."""
 
     WORD = "word"
     NUMBER = "number"
@@ -216,7 +216,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
 
 
 def _named_function(words: Sequence[Token], at: int) -> int | None:
-    """Returns the index of the name in the declaration that goes on at ``at``; None if it is no function's."""
+    """Returns the index of the function's name in the declaration that goes on at ``at``; None for any other."""
     while at + 1 < len(words) and words[at].text not in (";", "{", "}"):
         if words[at].kind is TokenKind.WORD and words[at + 1].text == "(":
             end = _closing(words, at + 1)
@@ -311,9 +311,9 @@ _MOST_NESTED = 16
 
 
 def flat_members(texts: Sequence[str], name: str, nested: int = 0) -> tuple[tuple[str, str], ...]:
-    """Returns the members of a struct, each with its type, and those of structs and arrays in it in their place.
+    """Returns the members of a struct, each with its type; a nested struct or array is replaced by its own members.
 
-    () if no text defines the struct. Names are joined by points; the type of a pointer is "".
+    () if no text defines the struct. Names are joined by dots; the type of a pointer is "".
 
     >>> flat_members(["struct Q { int n; }; struct P { Q q; float a[2]; int *p; };"], "P")
     (('q.n', 'int'), ('a.0', 'float'), ('a.1', 'float'), ('p', ''))
@@ -557,7 +557,7 @@ def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelT
     """Returns the entry's expression and its kernel in the text; None for the kernel of a header or a macro.
 
     Raises:
-        SourceError: the text has no kernel, or several and no entry is given, or the only one is a template.
+        SourceError: no kernel in the text, several kernels without ``entry``, or the only kernel is a template.
     """
     kernels = kernels_of(text)
     if entry is None:

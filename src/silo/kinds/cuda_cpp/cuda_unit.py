@@ -54,7 +54,7 @@ class CudaType:
     ``form`` is one of :class:`Form`. ``spelled`` is the type in C++ (``const float *``). ``dtype`` is the short name of
     the scalar, or of the elements behind a pointer; "" if unknown (``void``, a struct). ``const``: nothing is written
     through the pointer. ``bytes`` and ``align`` are of the parameter itself. ``lanes``: scalars of a vector type, also
-    behind a pointer (4 for ``float4 *``). ``members`` are those of a struct, in order.
+    behind a pointer (4 for ``float4 *``). ``members``: the members of a struct, in order.
     """
 
     form: str
@@ -135,7 +135,7 @@ class CudaUnit:
     maps: tuple[TensorMap, ...] = ()
 
     def parameters_to_json(self) -> JSON:
-        """Returns everything but the text itself, for the parameters of a job."""
+        """Returns the parameters of a compile job: all data except the text itself."""
         return {
             "file": self.text.file,
             "headers": [list(one) for one in self.text.headers],

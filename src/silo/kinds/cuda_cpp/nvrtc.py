@@ -50,7 +50,7 @@ _UNKNOWN_OPTION = 5  # NVRTC_ERROR_INVALID_OPTION
 
 @frozen
 class NvrtcPlace:
-    """An installed NVRTC: the library's path, where it comes from (``wheel``, ``toolkit``, ``SILO_NVRTC``)."""
+    """An installed NVRTC: the library's path and its origin (``wheel``, ``toolkit``, ``SILO_NVRTC``)."""
 
     path: str
     origin: str
@@ -84,7 +84,7 @@ class NvrtcOutput:
 
 
 def places() -> tuple[NvrtcPlace, ...]:
-    """Returns the installed NVRTCs, the preferred one first: that of ``SILO_NVRTC`` alone, or wheels, then toolkits."""
+    """Returns the installed NVRTCs, the preferred one first: wheels, then toolkits; only ``SILO_NVRTC`` if set."""
     named = settings().nvrtc
     if named is not None:
         return (NvrtcPlace(named, "SILO_NVRTC"),)

@@ -1,4 +1,4 @@
-"""NVRTC in a process of its own, for the questions of the process that defines kernels: ``python -m`` this module.
+"""NVRTC in a separate process, which compiles the probes of a kernel's definition: ``python -m`` this module.
 
 A text may crash the compiler or take hundreds of megabytes, which must cost neither the user's process nor its memory.
 Reads one request from standard input and writes one answer to standard output, both JSON.

@@ -1,7 +1,7 @@
 """Types of a kernel's parameters, as a compiler reads them: the text gets probes, whose mangled names hold the types.
 
 A compiler mangles the type of ``decltype(kernel)`` into the name of ``silo_probe<decltype(kernel)>`` (Itanium C++ ABI,
-5.1), and constants such as ``sizeof(T)`` into that of ``silo_sizes<...>``.
+5.1), and constants like ``sizeof(T)`` into the name of ``silo_sizes<...>``.
 """
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ _SPELLED = MappingProxyType(
 def written_scalar(spelled: str) -> CudaType | None:
     """Returns the type of a scalar by its usual names in C++; None for any other type.
 
-    A text may give such a name another meaning, so the compiler's reading is compared with it.
+    A text may define these names differently, so the result is compared with the type that the compiler reads.
 
     >>> written_scalar("unsigned long long").dtype, written_scalar("T")
     ('u64', None)
@@ -458,7 +458,7 @@ class _Probing:
         return found
 
     def _members(self, of: Mangled, spelled: str, size: int, align: int) -> list[CudaMember]:
-        """Returns the members of a struct, those of structs and arrays in it by their paths.
+        """Returns the members of a struct; members of nested structs and arrays are named by their paths.
 
         [] if none is found, or if they do not fill the struct: bases, unions and virtual functions are not read.
         """

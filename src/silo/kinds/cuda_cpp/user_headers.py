@@ -26,7 +26,7 @@ _MOST_BYTES = 64 << 20
 
 @frozen
 class HeaderFolders:
-    """Where headers come from: the folder of the text, further folders, and headers given by their texts."""
+    """The sources of headers: the folder of the text, further folders, and headers given by their texts."""
 
     own: str | None
     folders: tuple[str, ...]

@@ -45,7 +45,7 @@ def quoted(text: str) -> str:
 
 
 def _held(argument: MetalArgument) -> str:
-    """Returns the C++ that reads an argument from the entry's parameters, once per launch; "" if it has no slot."""
+    """Returns the C++ that reads an argument from the entry's parameters, once per launch; "" without a slot."""
     slot = f"parameters[{argument.number}]"
     match argument.role:
         case BufferRole.POINTER | BufferRole.REFERENCE:

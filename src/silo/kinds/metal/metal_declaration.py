@@ -1,4 +1,4 @@
-"""The declarations of the compilers of Metal kernels, for the CPU and for Metal, and of Metal's loader."""
+"""Declares the compilers of Metal kernels (one compiles to CPU code, one for Metal devices) and Metal's loader."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _VERSION = 1
 
 @frozen
 class ShaderBuffer:
-    """One buffer of the kernel: its ``index``, the index of its ``parameter``, and, for a number, its ``dtype``."""
+    """One buffer of the kernel: its ``index``, the index of its ``parameter``, and its ``dtype`` if it is a number."""
 
     index: int
     parameter: int

@@ -1,5 +1,5 @@
-// Accesses: whether what a thread reads or writes is there, was written, and is its own; the life
-// of variables.
+// The checks of an access: that the memory exists, that it was written, and that no access of
+// another thread races with it. Also records the lifetimes of variables.
 #pragma once
 
 #include "check_races.h"
@@ -17,12 +17,12 @@ SILO_THREADS_PLAIN inline void bounds(Check *check, u64 address, u64 size, bool 
     stop();
 }
 
-// True where the bytes are, or may be, a variable's.
+// Returns true if the bytes are, or may be, part of a variable.
 SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, bool write, u64 pc,
                                         const void *frame) {
     Page *page = page_of(address, false);
     if (address > host_stack && address - host_stack < near_stack) {
-        return true; // what the entry holds: scalars
+        return true; // the entry's variables: scalars
     }
     u64 distance = address > reinterpret_cast<u64>(frame) ? address - reinterpret_cast<u64>(frame)
                                                           : reinterpret_cast<u64>(frame) - address;
@@ -59,14 +59,15 @@ SILO_THREADS_PLAIN inline bool on_stack(Check *check, u64 address, u64 size, boo
             unset = false;
         }
     }
-    // Of a value that is unset in part only, what is read may be the part that is not.
+    // Only a value without any written byte is suspect: of a value that is written in part, the
+    // kernel may use that part alone.
     if (!write && known && unset && check->suspects++ == 0) {
         check->suspect = {site_of(check, pc, frame), running, group_index(), ~0u, address, size};
     }
     return known || distance < near_stack;
 }
 
-// A constant of the program, or the runtime's own.
+// An access to a constant of the program, or to a variable of the runtime.
 SILO_THREADS_PLAIN inline void in_object(Check *check, u64 address, u64 size, bool write, u64 pc,
                                          const void *frame) {
     for (u64 i = 0; i < global_count; i++) {
@@ -101,14 +102,15 @@ SILO_THREADS_PLAIN inline const Area *area_of(Check *check, u64 address, int *in
     return nullptr;
 }
 
-// Of an address in no array: shared memory, which may lie as near to a stack as variables do.
+// Whether an address outside all arrays is in shared memory, which may lie as near to a stack as
+// the variables of a thread.
 SILO_THREADS_PLAIN inline bool beside_group_arrays(u64 address) {
     return group_area_count < most_group_areas && address >= group_memory &&
            address < group_memory + group_memory_bytes;
 }
 
-// A sum that begins with what nothing was written to: what it leaves there means nothing, even if
-// a later store replaces it.
+// Ends the launch if an atomic operation whose result depends on the old value (a sum) finds shared
+// memory that was never written: the result is meaningless, even if a later store replaces it.
 SILO_THREADS_PLAIN inline void needs_value(u64 address, u64 size, u64 pc, const void *frame) {
     Check *check = state();
     int index = -1;
@@ -143,7 +145,7 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
         if (address >= reinterpret_cast<u64>(__ehdr_start) &&
             address < reinterpret_cast<u64>(_end)) {
             in_object(check, address, size, write, pc, frame);
-            if (atomic && check->atomics) { // which may order groups, as one on an array may
+            if (atomic && check->atomics) { // it may order groups, as an atomic on an array does
                 check->atomics[group_number - check->first_group] = 1;
                 check->any_atomic = 1;
             }
@@ -161,7 +163,7 @@ SILO_THREADS_PLAIN inline void access(u64 address, u64 size, bool write, bool at
     }
     if (!atomic && address >= covered_low && address < covered_high &&
         class_of(check, pc) != PcClass::user) {
-        return; // the runtime does what it told
+        return; // the access that the runtime has announced
     }
     unsigned site = site_of(check, pc, frame);
     if (address + size > area->high) {
@@ -212,7 +214,7 @@ SILO_THREADS_PLAIN inline void set_shadow(u64 shadow, u64 count, unsigned char v
         return;
     }
     unsigned char first = page->state[address % page_bytes / 8];
-    bool ends = value == 0 && first == 0xF1; // a whole frame goes
+    bool ends = value == 0 && first == 0xF1; // a whole frame ends
     bool begins = value < 8 && !ends;        // a variable begins to live
     for (u64 i = 0; i < count; i++, address += 8) {
         if (address / page_bytes != page->number && !(page = page_of(address, true))) {

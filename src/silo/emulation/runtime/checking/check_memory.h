@@ -1,4 +1,4 @@
-// What a check remembers while it runs, and how what it finds ends a launch.
+// The state of a check while it runs, and how a finding ends a launch.
 #pragma once
 
 #include "check_state.h"
@@ -17,7 +17,7 @@ constexpr u64 page_bytes = 4096;
 constexpr u64 near_stack = 1 << 16; // bytes from the stack pointer that count as the stack
 constexpr unsigned most_pages = 1 << 16, most_group_areas = 64;
 
-// ---- memory that lives as long as the object; one launch is checked at a time
+// ---- memory that the object keeps as long as it is loaded; one launch is checked at a time
 
 inline Cell group_cells[most_group_bytes / 4 * 2];
 inline Area group_areas[most_group_areas];
@@ -30,22 +30,22 @@ inline unsigned group_number;            // from 1, over all runs
 inline unsigned phase[2];                // barriers passed: of device memory, of shared memory
 inline unsigned simd_phase[2][32];       // by simdgroup
 inline unsigned joined[2][most_threads]; // by thread: its simdgroup's phase when it last took part
-inline u64 left;                         // steps
+inline u64 left;                         // steps that the group may still take
 inline u64 dice;
-inline u64 host_stack;        // an address on it, deeper than what the entry holds
+inline u64 host_stack;        // an address on the host's stack, below the entry's variables
 inline const Global *globals; // constants of the program
 inline u64 global_count;
-inline u64 covered_low, covered_high; // what the runtime told itself that it accesses
+inline u64 covered_low, covered_high; // memory whose access the runtime has announced
 inline unsigned last_area;
 
 // A read that is a race unless an atomic operation on the same memory follows.
 struct Pending {
-    u64 address; // 0: none
+    u64 address; // 0: without a read
     Found found;
 };
 inline Pending pending[most_threads];
 
-// The stack, by page: for each eight bytes what clang says of them, and which of them were written.
+// A page of a stack: for each eight bytes clang's state, and a mask of the bytes not yet written.
 struct Page {
     u64 number;
     u64 run;
@@ -55,7 +55,7 @@ struct Page {
 inline Page *pages[most_pages];
 inline u64 run_number;
 
-// States of eight bytes beyond clang's own (0: all of them, 1 to 7: the first ones).
+// A state of eight bytes beside clang's (0: all belong to a variable, 1 to 7: only the first ones).
 constexpr unsigned char unknown = 0xAA;
 
 SILO_THREADS_PLAIN inline Check *state() {
@@ -122,7 +122,8 @@ SILO_THREADS_PLAIN inline PcClass class_of(const Check *check, u64 pc) {
     return low ? static_cast<PcClass>(check->row_classes[low - 1]) : PcClass::none;
 }
 
-// The place in a function that the user wrote: here, or in a caller of the library.
+// The offset in the object of the code at `pc`, or of its nearest caller in a line of the text or
+// of the library.
 SILO_THREADS_PLAIN inline unsigned site_of(const Check *check, u64 pc, const void *frame) {
     const u64 *at = static_cast<const u64 *>(frame);
     for (unsigned depth = 0; depth < 32; depth++) {

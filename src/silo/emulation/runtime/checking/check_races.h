@@ -1,4 +1,4 @@
-// Races: accesses of two threads that nothing orders, from what is kept for each four bytes.
+// Races: unordered accesses of two threads, found with the last accesses of each four bytes.
 #pragma once
 
 #include "check_memory.h"
@@ -13,7 +13,8 @@ SILO_THREADS_PLAIN inline bool ordered(const Mark &mark, unsigned kind, unsigned
            joined[kind][mark.thread] > mark.simd;
 }
 
-// Whether what `mark` did and what `thread` does now may happen in either order, and that matters.
+// Whether the access `mark` and the present one of `thread` may happen in either order, with
+// different results.
 SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigned kind,
                                          unsigned thread, unsigned char mask, bool atomic,
                                          bool both_write) {
@@ -24,9 +25,10 @@ SILO_THREADS_PLAIN inline bool conflicts(Check *check, const Mark &mark, unsigne
         return !ordered(mark, kind, thread);
     }
     if (kind == 1 || mark.group < check->first_group) {
-        return false; // shared memory of another group, or an earlier run's
+        return false; // shared memory of another group, or an access of an earlier run
     }
-    // Atomics may order groups (a counter whose last one reads what others wrote): not told here.
+    // Atomics may order groups (the group that counts last reads the others' results). Such an
+    // order is not followed here, so the pair is counted and not reported.
     if (!both_write && check->atomics && check->atomics[mark.group - check->first_group] &&
         check->atomics[group_number - check->first_group]) {
         check->unordered_groups++;
@@ -57,9 +59,9 @@ SILO_THREADS_PLAIN inline void note_race(Check *check, const Mark &mark, u64 add
     stop();
 }
 
-// A plain read beside an atomic operation of another thread is no fault if the thread's next atomic
-// operation is on the same memory: a loop around a compare-and-swap begins with such a read, and
-// the swap finds out whether its value is old.
+// A plain read beside an atomic operation of another thread is not a race if the reading thread's
+// next atomic operation is on the same memory: a compare-and-swap loop begins with a plain read,
+// and the swap fails if the value read is out of date.
 SILO_THREADS_PLAIN inline bool await_swap(Check *check, const Mark &mark, u64 address, u64 size,
                                           int area, unsigned site) {
     if (!mark.atomic || size > 8) {
@@ -75,7 +77,8 @@ SILO_THREADS_PLAIN inline bool await_swap(Check *check, const Mark &mark, u64 ad
     return true;
 }
 
-// The thread has come to a place where its awaited operation is late.
+// Called at the last point for the atomic operation that a plain read of `thread` awaits. If the
+// operation is missing, makes the read the launch's finding and returns true.
 SILO_THREADS_PLAIN inline bool swap_is_missing(Check *check, unsigned thread) {
     Pending &own = pending[thread];
     if (!own.address) {
@@ -131,7 +134,8 @@ SILO_THREADS_PLAIN inline void mark_cells(Check *check, const Area &area, int in
             check->suspect = {site,    thread, group_index(), static_cast<unsigned>(index),
                               address, size};
         }
-        // Two readers that differ are enough: of any later writer, one of them is another.
+        // Two readers of different threads are enough: at least one of them differs from any later
+        // writer.
         if (cell.reader.group == now.group && cell.reader.phase == now.phase &&
             cell.reader.thread != now.thread && (cell.reader.mask & mask) == mask) {
             cell.other = now;

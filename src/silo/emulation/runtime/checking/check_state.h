@@ -1,4 +1,4 @@
-// What a check and its host share: `fault_report.py` has the same structs.
+// The structs that checked code shares with its host; `fault_report.py` declares the same ones.
 #pragma once
 
 namespace silo_threads {
@@ -13,26 +13,28 @@ enum class Kind : int {
     race = 4,
     endless = 5,
     stack_bounds = 6,   // beyond a variable of a thread
-    scope = 7,          // a variable that lives no more
+    scope = 7,          // a variable whose scope has ended
     index = 8,          // beyond the type of an array
-    diverged = 9,       // lanes that do not meet where others of their simdgroup do
+    diverged = 9,       // lanes that did not reach an operation of their simdgroup
     global_bounds = 10, // beyond a constant of the program
 };
 
 enum class AreaKind : unsigned { array = 0, group = 1 };
 
-// Of an address in the code: nobody's line, a line of the kind's library, a line that the user
-// wrote.
+// The class of an address in the code: without a line, a line of the kind's library, or a line that
+// the user wrote.
 enum class PcClass : unsigned char { none = 0, library = 1, user = 2 };
 
-// One access. `group` counts from 1 over all runs, 0 is none; `mask` are bytes of four.
+// One access to four bytes. `group` counts from 1 over all runs; it is 0 before the first access.
+// `mask` has a bit for each byte.
 struct Mark {
     unsigned group, phase, simd, site;
     unsigned short thread;
     unsigned char mask, atomic;
 };
 
-// What is known of four bytes. `written` are those that the group `written_by` has written.
+// The last accesses to four bytes. `written` is the mask of the bytes that the group `written_by`
+// has written.
 struct Cell {
     Mark writer, reader, other;
     unsigned written_by, written;
@@ -41,8 +43,8 @@ struct Cell {
 struct Area {
     u64 low, high;
     u64 origin;           // the address of the first cell
-    Cell *cells;          // null: nothing writes there
-    unsigned char *fresh; // a byte each: nothing was written there; null: all was
+    Cell *cells;          // null: the area is never written
+    unsigned char *fresh; // for each byte, 1 until it is written; null: all are written
     AreaKind kind;
     unsigned writable;
 };
@@ -60,13 +62,13 @@ struct Found {
     unsigned line, spare;
 };
 
-// The first read of memory that nothing was written to; `area` as in Found, ~0u on a stack.
+// The first read of memory that was never written; `area` as in Found, ~0u on a stack.
 struct Suspect {
     unsigned site, thread, group, area;
     u64 address, size;
 };
 
-// A constant of the program, as clang tells of it.
+// A constant of the program, in the layout of clang's __asan_register_globals().
 struct Global {
     u64 low, bytes, bytes_with_gap;
     const char *name, *file;
@@ -85,21 +87,21 @@ struct Waiting {
     unsigned line, spare;
 };
 
-// Begins with what a launch lends any kernel.
+// Begins with the members of Context (group.h).
 struct Check {
     unsigned bytes;
     int claimed;
     char text[1016];
     u64 run, seed, steps, fill;
     const Area *areas;
-    const unsigned *row_starts; // of stretches of the code, from the start of the object, ascending
+    const unsigned *row_starts; // of ranges of the code, as offsets in the object, ascending
     const unsigned char *row_classes;
-    unsigned char *atomics; // by group: whether it did any on an array
-    const char *file;       // the text's; other places are in headers
+    unsigned char *atomics; // by group: whether it did an atomic operation on an array
+    const char *file;       // the kernel's text; all other files are headers
     u64 arena_low, arena_high;
     unsigned area_count, row_count;
     unsigned first_group; // the number of this run's first group
-    // What is found:
+    // The findings:
     unsigned suspects;
     unsigned any_atomic, unordered_groups;
     unsigned group, thread, group_threads, group_array_count;
@@ -107,7 +109,7 @@ struct Check {
     Suspect suspect;
     Found found;
     GroupArray group_arrays[64];
-    Waiting threads[1024]; // where each waits at a barrier; line 0: it does not
+    Waiting threads[1024]; // where each waits at a barrier; line 0: it does not wait
 };
 
 } // namespace silo_threads

@@ -1,13 +1,14 @@
-// The hooks of code that checks itself, and what clang's instrumentation calls before each access.
+// The hooks of checked code, and the functions that clang's instrumentation calls.
 //
-// Compiled with -fsanitize=kernel-address, whose calls stand before every load and store and at the
-// start and end of every variable's life. Accesses are looked up in the areas that a launch may
-// reach: its arrays, its scalars, the arrays that threads share, variables on a thread's stack. For
-// arrays and shared memory a cell for each four bytes keeps who wrote and read there last, so that
-// a race shows in any schedule. The first thing that is wrong ends the launch.
+// The code is compiled with -fsanitize=kernel-address, which inserts a call before every load and
+// store and at the start and end of every variable's life. An access is looked up in the memory
+// that a launch may reach: its arrays, its scalars, the arrays that threads share, variables on a
+// thread's stack. For arrays and shared memory, a cell for each four bytes holds the threads that
+// wrote and read there last, so that a race is found under any schedule. The first fault ends the
+// launch.
 #pragma once
 
-// Words of Metal that are names here.
+// Metal's `thread` is a macro; here it is a name.
 #pragma push_macro("thread")
 #undef thread
 
@@ -130,7 +131,8 @@ SILO_THREADS_PLAIN inline void pass_barrier(Group &g, Place, unsigned flags) {
 SILO_THREADS_PLAIN inline void pass_simd(Group &, unsigned simdgroup, unsigned mask, unsigned live,
                                          Place place, unsigned flags) {
     Check *check = state();
-    // Headers that others wrote add up what the lanes that are there have, which is defined.
+    // Only calls in the kernel's own text: library headers reduce over the lanes that are active,
+    // which is defined.
     if (check && live & ~mask && __builtin_strcmp(place.file, check->file) == 0) {
         running = simdgroup * simd_width + static_cast<unsigned>(__builtin_ctz(mask));
         Found *found = claim(check, Kind::diverged);

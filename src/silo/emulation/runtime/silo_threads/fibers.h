@@ -1,5 +1,5 @@
-// The threads of a group: each has a stack of its own, and one of them runs at a time. A thread
-// that has to wait gives way to the next that can go on; nothing else ever interrupts it.
+// The threads of a group: each has its own stack, and one of them runs at a time. A thread that has
+// to wait switches to the next ready thread; nothing else ever interrupts it.
 #pragma once
 
 #include "hooks.h"
@@ -7,35 +7,36 @@
 
 namespace silo_threads {
 
-// A thread is ready, or parked: at the barrier of its group, or where lanes of a simdgroup (a warp)
-// meet; or it has ended.
+// A thread is ready, parked, or has ended. It parks at the barrier of its group, or at an operation
+// between lanes of a simdgroup (a warp): the lanes wait for each other there, which is called a
+// meeting.
 enum class State : unsigned char { ready, at_barrier, at_lanes, ended };
 
 struct Fiber {
-    void *stack;      // where it goes on, while it does not run
+    void *stack;      // its stack pointer, while it does not run
     const void *site; // the call that it is parked in
     Place place;
-    unsigned flags;  // the memories that it orders
+    unsigned flags;  // the kinds of memory that the call orders
     unsigned wanted; // the lanes that it meets
-    bool flexible;   // whether it goes on without those of them that do not come
+    bool flexible;   // whether fewer lanes than `wanted` may meet
     State state;
 };
 
-// What lanes of a simdgroup hand each other. A lane writes its values into its two slots by turns:
-// it can be one operation ahead of those that still read, and no more.
+// The values that lanes of a simdgroup pass to each other. A lane writes its values to its two
+// slots alternately: it can be at most one operation ahead of the lanes that still read.
 constexpr unsigned slot_bytes = 64;
 constexpr unsigned result_bytes = 256;
 struct Lanes {
     unsigned live;    // lanes that have not ended
-    unsigned arrived; // lanes that are parked where lanes meet
-    const void *site; // of the first of those
-    bool mixed;       // whether another is at another site
+    unsigned arrived; // lanes that are parked at an operation between lanes
+    const void *site; // the call in which the first of them is parked
+    bool mixed;       // whether another lane is parked in another call
     unsigned active;  // the lanes of the last meeting
-    unsigned reading; // those that may still read what it brought
-    bool pending;     // whether lanes that are complete wait for those readers
+    unsigned reading; // the lanes that may still read the values of the last meeting
+    bool pending;     // whether a complete set of lanes waits for those readers
     unsigned turn;    // each lane's next slot, 0 or 1
     unsigned met;     // each lane's slot in the last meeting
-    bool computed;    // whether `result` is that of the last meeting
+    bool computed;    // whether `result` belongs to the last meeting
     alignas(16) unsigned char result[result_bytes];
     alignas(16) unsigned char slot[2][simd_width][slot_bytes];
 };
@@ -44,20 +45,20 @@ constexpr unsigned most_words = most_threads / simd_width;
 
 struct Runner : Group {
     void *host;               // the stack of the caller
-    void (*body)(Runner &);   // what a thread does
+    void (*body)(Runner &);   // the code of a thread
     const void *arguments;    // for the body
-    unsigned at_barrier;      // threads that are parked there
-    const void *barrier_site; // of the first of those
+    unsigned at_barrier;      // number of threads that are parked at the barrier
+    const void *barrier_site; // the call in which the first of them is parked
     bool barrier_mixed;
     unsigned ended;
-    unsigned votes[2];          // what threads bring to a barrier, by turns
-    unsigned turn;              // of the next barrier
-    unsigned ready[most_words]; // a bit a thread
-    char *memory;               // that the threads share
-    unsigned long memory_bytes; // of it
+    unsigned votes[2];          // sums of the threads' values at a barrier, used alternately
+    unsigned turn;              // index in `votes` of the next barrier
+    unsigned ready[most_words]; // a bit for each thread
+    char *memory;               // shared by the threads
+    unsigned long memory_bytes; // size of `memory`
     char *stacks;
-    unsigned long stride;                                // from one to the next
-    unsigned long announced[most_group_bytes / 16 / 64]; // arrays that a checker was told of
+    unsigned long stride;                                // bytes from a stack to the next
+    unsigned long announced[most_group_bytes / 16 / 64]; // arrays announced to the checker
     Fiber fiber[most_threads];
     Lanes lanes[most_words];
 
@@ -70,16 +71,16 @@ inline Runner &runner() {
     return *static_cast<Runner *>(own_group());
 }
 
-// Bytes of a thread's stack, unless the entry says otherwise.
+// Bytes of a thread's stack, unless the entry passes another size.
 #ifndef SILO_THREADS_STACK
 #define SILO_THREADS_STACK 16384
 #endif
 constexpr unsigned long stack_bytes = SILO_THREADS_STACK;
-// Stacks lie apart by other than a power of two: what every thread has at the same depth of its
-// stack would else compete for the same few sets of the caches.
+// The distance between stacks is not a power of two: otherwise the variables that all threads have
+// at the same depth of their stacks would compete for the same few cache sets.
 constexpr unsigned long stack_gap = 5 * 64;
 constexpr unsigned long stack_mark =
-    0x6c6174654d6f6c69ul; // at a stack's end, for as long as it is whole
+    0x6c6174654d6f6c69ul; // stays at a stack's end unless the stack overflows
 
 extern "C" int snprintf(char *, unsigned long, const char *, ...);
 
@@ -114,14 +115,14 @@ extern "C" int snprintf(char *, unsigned long, const char *, ...);
     leave(run);
 }
 
-// ---- who goes on
+// ---- the choice of the next thread
 
 inline unsigned words_of(const Runner &run) {
     return (run.size + simd_width - 1) / simd_width;
 }
 
-// The next thread that is ready, in the order of their numbers, from the one after `current` on;
-// `size` where none is.
+// Returns the ready thread that follows `current` in the order of numbers, with wrap-around; `size`
+// if no thread is ready.
 inline unsigned next_ready(Runner &run) {
     const unsigned from = run.current + 1;
     unsigned word = from / simd_width;
@@ -144,7 +145,7 @@ inline void set_ready(Runner &run, unsigned word, unsigned mask) {
     run.ready[word] |= mask;
 }
 
-// All threads are at the barrier: all go on.
+// Makes all threads ready; all are at the barrier.
 inline void release_barrier(Runner &run, Place place, unsigned flags) {
     const unsigned words = words_of(run);
     for (unsigned word = 0; word < words; word++)
@@ -156,7 +157,7 @@ inline void release_barrier(Runner &run, Place place, unsigned flags) {
     hook::pass_barrier(run, place, flags);
 }
 
-// The lanes of `mask` meet and go on.
+// Ends a meeting of the lanes in `mask`, and makes them ready.
 inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place, unsigned flags) {
     Lanes &lanes = run.lanes[word];
     lanes.active = lanes.reading = mask;
@@ -165,12 +166,12 @@ inline void release_lanes(Runner &run, unsigned word, unsigned mask, Place place
     lanes.arrived &= ~mask;
     lanes.computed = false;
     lanes.site = nullptr;
-    lanes.mixed = lanes.arrived; // of those that are left, each is looked at
+    lanes.mixed = lanes.arrived; // the lanes that are left are compared one by one
     set_ready(run, word, mask);
     hook::pass_simd(run, word, mask, SILO_THREADS_MASKED ? mask : lanes.live, place, flags);
 }
 
-// The lanes that meet `own` of its simdgroup, if all of them are there; 0 if not.
+// Returns the lanes of the simdgroup that meet `own`, if all of them have arrived; 0 if not.
 inline unsigned complete(const Runner &run, unsigned word, const Fiber &own) {
     const Lanes &lanes = run.lanes[word];
     const unsigned target = own.wanted & lanes.live;
@@ -182,8 +183,9 @@ inline unsigned complete(const Runner &run, unsigned word, const Fiber &own) {
     return target;
 }
 
-// Lets lanes go on that are complete. A lane that has met reads what the others brought until it
-// parks or ends: until then no other meeting of its simdgroup may replace that.
+// Ends one meeting whose lanes have all arrived; returns whether there was one. A lane reads the
+// values of its meeting until it parks or ends: until then no other meeting of its simdgroup may
+// replace them.
 [[gnu::noinline]] inline bool release_complete(Runner &run, unsigned word) {
     Lanes &lanes = run.lanes[word];
     for (unsigned rest = lanes.arrived; rest; rest &= rest - 1) {
@@ -197,7 +199,7 @@ inline unsigned complete(const Runner &run, unsigned word, const Fiber &own) {
     return false;
 }
 
-// The current thread has read what its last meeting brought.
+// Records that the current thread has read the values of its last meeting.
 inline void done_reading(Runner &run) {
     const unsigned word = run.current / simd_width;
     Lanes &lanes = run.lanes[word];
@@ -206,15 +208,16 @@ inline void done_reading(Runner &run) {
         release_complete(run, word);
 }
 
-// Nobody is ready: lets those lanes of each simdgroup go on that wait furthest back in the code, as
-// the hardware does with lanes that went separate ways; else all waits for a barrier in vain.
+// Called when no thread is ready. In each simdgroup the lanes that wait at the lowest address go on
+// without the others, as diverged lanes do on the hardware. If no lanes can go on, threads wait at
+// a barrier that not all can reach: a fault.
 [[gnu::noinline, gnu::cold]] inline void resolve(Runner &run) {
     bool any = false;
     for (unsigned word = 0; word < words_of(run); word++) {
         Lanes &lanes = run.lanes[word];
         if (!lanes.arrived)
             continue;
-        if (release_complete(run, word)) { // for those that they waited for have ended
+        if (release_complete(run, word)) { // the lanes that were missing have ended
             any = true;
             continue;
         }
@@ -258,7 +261,7 @@ inline void done_reading(Runner &run) {
         leave(run);
     }
 #if SILO_THREADS_MASKED && !defined SILO_THREADS_CHECKED
-    // The hardware's barrier waits for no thread that has ended.
+    // The hardware's barrier does not wait for threads that have ended.
     if (run.at_barrier + run.ended == run.size) {
         release_barrier(run, Place{}, ~0u);
         return;
@@ -279,7 +282,8 @@ inline void done_reading(Runner &run) {
     leave(run);
 }
 
-// The current thread is parked or has ended: another goes on. Returns when it is this one's turn.
+// Runs another thread, because the current one is parked or has ended. Returns when the current
+// thread is chosen again.
 inline void give_way(Runner &run) {
     const unsigned from = run.current;
     unsigned to = next_ready(run);
@@ -305,7 +309,7 @@ inline void check_stack(Runner &run, unsigned of) {
              "a thread needs more memory for its own variables and calls than there is");
 }
 
-// ---- what a thread calls
+// ---- the functions that a thread calls
 
 [[gnu::noinline, clang::convergent, clang::nomerge]] inline void wait_at_barrier(unsigned flags,
                                                                                  Place place) {
@@ -327,7 +331,7 @@ inline void check_stack(Runner &run, unsigned of) {
         leave(run);
     }
     if (++run.at_barrier == run.size) {
-        // The others are ready again, and this one goes on as it is.
+        // The others become ready, and this thread goes on at once.
         own.state = State::ready;
         release_barrier(run, place, flags);
 #ifndef SILO_THREADS_CHECKED
@@ -341,8 +345,8 @@ inline void check_stack(Runner &run, unsigned of) {
     own.state = State::ready;
 }
 
-// The lanes of `wanted` meet here, which all give the same `site`. If they are `flexible`, those
-// that come meet. Returns the lanes with what they brought.
+// Waits until all live lanes of `wanted` have called this with the same `site`. If `flexible`, the
+// lanes that did may meet without the others. Returns the lanes and their values.
 inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
                    unsigned wanted = ~0u, bool flexible = true) {
     const unsigned me = run.current, word = me / simd_width, bit = 1u << me % simd_width;
@@ -382,7 +386,7 @@ inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
     return lanes;
 }
 
-// Lets another thread go on that is ready: for a thread that waits by looking again and again.
+// Lets another ready thread go on: for a thread that polls memory.
 [[gnu::noinline]] inline void yield() {
     Runner &run = runner();
     check_stack(run, run.current);
@@ -406,7 +410,7 @@ inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
     __builtin_trap();
 }
 
-// Runs every thread of the group to its end. False where something went wrong.
+// Runs every thread of the group to its end. Returns false after a fault.
 inline bool run_group(Runner &run) {
     const unsigned words = words_of(run);
     run.at_barrier = run.ended = run.turn = run.votes[0] = run.votes[1] = 0;

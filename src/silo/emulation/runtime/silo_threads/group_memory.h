@@ -1,18 +1,18 @@
-// Memory that the threads of a group share: each array has the same place in every group of every
-// launch, from the first time that a thread comes by.
+// Memory that the threads of a group share. The first thread that reaches an array's declaration
+// claims a place for the array, which then is the same in every group of every launch.
 #pragma once
 
 #include "fibers.h"
 
 namespace silo_threads {
 
-// Bytes that the arrays of this object take so far.
+// Bytes that arrays of this object have claimed.
 inline constinit unsigned long group_bytes = 0;
 inline constinit bool claiming = false;
 constexpr unsigned long unclaimed = ~0ul;
 constexpr unsigned long too_much = ~0ul - 1;
 
-// No checker looks at what it sets: the array is announced later.
+// Not instrumented: the array is announced to the checker later.
 [[gnu::noinline, gnu::cold, clang::no_sanitize("address")]] inline unsigned long
 claim(unsigned long *place, unsigned long bytes, unsigned long align) {
     while (__atomic_test_and_set(&claiming, __ATOMIC_ACQUIRE)) {
@@ -26,7 +26,7 @@ claim(unsigned long *place, unsigned long bytes, unsigned long align) {
             at = too_much;
         } else {
             __atomic_store_n(&group_bytes, at + bytes, __ATOMIC_RELAXED);
-            // What lies there in the groups that are running was not set to NaN when they began.
+            // The group began before the array was claimed, so run_groups() has not set it to NaN.
             __builtin_memset(runner().memory + at, 0xff, bytes);
             __atomic_store_n(place, at, __ATOMIC_RELEASE);
         }
@@ -35,7 +35,8 @@ claim(unsigned long *place, unsigned long bytes, unsigned long align) {
     return at;
 }
 
-// `symbol` is what the object's symbols name the array by, if `name` is null.
+// Announces an array to the checker. If `name` is null, the name is looked up in the object's
+// symbols, at the address `symbol`.
 inline void announce(Runner &run, const char *name, const void *symbol, unsigned long at,
                      unsigned long bytes, Place place) {
 #ifdef SILO_THREADS_CHECKED

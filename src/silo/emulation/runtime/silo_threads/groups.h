@@ -3,7 +3,8 @@
 
 #include "group_memory.h"
 
-// Before the call of a kernel's function. Clang 16 crashes on it if that is of a template.
+// Attribute of the statement that calls the kernel's function. Clang 16 crashes on the attribute if
+// the function is a template's.
 #if __clang_major__ > 16
 #define SILO_THREADS_INLINED [[clang::always_inline]]
 #else
@@ -12,7 +13,8 @@
 
 namespace silo_threads {
 
-// Which group program `program` is, and of what shape. `threads` is null where all are whole.
+// Sets position and shape of the group with number `program`. `threads` is null if no group is
+// partial.
 template <unsigned X, unsigned Y, unsigned Z>
 inline void place_group(Group &in, unsigned long program, const unsigned *threads) {
     in.position[0] = unsigned(program % in.grid[0]);
@@ -46,8 +48,9 @@ struct Sizes {
     unsigned long memory = most_group_bytes;
 };
 
-// Groups of threads with stacks of their own, which may wait for each other: `thread` runs one
-// of them, with `body`. The grid is cut where `threads` is not null.
+// Runs the groups `begin` to `end` - 1, whose threads have their own stacks and may wait for each
+// other: `thread` runs one thread, with `body`. If `threads` is not null, it is the size of the
+// grid in threads, and the last groups may be partial.
 template <unsigned X, unsigned Y, unsigned Z>
 inline int run_groups(void (*thread)(Runner &), const void *body, const unsigned *grid,
                       const unsigned *threads, unsigned long begin, unsigned long end,

@@ -1,18 +1,18 @@
-// What the runtime tells a checker. Code that checks itself is compiled with SILO_THREADS_CHECKED
-// and a folder that has <checked_hooks.h>, which defines the same functions in the same namespace;
-// in all other code they are these, which are nothing.
+// The functions by which the runtime informs a checker. Checked code is compiled with
+// SILO_THREADS_CHECKED and an include folder that contains <checked_hooks.h>, which defines the
+// same functions in the same namespace; all other code has these empty ones.
 //
 // In both: threads are numbered within their group, 0 to group.size - 1; thread / 32 is the
-// simdgroup. One group runs at a time on a host thread, and one thread of it at a time. Everything
-// here runs on the host's own stack or on that of the thread that runs.
+// simdgroup. One group runs at a time on a host thread, and one thread of it at a time. The
+// functions run on the host's stack or on the current thread's.
 #pragma once
 
 #include "group.h"
 
 namespace silo_threads {
 
-// What an atomic operation does with a place: `update` leaves there what may depend on what was,
-// `change` what does for certain.
+// How an atomic operation uses memory. The new value may depend on the old value for `update` (max,
+// compare-and-swap), and always does for `change` (add).
 enum class AtomicUse { load, store, update, change };
 
 } // namespace silo_threads
@@ -23,39 +23,38 @@ enum class AtomicUse { load, store, update, change };
 
 namespace silo_threads::hook {
 
-// Before the first thread of a group begins, and after the last has ended. `group` says which it
-// is (position, grid, shape) and what the launch lent (context); the others are where the memory
-// begins that its threads share, and its bytes.
+// Called before the first thread of a group begins, and after the last has ended. The other
+// arguments are the shared memory of the group: its address and its size in bytes.
 inline void begin_group(Group &, const void *, unsigned long) {}
 inline void end_group(Group &) {}
 
-// Before `thread` of the group goes on (or begins), on whatever stack comes before.
+// Called before `thread` of the group begins or goes on, on the stack of its predecessor.
 inline void enter(Group &, unsigned) {}
 
-// Which of the threads that can go on is next: those whose bit is set in `ready`
-// (thread 0 is bit 0 of the first word). `after` is the one that ran last. Only called in checked
-// code, wherever a thread parks or ends while any other is ready.
+// Returns the thread that goes on next: one of the threads whose bit is set in `ready` (thread 0 is
+// bit 0 of the first word). `after` is the thread that ran last. Called in checked code only,
+// whenever a thread parks or ends while any other is ready.
 inline unsigned next(Group &, const unsigned *, unsigned after) {
     return after;
 }
 
-// A thread has arrived at the barrier of its group. `flags` are the memories that it
-// orders: 1 arrays, 2 shared memory.
+// Called when a thread has arrived at the barrier of its group. `flags` are the kinds of memory
+// that the barrier orders: 1 arrays, 2 shared memory.
 inline void arrive(Group &, unsigned, Place, unsigned) {}
 
-// All threads of the group are at the barrier: what they did before is done.
+// Called when all threads of the group are at the barrier: their earlier accesses are complete.
 inline void pass_barrier(Group &, Place, unsigned) {}
 
-// The lanes of `mask` of a simdgroup meet: at a barrier of lanes (`flags` as above) or in an
-// operation between lanes (~0u). `live` are the lanes that belong there.
+// Called when the lanes in `mask` of a simdgroup meet, at a barrier of lanes (`flags` as above) or
+// in another operation between lanes (~0u). `live` are the lanes that should take part.
 inline void pass_simd(Group &, unsigned, unsigned, unsigned, Place, unsigned) {}
 
-// An array that threads share was made for this group: `bytes` at `memory`. `name` is what the text
-// calls it ("" for the runtime's own); if it is null, the object has a symbol at `symbol`. Once a
-// group.
+// Called once in a group for each shared array, of `bytes` at `memory`. `name` is its name in the
+// text ("" for arrays of the runtime); if it is null, the object has a symbol at `symbol`.
 inline void group_array(Group &, const char *, const void *, void *, unsigned long, Place) {}
 
-// An atomic operation is about to touch `bytes` at `address`; false where it is not to be done.
+// Called before an atomic operation on `bytes` at `memory`; if it returns false, the operation is
+// skipped.
 inline bool access(const volatile void *, unsigned long, AtomicUse, Place) {
     return true;
 }

@@ -1,12 +1,12 @@
-// Lanes of a simdgroup (a warp in CUDA) that meet and hand each other values: what all operations
-// between lanes are made of. Lanes that have ended, or went another way, take no part.
+// A meeting of lanes of a simdgroup (a warp in CUDA), in which they pass values to each other: the
+// base of all operations between lanes. Lanes that have ended or diverged take no part.
 #pragma once
 
 #include "fibers.h"
 
 namespace silo_threads {
 
-// What the lanes of a meeting brought, by lane.
+// The values that the lanes of a meeting passed, by lane.
 template <class T> struct Brought {
     const Lanes &lanes;
 
@@ -23,14 +23,14 @@ template <class T> struct Brought {
     }
 };
 
-// The call's place in the code says who meets whom, so calls of two branches stay two: the compiler
-// neither merges them nor makes two of one.
+// Lanes meet if they call this at the same place in the code. The attributes keep the compiler from
+// merging calls of two branches and from duplicating a call.
 [[gnu::noinline, clang::convergent, clang::nomerge]] inline Lanes &meet_here(Place place,
                                                                              unsigned flags = ~0u) {
     return meet(runner(), __builtin_return_address(0), flags, place);
 }
 
-// Hands over `value`, meets the others, and gives what they all brought.
+// Passes `value` to the other lanes, meets them, and returns the values of all.
 template <class T>
 [[gnu::always_inline, clang::convergent]] inline Brought<T> exchange(const T &value, Place place) {
     static_assert(sizeof(T) <= slot_bytes);
@@ -41,7 +41,7 @@ template <class T>
     return Brought<T>{meet_here(place)};
 }
 
-// What the lanes' values come to, worked out by the first to go on.
+// Returns `compute` of the values of all lanes, computed once: by the first lane that goes on.
 template <class R, class T, class F>
 [[gnu::always_inline, clang::convergent]] inline R together(const T &value, Place place,
                                                             F compute) {

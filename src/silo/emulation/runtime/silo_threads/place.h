@@ -3,9 +3,9 @@
 
 namespace silo_threads {
 
-// As a default argument, `Place place = Place::here()` is where the call stands: what users wrote
-// is compiled under #line, so it is their file and line. A call in a library's header names the
-// header.
+// As a default argument, `Place place = Place::here()` is the place of the call. The kernel's text
+// is compiled under #line, so for a call there it is the user's file and line. For a call in a
+// library header it is the header.
 struct Place {
     const char *file = "";
     unsigned line = 0;

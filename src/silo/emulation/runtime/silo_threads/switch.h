@@ -1,7 +1,8 @@
-// SILO_THREADS_SWITCH stands once in a text whose threads wait for each other.
+// A text whose threads wait for each other uses SILO_THREADS_SWITCH once.
 //
-// Changing from one stack to another: what a call must keep is kept on the old stack, its pointer
-// in *save, and all of it is taken from the new one.
+// silo_threads_switch() changes from one stack to another: it pushes the callee-saved registers on
+// the old stack, stores the stack pointer in *save, and pops the registers from the new stack,
+// `to`.
 #pragma once
 
 #include "group.h"
@@ -10,8 +11,8 @@ namespace silo_threads {
 
 extern "C" void silo_threads_switch(void **save, void *to) __attribute__((visibility("hidden")));
 
-// The variable of own_group(), if the compiler is not to make it: it would call a function that
-// needs it.
+// Defines the variable of own_group() in assembly if the compiler emulates __thread variables: the
+// emulation's function itself calls own_group().
 #define SILO_THREADS_SLOT_VARIABLE                                                                 \
     ".section .tbss, \"awT\", %nobits\n"                                                           \
     ".p2align 3\n"                                                                                 \
@@ -65,11 +66,11 @@ extern "C" void silo_threads_switch(void **save, void *to) __attribute__((visibi
         "  retq\n"                                                                                 \
         ".size silo_threads_slot, .-silo_threads_slot\n" SILO_THREADS_SLOT_VARIABLE);
 
-// What a new stack begins with, so that switching to it calls `begin`, with the stack as the ABI
-// has it at a function's first instruction.
+// Fills a new stack so that switching to it calls `begin`, with the stack pointer aligned as the
+// ABI requires at a function's first instruction.
 inline void *new_stack(char *top, void (*begin)()) {
     void **at = reinterpret_cast<void **>(reinterpret_cast<unsigned long>(top) & ~15ul);
-    *--at = nullptr; // where a return address would lie
+    *--at = nullptr; // in the place of a return address
     *--at = reinterpret_cast<void *>(begin);
     for (int i = 0; i < 6; i++)
         *--at = nullptr;

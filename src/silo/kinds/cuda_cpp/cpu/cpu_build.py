@@ -175,7 +175,7 @@ def header_folder(text: CudaText) -> Generator[tuple[str, ...]]:
             place = root / path
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_text(rewritten(content))
-        # Messages and places have the names of the headers, not those of the folder.
+        # Compiler messages and line tables name the headers as the user wrote them, without the temporary folder.
         yield ("-I", str(root), f"-ffile-prefix-map={root}/=")
 
 

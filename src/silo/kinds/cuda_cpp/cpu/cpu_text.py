@@ -91,8 +91,8 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
     Args:
         unit: the variant.
         entry: the name of the function that a launch calls.
-        waits: whether threads have stacks of their own.
-        stack: bytes of such a stack.
+        waits: whether each thread has its own stack.
+        stack: bytes of a thread's stack.
         memory: bytes that the threads of a block share.
     """
     x, y, z = unit.block

@@ -69,8 +69,8 @@ def metal(
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: no kernel of that name, several and no name given, or one that cannot be launched; with file and
-            line.
+        SourceError: no kernel has that name, several kernels and no name given, or a kernel that cannot be launched;
+            with file and line.
         SpaceError: the space is invalid.
         TraceError: the grid, or a size, cannot be traced to an expression.
     """

@@ -246,7 +246,7 @@ def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
     """Return the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
 
     C casts and C++ casts are found if the name is the first word of the operand. A cast within a function that the
-    kernel calls, or to a type alias, is not found: declare such a parameter without ``const``.
+    kernel calls, or to a type alias, is not found: declare the parameter without ``const``.
 
     >>> sorted(written_by_cast("((device float*)x)[i] = *(device const float*)z;", ["x", "z"]))
     ['x']
@@ -659,7 +659,7 @@ class _Parser:
 
 
 def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
-    """Returns the parameters; a buffer without an index gets the lowest one that is free, in order, as in Metal."""
+    """Returns the parameters; a buffer without an index gets the lowest free index, in order, as in Metal."""
     taken = {one.index for one in parameters if one.attribute == "buffer"}
     free = (index for index in range(len(parameters) + len(taken)) if index not in taken)
     found: list[MslParameter] = []
@@ -672,7 +672,7 @@ def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
 
 
 def _literal(text: str) -> str:
-    """Returns the text of string literals that stand beside each other."""
+    """Returns the joined text of adjacent string literals."""
     return "".join(one.text[1:-1] for one in tokens_of(text) if one.kind is TokenKind.TEXT)
 
 
@@ -720,6 +720,6 @@ def _pieces(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Returns the numbers of an attribute; none if it holds an expression, as those of templates do."""
+    """Returns the numbers of an attribute; () if it holds an expression, as in templates."""
     parts = [part.strip() for part in text.split(",")]
     return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else ()

@@ -1,7 +1,7 @@
 """The preprocessor for texts whose macros make kernels, or that include files of named folders.
 
 Directives are carried out and macros of the text are expanded, so that the parser finds the kernels. Includes of
-Metal's own library stay, and so do their macros. Line numbers stay those of the files, by ``#line``.
+Metal's own library stay, and so do their macros. ``#line`` keeps the line numbers of the files.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class _Run:
         if listed is not None and not rest.strip().startswith(f"{word}("):
             listed, inner, body = None, None, f"{found.group(2)} {body}"  # a blank before the bracket: no arguments
         flat = body.replace("\n", " ")
-        tokens = tuple(one.text for one in tokens_of(f"_ {flat}")[1:])  # a # in front is no directive here
+        tokens = tuple(one.text for one in tokens_of(f"_ {flat}")[1:])  # after _ a # is not a directive
         tokens = tuple(_pasted(tokens))
         if listed is None or inner is None:
             self.macros[word] = _Macro(tokens)
@@ -418,7 +418,7 @@ _SUMS, _PRODUCTS = ("+", "-"), ("*", "/", "%")
 
 
 class _Expression:
-    """The integer expression of an ``#if``; names that are no macros are 0."""
+    """The integer expression of an ``#if``; a name without a macro is 0."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = list(_shifts(words))

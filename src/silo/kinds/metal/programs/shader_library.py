@@ -44,7 +44,7 @@ _FORMS = {
 
 
 def cast_of(casts: str | Mapping[int, str] | None, index: int) -> str | None:
-    """Returns the cast of one argument. Raises ValueError, as torch does, for an unknown cast."""
+    """Returns the cast of one argument. Raises ValueError if the cast is unknown, as torch does."""
     found = casts if isinstance(casts, str) or casts is None else casts.get(index)
     if found is not None and found not in CASTS:
         raise ValueError(f"argument {index} is cast to {found!r}; torch casts to {', '.join(CASTS)}")
@@ -265,7 +265,7 @@ class EmulatedLibrary:
     silo.errors.SourceError: program_source: no kernel is defined here
 
     Raises:
-        SourceError: the text has no kernels, or they cannot be launched.
+        SourceError: the text defines no kernels, or they cannot be launched.
     """
 
     def __init__(self, source: str) -> None:

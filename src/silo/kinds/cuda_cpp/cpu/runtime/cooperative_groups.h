@@ -82,13 +82,13 @@ struct thread_block : thread_group {
 inline thread_block this_thread_block() {
     return {};
 }
-// Memory for tiles of more than a warp, which do not run on the CPU.
+// Memory for tiles that are larger than a warp, which do not run on the CPU.
 template <unsigned threads> struct block_tile_memory {};
 template <unsigned threads> inline thread_block this_thread_block(block_tile_memory<threads> &) {
     return {};
 }
 
-// Lanes of a warp that are named by their mask, the lowest first.
+// A group of the lanes in a mask; the lowest lane has rank 0.
 struct lanes_group : thread_group {
     constexpr lanes_group(unsigned lanes) : thread_group{lanes} {}
     unsigned lane_of(unsigned rank) const {
@@ -121,7 +121,7 @@ struct lanes_group : thread_group {
     SILO_LANES int all(int predicate, SILO_HERE) const {
         return __all_sync(mask, predicate, place);
     }
-    // By rank, not by lane.
+    // Returns the bits of `lanes` in the order of ranks.
     unsigned by_rank(unsigned lanes) const {
         unsigned bits = 0, rank = 0;
         for (unsigned rest = mask; rest; rest &= rest - 1, rank++)

@@ -1,4 +1,4 @@
-// CUDA's language for the CPU: every kernel's text is compiled against this.
+// CUDA's language for the CPU: the first include of every kernel's text.
 #pragma once
 #include "emulator/atomics.h"
 #include "emulator/entry.h"

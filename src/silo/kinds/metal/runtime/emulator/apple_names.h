@@ -1,4 +1,5 @@
-// The names behind Apple's own headers, which some texts call: with a word on fast math as the last argument.
+// Internal functions of Apple's headers that some texts call; their last argument selects fast
+// math.
 #pragma once
 
 #include "integer.h"

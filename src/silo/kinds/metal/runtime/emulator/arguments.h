@@ -1,4 +1,4 @@
-// What a kernel is called with: arguments that become whatever type its parameters have.
+// The arguments of a kernel's call, each convertible to any type that its parameter may have.
 #pragma once
 
 #include "arrays.h"
@@ -6,7 +6,7 @@
 
 namespace silo_metal {
 
-// An array, for a parameter that is a pointer.
+// An array; converts to a pointer.
 struct Pointer {
     void *address;
     template <class T> operator T *() const {
@@ -14,7 +14,7 @@ struct Pointer {
     }
 };
 
-// What lies in an array, for a parameter that is a reference.
+// The first element of an array; converts to a reference.
 struct Reference {
     void *address;
     template <class T> operator T &() const {
@@ -22,7 +22,7 @@ struct Reference {
     }
 };
 
-// A position or a size, for a parameter that is an integer or a vector of them.
+// A position or a size; converts to an integer or a vector of integers.
 struct Position {
     uint x, y, z;
     template <class T> operator T() const {
@@ -35,8 +35,8 @@ struct Position {
     }
 };
 
-// Where a thread is. `X`, `Y`, `Z` is how a threadgroup's threads lie; of a grid whose last groups
-// are cut (`cut`) that is what the launch asked for, and `here` what this group has.
+// The position of a thread. `X`, `Y`, `Z` are the threads of a whole threadgroup along each axis.
+// If the grid's last groups may be partial (`cut`), `in.shape` are the threads of this group.
 template <uint X, uint Y, uint Z, bool cut> struct At {
     const Group &in;
     uint x, y, z, index;

@@ -1,4 +1,4 @@
-// Threadgroup memory: arrays that a kernel declares, and those that a launch gives it.
+// Threadgroup memory: the arrays that a kernel declares, and the arrays that a launch passes to it.
 #pragma once
 
 #include "threads.h"
@@ -12,7 +12,7 @@ template <class T, class Once> inline threadgroup T &threadgroup_array(const cha
     return *nowhere;
 }
 #else
-// The array that a declaration stands for. `Once` is a type of its own for each declaration.
+// Returns the array of a declaration. `Once` is a distinct type for each declaration.
 template <class T, class Once> inline T &threadgroup_array(const char *name, Once, Place place) {
     static constinit unsigned long place_in_group = unclaimed;
     unsigned long at = __atomic_load_n(&place_in_group, __ATOMIC_ACQUIRE);

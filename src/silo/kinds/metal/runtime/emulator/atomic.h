@@ -65,7 +65,7 @@ template <class P> inline bool may_access(P pointer, AtomicUse use, Place place)
 #endif
 }
 
-// What lies there is replaced by what `change` makes of it; gives what lay there.
+// Replaces the value at `pointer` by `change` of it, and returns the old value.
 template <class P, class F>
 inline value_at<P> update(P pointer, AtomicUse use, F change, Place place) {
     using T = value_at<P>;
@@ -135,7 +135,8 @@ SILO_ATOMIC void atomic_min_explicit(P pointer, SILO_VALUE value, memory_order o
     atomic_fetch_min_explicit(pointer, value, order, place);
 }
 
-// Between groups on threads of the host; a group's own threads see all in order.
+// Orders accesses between groups, which run on threads of the host; within a group all accesses are
+// in order.
 inline void atomic_thread_fence(mem_flags, memory_order = memory_order_seq_cst,
                                 thread_scope = thread_scope_device) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);

@@ -1,4 +1,5 @@
-// bfloat: the compiler's own type where it computes with it (clang 18 and later), else a class.
+// bfloat: the compiler's own type if the compiler has its arithmetic (clang 18 and later), else a
+// class.
 #pragma once
 
 #include "language.h"
@@ -19,7 +20,8 @@ constexpr ushort round_to_bfloat(float value) {
 
 typedef __bf16 bfloat;
 
-// What the compiler calls where the CPU has no such instruction, and not every system's libgcc has.
+// Functions that the compiler calls on CPUs without bfloat16 instructions; not every libgcc defines
+// them.
 extern "C" __attribute__((weak, visibility("hidden"), used)) inline __bf16
 __truncsfbf2(float value) {
     return __builtin_bit_cast(__bf16, silo_metal::round_to_bfloat(value));
@@ -62,7 +64,7 @@ struct bfloat {
     }
 };
 
-// Of two bfloat alone, so that a bfloat and a float are computed with as floats.
+// For two bfloats only, so that an operation on a bfloat and a float is computed in float.
 template <class T>
     requires __is_same
 (T, bfloat) constexpr bfloat operator+(T a, T b) {

@@ -1,4 +1,4 @@
-// <metal_common>: functions of all numbers: the larger, the smaller, what lies between.
+// <metal_common>: functions of all numbers: max, min, clamp and others.
 #pragma once
 
 #include "vector.h"
@@ -17,7 +17,7 @@ namespace metal {
     M(half)                                                                                        \
     M(float)
 
-// Of two numbers of which one is NaN, the other.
+// If one of the two numbers is NaN, the result is the other.
 #define SILO_MIN_MAX(T, HEAD)                                                                      \
     HEAD constexpr T max(T a, T b) {                                                               \
         return a > b || b != b ? a : b;                                                            \
@@ -39,7 +39,8 @@ namespace metal {
     }
 #define SILO_PLAIN_MIN_MAX(T) SILO_MIN_MAX(T, )
 SILO_NUMBERS(SILO_PLAIN_MIN_MAX)
-// A template, so that a text may define those of bfloats in the namespace metal: its own are taken.
+// A template, so that a text may define functions of bfloats in the namespace metal, which then are
+// preferred.
 SILO_MIN_MAX(T, template <silo_metal::Bfloat T>)
 #undef SILO_PLAIN_MIN_MAX
 
@@ -47,7 +48,7 @@ SILO_MIN_MAX(T, template <silo_metal::Bfloat T>)
 
 namespace silo_metal {
 
-// A function of numbers, element by element; operands that are scalars stand for vectors of them.
+// Applies a function of numbers element by element; a scalar operand is used for every element.
 template <class V, class F> constexpr V elementwise(F f, const V &a) {
     V result;
     for (int i = 0; i < length_of<V>; i++)
@@ -71,7 +72,7 @@ template <class V, class F> constexpr V elementwise(F f, const V &a, const V &b,
 
 namespace metal {
 
-// Vectors of what a function of numbers is: SILO_VECTOR1(exp) makes exp of vectors of exp.
+// Extends a function of numbers to vectors: SILO_VECTOR1(exp) defines exp of a vector.
 #define SILO_VECTOR1(name)                                                                         \
     template <class T, int n> constexpr vec<T, n> name(vec<T, n> a) {                              \
         return silo_metal::elementwise([](T x) { return name(x); }, a);                            \

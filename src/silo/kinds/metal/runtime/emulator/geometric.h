@@ -1,4 +1,4 @@
-// <metal_geometric>: functions of vectors as such.
+// <metal_geometric>: dot, cross, length and other functions of whole vectors.
 #pragma once
 
 #include "math.h"

@@ -66,7 +66,7 @@ template <class T> constexpr T take_bits(T x, uint offset, uint count) {
     if (count == 0)
         return 0;
     const unsigned_of<T> u = unsigned_of<T>(unsigned_of<T>(x) << (bits_of<T> - offset - count));
-    return T(T(u) >> (bits_of<T> - count)); // which repeats the sign of a signed one
+    return T(T(u) >> (bits_of<T> - count)); // repeats the sign of a signed value
 }
 template <class T> constexpr T put_bits(T base, T insert, uint offset, uint count) {
     if (count == 0)
@@ -132,7 +132,7 @@ namespace metal {
         return silo_metal::put_bits(base, insert, offset, count);                                  \
     }
 SILO_INTEGERS(SILO_INTEGER)
-// Of the low 24 bits; what lies above them is the caller's fault.
+// Products of the low 24 bits. Metal requires that x and y are in the range of 24-bit integers.
 constexpr int mul24(int x, int y) {
     return int(uint(x << 8 >> 8) * uint(y << 8 >> 8));
 }

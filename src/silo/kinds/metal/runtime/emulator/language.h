@@ -1,7 +1,7 @@
-// What the language itself has: words, types, literals, limits.
+// The language itself: keywords, types, literals, limits.
 #pragma once
 
-#ifdef SILO_METAL_STRICT // only types are checked: address spaces are distinct, nothing is run
+#ifdef SILO_METAL_STRICT // a build that only checks types, with distinct address spaces
 #define device __attribute__((address_space(1)))
 #define constant const __attribute__((address_space(2)))
 #define threadgroup __attribute__((address_space(3)))
@@ -105,7 +105,7 @@ typedef _Float16 half;
 #define M_SQRT2_H half(M_SQRT2_F)
 #define M_SQRT1_2_H half(M_SQRT1_2_F)
 
-// 1.0h; 1.0bf is no literal of C++, so the text is given to the compiler with bfloat(1.0).
+// 1.0h. 1.0bf is not valid in C++: in the text that is compiled it is bfloat(1.0).
 constexpr half operator""h(long double value) {
     return half(value);
 }

@@ -1,5 +1,5 @@
 // <MetalPerformancePrimitives/MPPTensorOpsMatMul2d.h>: products of matrices by the threads of a
-// group together. Each thread works out elements of its own, so none waits for another.
+// group together. Each thread computes its own elements, so no thread waits for another.
 #pragma once
 
 #include "arguments.h"
@@ -68,7 +68,7 @@ template <class T, int m, int n, unsigned threads> class cooperative_tensor {
     const T &operator[](int i) const {
         return elements[i];
     }
-    // Column and row, as tensors have them.
+    // Returns column and row, in the order of a tensor's axes.
     static metal::array<int, 2> get_multidimensional_index(int i) {
         const int at = i * int(threads) + own();
         return {at % n, at / n};

@@ -9,7 +9,7 @@ template <class T, int columns, int rows> struct matrix {
     vec<T, rows> column[columns];
 
     matrix() = default;
-    // A diagonal.
+    // A diagonal matrix.
     constexpr explicit matrix(T value) {
         for (int c = 0; c < columns; c++) {
             column[c] = vec<T, rows>(T(0));

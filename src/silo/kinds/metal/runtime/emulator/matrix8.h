@@ -1,5 +1,6 @@
 // <metal_simdgroup_matrix>: matrices of 8 x 8 that the lanes of a simdgroup hold between them. A
-// lane holds two neighbours of a row, in the order that libraries rely on and Apple does not say.
+// lane holds two neighbours of a row. Apple does not document the order; it is the order that
+// libraries rely on.
 #pragma once
 
 #include "simd.h"
@@ -49,7 +50,7 @@ inline simdgroup_matrix<T, columns, rows> make_filled_simdgroup_matrix(T value) 
 
 namespace silo_metal {
 
-// Every lane of the simdgroup has to come here; a checker sees where one does not.
+// Every lane of the simdgroup must call this; checked code reports the lanes that do not.
 SILO_LANES void come_together([[maybe_unused]] Place place) {
 #ifdef SILO_THREADS_CHECKED
     meet_here(place);
@@ -98,7 +99,7 @@ struct Product {
     float at[8][8];
 };
 
-// The product of two matrices, worked out in float by whichever lane goes on first.
+// The product of two matrices, computed in float by the first lane that goes on.
 template <class A, class B>
 SILO_LANES metal::vec<float, 2> matrix_product(const metal::simdgroup_matrix<A> &a,
                                                const metal::simdgroup_matrix<B> &b, Place place) {

@@ -1,11 +1,11 @@
-// <metal_relational>: questions about numbers, and choices.
+// <metal_relational>: predicates of numbers, any, all, select.
 #pragma once
 
 #include "common.h"
 
 namespace metal {
 
-// Looked at as bits, so that no flag of the compiler lets NaN be forgotten.
+// These test the bits, so that they find NaN under every compiler flag.
 #define SILO_QUESTIONS(T, U, sign, infinity)                                                       \
     inline bool isnan(T x) {                                                                       \
         return (__builtin_bit_cast(U, x) & ~U(sign) & U(-1)) > U(infinity);                        \
@@ -77,7 +77,7 @@ constexpr bool isnot(bool x) {
     return !x;
 }
 
-// The second where the condition holds.
+// Returns the second value for elements whose condition is true.
 template <class T>
     requires(silo_metal::is_scalar<T> || silo_metal::is_vector<T>)
 constexpr T select(T otherwise, metal::type_identity_t<T> chosen, bool condition) {

@@ -35,14 +35,14 @@ SILO_LANES void simdgroup_barrier(mem_flags flags, SILO_HERE) {
 
 namespace silo_metal {
 
-// Which of the lanes of a meeting an operation is over: all of them, or a lane's own four.
+// The lanes that an operation is over: all lanes of the simdgroup, or the lane's quad.
 enum class Over : unsigned { simd = 32, quad = 4 };
 
 constexpr unsigned first_of(Over over, unsigned lane) {
     return lane / unsigned(over) * unsigned(over);
 }
 
-// Values of neighbours are put together first, then pairs of those, and so on.
+// Combines the values of neighbours first, then the results of neighbouring pairs, and so on.
 template <class T, class F>
 inline T combine_lanes(const Brought<T> &all, unsigned from, unsigned count, F combine) {
     T part[simd_width];
@@ -76,14 +76,15 @@ SILO_LANES T scan(T value, T identity, Place place, F combine) {
     return result;
 }
 
-// The value of lane `from`, which is counted within the simdgroup; `other` where there is none.
+// Returns the value of lane `from` of the simdgroup, or `other` if that lane takes no part.
 template <class T> SILO_LANES T take(T value, unsigned from, T other, Place place) {
     const Brought<T> all = exchange(value, place);
     return all.has(from) ? all[from] : other;
 }
 
-// The value of the lane `delta` before (`up`) or after this one, in runs of `modulo` lanes; what
-// comes from beyond a run is `filling` of the lane that many from the run's other end.
+// Returns the value of the lane `delta` before (`up`) or after the caller, within runs of `modulo`
+// lanes. The position wraps around at the ends of a run, and then the result is that lane's
+// `filling`.
 template <bool up, class T>
 SILO_LANES T take_or_fill(T value, T filling, unsigned delta, unsigned modulo, Place place) {
     struct Both {

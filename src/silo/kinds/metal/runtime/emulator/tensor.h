@@ -1,4 +1,4 @@
-// <metal_tensor>: views of memory with extents, the first of which lies closest together.
+// <metal_tensor>: views of memory with extents; the first axis has the smallest stride.
 #pragma once
 
 #include "array.h"
@@ -57,7 +57,7 @@ template <class T, class E, class K = tensor_handle> struct tensor {
     long steps[axes > 0 ? axes : 1] = {};
 
     tensor() = default;
-    // Packed: each axis begins where the one before ends.
+    // Packed: the stride of an axis is the number of elements of the axes before it.
     tensor(T *memory, E given) : memory(memory) {
         long step = 1;
         for (size_t i = 0; i < axes; i++) {
@@ -85,7 +85,7 @@ template <class T, class E, class K = tensor_handle> struct tensor {
     T *data_handle() const {
         return memory;
     }
-    // From these positions on: as far as the tensor goes, or as far as is said.
+    // The part from these positions on, up to the end of each axis or of the given lengths.
     template <long... lengths, class... A> tensor slice(A... from) const {
         const long at[] = {long(from)...};
         const long wanted[] = {lengths..., 0};
@@ -106,7 +106,7 @@ template <class T, class E, class K = tensor_handle> struct tensor {
             offset += long(at[i]) * steps[i];
         return memory[offset];
     }
-    // Of two axes.
+    // For tensors of two axes.
     bool holds(long x, long y) const {
         return x >= 0 && y >= 0 && x < sizes[0] && y < sizes[1];
     }

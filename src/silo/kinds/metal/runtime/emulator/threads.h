@@ -1,4 +1,4 @@
-// The threads that any kind of kernel has on the CPU, with Metal's words.
+// The threads on the CPU that all kinds of kernels share, with Metal's names.
 #pragma once
 
 #define SILO_THREADS_GROUP "threadgroup"
@@ -6,7 +6,7 @@
 #define SILO_THREADS_GROUP_BYTES 32768
 #define SILO_THREADS_MASKED 0
 
-// A word of Metal that is a name there.
+// Metal's `thread` is a macro here; in those headers it is a name.
 #pragma push_macro("thread")
 #undef thread
 #include <silo_threads/groups.h>

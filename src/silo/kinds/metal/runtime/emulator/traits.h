@@ -1,4 +1,4 @@
-// <metal_type_traits>, and what the other headers need of types.
+// <metal_type_traits>, and the type traits that the other headers use.
 #pragma once
 
 #include "bfloat.h"
@@ -20,7 +20,7 @@ template <class T, T v> struct integral_constant {
 template <bool v> using bool_constant = integral_constant<bool, v>;
 using true_type = bool_constant<true>;
 using false_type = bool_constant<false>;
-// The names within Apple's own header, which some texts use.
+// Internal names of Apple's header that some texts use.
 template <class... T> struct _disjunction : bool_constant<(bool(T::value) || ...)> {};
 template <class... T> struct _conjunction : bool_constant<(bool(T::value) && ...)> {};
 
@@ -165,7 +165,7 @@ concept Integer = is_integer<T>;
 
 namespace metal {
 
-// Of vectors, these say what their elements are.
+// For a vector, these are properties of its elements.
 template <class T>
 constexpr bool is_floating_point_v = silo_metal::is_real<silo_metal::element_of<T>>;
 template <class T> constexpr bool is_integral_v = silo_metal::is_integer<silo_metal::element_of<T>>;

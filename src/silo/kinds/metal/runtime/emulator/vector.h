@@ -19,7 +19,7 @@ template <class V, class A> constexpr int put_component(V &to, int at, const A &
     }
 }
 
-// What every length has; `V` is the vector itself.
+// The members of a vector of `n` elements.
 #define SILO_VECTOR_BODY(n)                                                                        \
     vec() = default;                                                                               \
     template <class U>                                                                             \
@@ -102,7 +102,7 @@ template <class T> struct alignas(4 * sizeof(T)) vec<T, 4> {
     SILO_SWIZZLES4
 };
 
-// A vector without the room and the alignment of one.
+// A vector without padding, aligned like its elements.
 template <class T, int n> struct packed_vec {
     T e[n];
     packed_vec() = default;
@@ -144,8 +144,8 @@ namespace silo_metal {
 
 template <class A> constexpr bool is_vector = Shape<A>::vector;
 
-// The vector that an operator of two operands computes with; one of them may be a scalar, which
-// stands for a vector of it.
+// The vector type of an operator's two operands; one operand may be a scalar, which is used for
+// every element.
 template <class A, class B> struct Operands;
 template <class A, class B>
     requires(is_vector<A> && is_vector<B> && __is_same(element_of<A>, element_of<B>) &&
@@ -165,7 +165,7 @@ struct Operands<A, B> {
 };
 template <class A, class B> using operands = typename Operands<A, B>::type;
 
-// Of three operands, any of which may be the vector.
+// The same for three operands, any of which may be the vector.
 template <class A, class B, class C> struct Operands3 {};
 template <class A, class B, class C>
     requires(is_vector<A> || is_vector<B>)

@@ -20,8 +20,8 @@ template <> struct Word<8> {
     using type = unsigned long;
 };
 
-// What lies there is replaced by what `change` makes of it; gives what lay there. A thread whose
-// operation changes nothing may wait for another one, which then goes on.
+// Replaces the value at `pointer` by `change` of it, and returns the old value. If an exchange
+// leaves the value unchanged, the thread may be polling, so another thread goes on.
 template <class T, class F> inline T update(T *pointer, AtomicUse use, F change, Place place) {
     using W = typename Word<sizeof(T)>::type;
     T *const at = const_cast<T *>(pointer);
@@ -60,7 +60,7 @@ template <class T> inline T exchange_if(T *pointer, T expected, T value, Place p
 
 } // namespace silo_cuda
 
-// Of the block, of the device, of all: the same here.
+// The scopes of block, device and system are the same here.
 #define SILO_ATOMIC(name, use, expression)                                                         \
     template <class T> inline T name(T *to, silo_cuda::same<T> y, SILO_HERE) {                     \
         return silo_cuda::update(                                                                  \

@@ -1,4 +1,4 @@
-// The entry of an object: programs of a launch, each of which is a block.
+// The entry of an object, which runs a range of the blocks of a launch.
 #pragma once
 
 #include "threads.h"
@@ -10,7 +10,7 @@ template <class F> struct Kernel;
 template <class... A> struct Kernel<void(A...)> {
     static constexpr unsigned count = sizeof...(A);
     template <unsigned index> using type = plain<__type_pack_element<index, A...>>;
-    // A launch aligns a struct to 8 bytes, whatever its type has.
+    // A launch aligns a struct to 8 bytes, even if its type requires more.
     template <unsigned index> static type<index> value(void *const *parameters) {
         alignas(type<index>) char bytes[sizeof(type<index>)];
         __builtin_memcpy(bytes, parameters[index], sizeof bytes);
@@ -33,8 +33,8 @@ inline int run_blocks(const Body &body, const unsigned *grid, unsigned long begi
 
 #else
 
-// Threads that wait for nobody: one after another, in a loop that may be vectorised, for the order
-// of threads that do not wait is free.
+// Runs threads that never wait for each other: one after another, in a loop that the compiler may
+// vectorize, because these threads may run in any order.
 template <unsigned X, unsigned Y, unsigned Z, class Body>
 [[gnu::always_inline]] inline int run_blocks(const Body &body, const unsigned *grid,
                                              unsigned long begin, unsigned long end, void *,

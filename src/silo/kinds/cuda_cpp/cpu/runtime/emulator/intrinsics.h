@@ -125,7 +125,7 @@ inline double __hiloint2double(int high, int low) {
     return silo_cuda::bits_as<double>((unsigned long long)unsigned(high) << 32 | unsigned(low));
 }
 
-// ---- conversions: of what does not fit the nearest that does, of NaN 0, as the hardware has it
+// ---- conversions, as on the hardware: a value out of range becomes the nearest in range, NaN 0
 
 namespace silo_cuda {
 

@@ -197,7 +197,7 @@ inline float fdividef(float x, float y) {
     return x / y;
 }
 
-// The least of a signed type has no absolute value and stays as it is.
+// The lowest value of a signed type is returned unchanged: its absolute value is out of range.
 inline int abs(int x) {
     return x < 0 ? int(-unsigned(x)) : x;
 }
@@ -214,7 +214,7 @@ inline long long llabs(long long x) {
     return abs(x);
 }
 
-// Of two numbers of which one is NaN, the other.
+// If one of the two numbers is NaN, the result is the other.
 template <silo_cuda::Arithmetic A, silo_cuda::Arithmetic B> constexpr auto max(A a, B b) {
     using T = decltype(a + b);
     const T x = T(a), y = T(b);
@@ -242,7 +242,7 @@ SILO_LEAST_MOST(unsigned, umax, umin)
 SILO_LEAST_MOST(long long, llmax, llmin)
 SILO_LEAST_MOST(unsigned long long, ullmax, ullmin)
 
-// ---- fast functions, and those with a rounding that is written out: all are to the nearest
+// ---- fast functions, and functions with a rounding mode in the name: all round to nearest
 
 #define SILO_FAST(name, parameters, expression)                                                    \
     inline float name parameters {                                                                 \

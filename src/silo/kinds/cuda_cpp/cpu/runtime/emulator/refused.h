@@ -1,4 +1,4 @@
-// What does not run on the CPU, by name: a kernel that uses any of it is refused with its line.
+// Names of CUDA that are not emulated on the CPU: using one is a compile error with its line.
 #pragma once
 
 #include "threads.h"
@@ -28,6 +28,6 @@ SILO_REFUSED(__pipeline_memcpy_async, "an asynchronous copy (__pipeline_memcpy_a
 SILO_REFUSED(__pipeline_commit, "an asynchronous copy (__pipeline_commit)")
 SILO_REFUSED(__pipeline_wait_prior, "an asynchronous copy (__pipeline_wait_prior)")
 
-// Inline PTX. (__asm is the word by which the emulator itself names symbols.)
+// Inline PTX. (The emulator names symbols with __asm, which stays defined.)
 #define asm SILO_inline_PTX_does_not_run_on_the_CPU
 #define __asm__ SILO_inline_PTX_does_not_run_on_the_CPU

@@ -1,4 +1,4 @@
-// half and bfloat16: numbers of two bytes. An operation is worked out in float and rounded once.
+// half and bfloat16: numbers of two bytes. An operation is computed in float and rounded once.
 #pragma once
 
 #include "atomics.h"
@@ -22,7 +22,8 @@ inline unsigned short bfloat_bits(float value) {
 inline float bfloat_value(unsigned short bits) {
     return bits_as<float>(unsigned(bits) << 16);
 }
-// A double or a wide integer is rounded to odd first, so that the second rounding is the only one.
+// A double or a wide integer is first rounded to odd, so that rounding twice gives the same result
+// as rounding once.
 inline float once(double value) {
     float near = float(value);
     if (double(near) == value || near != near || near - near != 0.0f)
@@ -35,7 +36,7 @@ inline float once(double value) {
 
 } // namespace silo_cuda
 
-// NUMBER: the type; PAIR: two of them; f(x): from a float; v(bits): to a float.
+// NUMBER: the type; PAIR: the type of two; f(x): converts from a float; v(bits): to a float.
 #define SILO_SMALL(NUMBER, PAIR, RAW, RAWPAIR, f, v)                                               \
     struct RAW {                                                                                   \
         unsigned short x;                                                                          \

@@ -1,10 +1,10 @@
-// A block's threads, with CUDA's words: qualifiers, where a thread is, memory that a block shares.
+// The threads of a block, with CUDA's names: qualifiers, threadIdx, __shared__ memory, barriers.
 //
 // Code whose threads wait for each other is compiled with SILO_CUDA_WAITS: each thread has a stack,
-// and a __shared__ variable is a __thread variable of clang's emulated kind, whose address is a
-// place in the block's memory. In all other code threads run in a plain loop; what would wait does
-// not link, and an object with a __shared__ variable has more __thread variables than that loop's
-// own.
+// and a __shared__ variable is a __thread variable that clang emulates, so that its address can be
+// in the block's memory. All other code runs the threads in a plain loop. An object that cannot run
+// that way is recognized: code that waits does not link, and a __shared__ variable is a __thread
+// variable besides `here_now`.
 #pragma once
 
 #define SILO_THREADS_GROUP "block"
@@ -40,7 +40,7 @@ namespace silo_cuda {
 
 using namespace silo_threads;
 
-// Threads of a block along each axis: the entry of an object defines them.
+// Threads of a block along each axis; the entry of an object defines these functions.
 #define SILO_CUDA_PLAIN __attribute__((always_inline, internal_linkage)) inline
 SILO_CUDA_PLAIN unsigned block_x();
 SILO_CUDA_PLAIN unsigned block_y();
@@ -70,7 +70,7 @@ inline unsigned thread_rank() {
     return here().current;
 }
 
-// Ends the block, and with it the launch, with a message.
+// Ends the block, and so the launch, with a message.
 [[noreturn]] inline void stop(const char *text, Place place) {
     fail(Fault::bad_argument, place, text);
 }
@@ -103,7 +103,7 @@ inline unsigned thread_rank() {
     return thread_x() + block_x() * (thread_y() + block_y() * thread_z());
 }
 
-// Notes that the launch has failed. The thread goes on: it has no stack of its own to leave.
+// Records that the launch has failed. The thread goes on, because it runs on the caller's stack.
 [[gnu::noinline, gnu::cold]] inline void stop(const char *text, Place place) {
     here_now.group->current = thread_rank();
     note_fault(*here_now.group, Fault::bad_argument, place, text);
@@ -151,7 +151,7 @@ inline constexpr int warpSize = 32;
 
 namespace silo_cuda {
 
-// What clang's emulated __thread variables are found by.
+// Clang's descriptor of an emulated __thread variable.
 struct Control {
     unsigned long bytes, align;
     unsigned long place; // in the block's memory, plus 1; 0: not claimed yet
@@ -202,7 +202,7 @@ namespace silo_cuda {
 
 constexpr unsigned all_memory = 3, no_memory = ~0u;
 
-// Brings `value` to the barrier, and gives what the threads brought, added up.
+// Waits at the barrier, and returns the sum of the `value`s of all threads.
 SILO_LANES unsigned vote(unsigned value, Place place) {
     Runner &run = runner();
     const unsigned turn = run.turn;
@@ -226,7 +226,7 @@ SILO_LANES int __syncthreads_and(int predicate, SILO_HERE) {
     return silo_cuda::vote(predicate == 0, place) == 0;
 }
 
-// Blocks run at the same time, on threads of the host.
+// Real fences, because blocks run concurrently on threads of the host.
 inline void __threadfence() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }

@@ -71,7 +71,7 @@ namespace silo_cuda {
 template <class T> struct Same {
     using type = T;
 };
-// A parameter that decides no template argument.
+// A parameter type from which no template argument is deduced.
 template <class T> using same = typename Same<T>::type;
 
 template <class T> struct Plain {

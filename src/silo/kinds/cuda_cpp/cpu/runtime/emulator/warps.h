@@ -1,5 +1,5 @@
-// Operations between the lanes of a warp. Lanes meet that bring the same mask to the same kind of
-// operation, wherever in the code they call it, as the hardware has it.
+// Operations between the lanes of a warp. As on the hardware, lanes meet if they call the same kind
+// of operation with the same mask, at any place in the code.
 #pragma once
 
 #include "threads.h"
@@ -10,7 +10,7 @@ constexpr unsigned warp = 32;
 
 enum class Kind : unsigned long { shuffle = 1, vote, match, sync, reduce };
 
-// The lanes of `mask` meet. A lane that ended is not waited for.
+// Waits for the other lanes in `mask`, except those that have ended.
 SILO_LANES Lanes &meet_lanes(Kind kind, unsigned mask, unsigned flags, Place place) {
     Runner &run = runner();
     if (__builtin_expect(!(mask >> run.current % warp & 1u), 0))
@@ -20,7 +20,7 @@ SILO_LANES Lanes &meet_lanes(Kind kind, unsigned mask, unsigned flags, Place pla
     return meet(run, site, flags, place, mask, false);
 }
 
-// Hands over `value`, meets the others, and gives what they all brought.
+// Passes `value` to the other lanes in `mask`, meets them, and returns the values of all.
 template <class T>
 SILO_LANES Brought<T> exchange(Kind kind, unsigned mask, const T &value, Place place) {
     static_assert(sizeof(T) <= slot_bytes);
@@ -35,7 +35,7 @@ inline unsigned lane_now() {
     return own_lane();
 }
 
-// The value of lane `from`; a lane's own if that brought none.
+// Returns the value of lane `from`, or the caller's own if lane `from` takes no part.
 template <class T> SILO_LANES T take(unsigned mask, T value, int from, Place place) {
     const Brought<T> all = exchange(Kind::shuffle, mask, value, place);
     return from >= 0 && all.has(unsigned(from)) ? all[unsigned(from)] : value;
@@ -136,7 +136,7 @@ SILO_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
 
 namespace silo_cuda {
 
-// The lanes that come by here together: what the hardware has, but for lanes that are slow.
+// Returns the lanes that arrive here together. The hardware may return fewer, without slow lanes.
 [[gnu::noinline, clang::convergent, clang::nomerge]] inline unsigned active_lanes(Place place) {
     return meet(runner(), __builtin_return_address(0), no_memory, place).active;
 }
