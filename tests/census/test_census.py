@@ -1,5 +1,5 @@
 """Kernels of the kinds that people write, by Triton's own calls on the CPU, each against an independent oracle."""
-# what follows needs torch and Triton
+# the imports below need torch and Triton
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ _, ABSENT = load_kinds()
 
 
 def chosen_kinds():
-    """Every kind; of a library's each run takes every sixth, and ``scripts/test --all`` all of them."""
+    """Every kind. Of the kinds from a library, each run takes every sixth, and ``scripts/test --all`` takes all."""
     seen = Counter()
     for label, one in KINDS.items():
         seen[one.source] += 1
@@ -26,8 +26,8 @@ def chosen_kinds():
         yield pytest.param(label, marks=() if usual else pytest.mark.all)
 
 
-@pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")  # what Triton says of a library's kernel
-@pytest.mark.filterwarnings("ignore:Triton.3.2.0 detected:UserWarning")  # what a library says of Triton
+@pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")  # Triton warns of a library's kernel
+@pytest.mark.filterwarnings("ignore:Triton.3.2.0 detected:UserWarning")  # a library warns of this Triton
 @pytest.mark.parametrize("label", list(chosen_kinds()))
 def test_kind(label, tmp_path):
     if label not in MISSING:

@@ -1,4 +1,4 @@
-"""``silo export``: what is written, that it compiles without a warning, and that it is the same each time."""
+"""``silo export``: the written files, which compile without a warning and are the same each time."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.errors import BundleError, SourceError, StoreError
 
-# The code of these bundles is made up, so nobody vouched for it.
+# The code of these bundles is invented, so the ledger does not vouch for it.
 export_cpp = partial(exporting.export_cpp, trust=True)
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion", "-Werror"]
 NAME = 'x */ int y; /* ??/ "\\'
@@ -37,7 +37,7 @@ def maker():
 
 
 def everything(maker):
-    """Every kind of parameter, every element type, names of no language."""
+    """Every kind of parameter, every element type, and names that are not valid in any programming language."""
     rest = add_parameters()[2:]
     shaped = maker.variant("shaped", (parameter("x", "r float16"), parameter("grid", "w int8"), *rest))
     described = [
@@ -135,7 +135,7 @@ def test_the_same_bundle_gives_the_same_bytes_and_files_stay(maker, tmp_path):
     export_cpp(path, tmp_path / "other")
     assert written(tmp_path / "one") == written(tmp_path / "other")
     assert not check_export(path, tmp_path / "one")
-    # Another bundle: only what follows from it is written.
+    # Another bundle: only files whose content depends on the bundle are written.
     path = maker.write(tmp_path / "k.silo", [add_kernel(maker, elements=("float32", "int32"))])
     found = check_export(path, tmp_path / "one")
     assert {"k.silo", "k.h", "k.hpp", "k.c"} <= set(found.stale)

@@ -1,4 +1,4 @@
-"""Usual mistakes: each message says what is wrong, where, why and what to do, in six lines of at most 100 columns."""
+"""Usual mistakes: each message has the error, its place, its reason and a remedy, in six lines of up to 100 columns."""
 
 import os
 import subprocess
@@ -35,7 +35,7 @@ def _(n, make):
     x, out = make.normal(n), make.empty(n)
     return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 2})
 """
-# Files with one mistake: a text of KERNELS and what stands in its place.
+# Files with one mistake: a piece of KERNELS and its replacement.
 FILES = {
     "nocase.py": (KERNELS[KERNELS.index("@scale.cases") :], ""),
     "nokernel.py": (KERNELS, "x = 1\n"),
@@ -89,7 +89,7 @@ FILES = {
     "empty.py": (KERNELS, ""),
 }
 
-# By command line: words that the message has. The last are what to do.
+# By command line: words of the message, of which the last are the remedy.
 IN_THE_SHELL = {
     # Names of files, kernels, targets and devices
     "run nope.py": ("nope.py: no such file in",),
@@ -178,7 +178,7 @@ IN_THE_SHELL = {
     "push k.silo localhost/x": ("'localhost/x' names no bundle in a registry", "write oci://HOST/REPOSITORY:TAG"),
     "pull oci://127.0.0.1:9/x:1": ("127.0.0.1:9 cannot be asked", "check its address, and that it runs"),
     "cache push": ("there is no remote store", "name one with SILO_REMOTE"),
-    # What is in a file
+    # Contents of files
     "run nocase.py": ("scale", "nocase.py:9", "has no cases", "add @scale.cases(...)"),
     "run nokernel.py": ("nokernel.py defines no kernel", "put @silo.kernel(...) on top"),
     "run syntax.py": ("syntax.py:1", "SyntaxError", "fix it"),

@@ -1,5 +1,5 @@
-"""A compiler's identity follows all that decides its bytes: what was kept under an old one is not found again."""
-# ruff: noqa: E402  # what follows needs Triton
+"""A compiler's identity changes with everything that affects its output: entries of an old identity are not found."""
+# ruff: noqa: E402  # the imports below need Triton
 
 import ast
 import csv
@@ -60,7 +60,7 @@ def identity(name, target):
 
 
 def keys(compiler):
-    """What is kept under an identity: artifacts, outcomes of jobs, trials."""
+    """The keys of all entries that contain an identity: artifacts, outcomes of jobs, trials."""
     target, signature, facts = Target.parse("cuda:sm_90"), Signature(()), Specialization()
     variant = Variant("k", "source", signature, facts, Config(), target)
     device = DeviceModel("nvidia", "H100", "sm_90", 132, 80 << 30)
@@ -69,7 +69,7 @@ def keys(compiler):
 
 
 def test_every_compiler_is_looked_at_here():
-    # What they need is not everywhere that Triton is: tests/unit/kinds/cuda_cpp, cute, metal and pallas.
+    # Their tools are not installed everywhere that Triton is: tests/unit/kinds/cuda_cpp, cute, metal and pallas.
     elsewhere = {"cudacpu", "cute", "hipclang", "metal", "metalcpu", "nvrtc", "pallas"}
     assert set(shipped_places("silo.compilers")) | {"metal"} == set(COMPILERS) | elsewhere
 
@@ -89,7 +89,7 @@ def test_everything_kept_is_under_it():
 # -- Silo's own code -------------------------------------------------------------------------------------------------
 
 # In a copy of Silo: the identities as they are, and after each of some edits, which are undone. Beside them the digests
-# of the code of every compiler, because the identities of some need what is not everywhere.
+# of the code of every compiler, because the identities of some need tools that are not installed everywhere.
 EDITED = """
 import json, sys
 from pathlib import Path
@@ -158,7 +158,7 @@ def _touched(name, text):
 
 
 def _install(folder):
-    """What an installer writes of the plug-ins: in some environments of the tests Silo is on the path alone."""
+    """Writes the plug-in entries of an installer: in some test environments Silo is only on the import path."""
     groups = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
         "entry-points"
     ]
@@ -332,7 +332,7 @@ def test_it_follows_the_c_compiler_its_flags_and_the_level(tmp_path, monkeypatch
 
 
 def test_the_entry_of_an_object_needs_no_triton(monkeypatch):
-    """What a worker makes of a job depends on the job alone: it knows neither Triton nor what the caller set."""
+    """A worker's result depends on the job alone: the worker needs neither Triton nor the caller's settings."""
     toolchain = CCompiler(("cc",), "made up 1.0")
     level = level_of(host_target())
     before = cpu_identity.code_identity(level, toolchain)

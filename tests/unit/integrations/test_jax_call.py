@@ -48,7 +48,7 @@ NAMES = ("add", "softmax", "layer_norm")
 
 
 def test_handlers_are_registered_under_xlas_names_of_platforms():
-    # Under a name that no platform has, jax keeps a handler for ever: GPUs are "CUDA" to it, and "cuda" is nothing.
+    # jax keeps a handler for an unknown platform and never calls it: GPUs are "CUDA" to jax, and "cuda" is unknown.
     asked = """
         import jax, silo.integrations.jax.jax_programs as programs
         from jaxlib.xla_client import xla_platform_names
@@ -167,7 +167,7 @@ def run_python(code, *arguments, **variables):
 
 
 def test_native_code_that_nobody_vouches_for_does_not_run(tmp_path):
-    """A store that somebody else filled: what its ledger does not know is not loaded."""
+    """A store that another user filled: code that its ledger does not contain is not loaded."""
     made = """
         import jax, numpy as np, sys
         import jax_kernels
@@ -229,7 +229,7 @@ def test_a_record_that_was_changed_is_not_followed(tmp_path):
     assert "TrustError" in done.stderr
 
 
-# -- what a call is made of --------------------------------------------------------------------------------------------
+# -- the parts of a call -----------------------------------------------------------------------------------------------
 
 
 def test_arguments_that_are_updated():
@@ -245,7 +245,7 @@ def test_arguments_that_are_updated():
     both = jax.jit(lambda x, y: (updated(x, y), y))(x, y)  # needed afterwards too
     np.testing.assert_array_equal(both[1], before)
     np.testing.assert_allclose(both[0], before + 0.5 * np.asarray(x), **CLOSE)
-    same = jax.jit(lambda y: updated(y, y))(y)  # what is updated is also read
+    same = jax.jit(lambda y: updated(y, y))(y)  # the updated array is also read
     np.testing.assert_allclose(same, 1.5 * before, **CLOSE)
     np.testing.assert_allclose(jax.vmap(updated, (0, None))(jnp.stack([x, 2 * x]), y)[1], before + x, **CLOSE)
 
@@ -457,7 +457,7 @@ def test_programs_outlive_their_kernels():
 
 
 def test_a_child_made_by_fork():
-    """XLA itself has no threads in a child; what Silo answers there does not hang or crash."""
+    """XLA itself runs no threads in a child; Silo's own calls there neither hang nor crash."""
     code = """
         import os, warnings, numpy as np
         import jax_kernels, silo

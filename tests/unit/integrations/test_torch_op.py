@@ -87,7 +87,7 @@ def test_an_integer_for_a_float_is_a_float():
 @silo.kernel(space={"BLOCK": [16]}, grid=(1,), tune="off")
 @triton.jit
 def by_value(x, out, n, whole, real, flag, BLOCK: tl.constexpr):
-    """What is computed with each number shows which type the kernel got."""
+    """The result computed with each number shows which type the kernel received."""
     i = tl.arange(0, BLOCK)
     made = (whole + whole + whole) + real * real + (flag + flag) * 0.25
     tl.store(out + i, tl.load(x + i, mask=i < n) * made, mask=i < n)
@@ -165,7 +165,7 @@ def test_writes_are_counted_and_refused_where_a_gradient_is_wanted():
 
 
 def test_tensors_whose_memory_has_the_other_sign():
-    """The imaginary part of a conjugate is such a view: torch resolves it before a kernel reads memory."""
+    """The imaginary part of a conjugate has the negative bit set: torch resolves it before a kernel reads memory."""
     assert torch.complex(torch.ones(2), torch.ones(2)).conj().imag.is_neg()
     x, y, n = fresh("add")
     for _ in range(3):
@@ -222,7 +222,7 @@ def add_rows_(x, y, m, n, step, BLOCK: tl.constexpr = 16):
 
 
 def test_vmap_gives_examples_in_a_layout_of_their_own():
-    """A kernel that takes no strides assumes rows in order; the view of a batch along another axis has none."""
+    """A kernel without strides assumes contiguous rows; the view of a batch along another axis is not contiguous."""
     x, y = torch.randn(8, 3), torch.randn(8, 3)
     add_op = OPERATORS["add"]
     torch.testing.assert_close(torch.vmap(lambda a, b: add_op(a, b, 8), in_dims=1, out_dims=1)(x, y), x + y)
@@ -247,7 +247,7 @@ def test_vmap_gives_examples_in_a_layout_of_their_own():
 
 
 def test_vmap_gives_views_to_kernels_that_take_strides():
-    """By a parameter's name, or as ``strided=`` says; a copy would not have the strides that the call gives."""
+    """Strides are parameters by name, or by ``strided=``; a copy would not have the strides that the call passes."""
     x = torch.randn(4, 3, 8)
     op = silo.torch_op(scale_rows, "batches::scale_rows", example=(F32, F32, 4, 8, 8), out={"out": lambda a: a.x * 0})
     assert op.strided == {"x"}
@@ -329,7 +329,7 @@ def test_copies_and_pickles():
     assert operator.module == "torch_operators"
 
 
-# -- calls that torch has nothing to do with ---------------------------------------------------------------------------
+# -- calls that skip torch's dispatcher --------------------------------------------------------------------------------
 
 
 class Counted:
@@ -348,7 +348,7 @@ class Counted:
 @pytest.mark.parametrize("name", ["add", "axpy", "layer_norm", "row_range"])
 def test_plain_calls_skip_the_dispatcher(name, monkeypatch):
     operator = OPERATORS[name]
-    operator(*fresh(name))  # what torch took once
+    operator(*fresh(name))  # classes that torch has accepted once
     counted = Counted(operator, monkeypatch)
     for _ in range(3):
         operator(*fresh(name))
@@ -408,7 +408,7 @@ def test_views_of_the_other_sign_where_silo_does_not_read_torchs_memory(monkeypa
     x, y, n = fresh("add")
     operator(x, y, n)
     counted = Counted(operator, monkeypatch)
-    places, others = [(x, 0), (y, 1)], 1 << 60  # no tensor has such keys: none is found
+    places, others = [(x, 0), (y, 1)], 1 << 60  # no tensor has these keys
     try:
         assert native.torch_probe_keys(tuple(places), others) == 0
         torch.testing.assert_close(operator(x, y, n), x + y)

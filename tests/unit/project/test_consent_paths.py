@@ -1,6 +1,7 @@
-"""Every way in which native code comes into a process is known, and goes through the trust ledger.
+"""The tables below list every call that brings native code into a process; all of them go through the trust ledger.
 
-A new call of one of these functions fails here until somebody has thought about who vouches for what it loads.
+A new call of one of these functions fails here until its author has decided how the loaded code is vouched for, and has
+added the call to the table.
 """
 
 import ast
@@ -13,9 +14,9 @@ import pytest
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "src" / "silo"
 
-# Function or method: where it may be called, and why there.
+# By function or method: the files that may call it, each with its reason.
 CALLS = {
-    # What maps native code.
+    # Calls that map native code.
     "CDLL": {
         "launch/cpu_objects.py": "open_object, which requires consent",
         "kinds/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
@@ -40,7 +41,7 @@ CALLS = {
         "launch/gpu.py": "code of a device, which a driver runs there",
         "launch/plan_copies.py": "Silo's own code of a device, for copies and fills",
     },
-    # What makes a kernel of a callable, and who imports the loader that gives it.
+    # Calls that make a kernel of a callable, and calls that import the loader of the callable.
     "LibraryCode": {
         "launch/runtime.py": "load_library_code, which requires consent",
         "checking/kernel.py": "a function of this process that makes the runs of a check",
@@ -57,7 +58,7 @@ CALLS = {
         "launch/runtime.py": "loaders, by their declarations, after consent was required",
         "sources/kinds.py": "source plug-ins, by their entry points",
     },
-    # Who calls that.
+    # Callers of the functions above.
     "open_object": {
         "launch/cpu_objects.py": "load: code that was compiled a moment ago",
         "integrations/cuda_on_cpu/activation.py": "the guard for torch's CUDA key, with the consent of the ledger",
@@ -99,7 +100,7 @@ CALLS = {
         "building/loaded_kernels.py": "with its consent",
         "tuning/agents/device_agent.py": "with the consent that was received for it",
     },
-    # Text that is compiled and run although it came from a file.
+    # Source text from a file that is compiled and run.
     "check_text": {"kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
     "compile_checked": {
         "kinds/triton/cpu/cpu_compiler.py": "check_source, and check_text after it looked at the consent",
@@ -107,13 +108,13 @@ CALLS = {
         "kinds/cuda_cpp/cpu/cuda_cpu_compiler.py": "check_source, and check_text after it looked at the consent",
         "kinds/metal/metal_compiler.py": "check_source, and check_text after it looked at the consent",
     },
-    # Code for a device in Triton's own cache, which a program loads by Triton.
+    # Device code in Triton's own cache, which Triton loads into a program.
     "keep_files": {
         "kinds/triton/programs/searches/ahead_compiles.py": "what a worker of this process has compiled",
         "kinds/triton/front/adapter/cache_compiles.py": "put_back_files, which refuses files for the host",
     },
     "put_back_files": {"kinds/triton/programs/records/stored_code.py": "what Triton compiled on this machine"},
-    # Who gives consent.
+    # Calls that issue consent.
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust_ledger.py": "the ledger"},
     "consent_to_compiled": {
@@ -136,7 +137,7 @@ CALLS = {
         "integrations/cuda_on_cpu/activation.py": "the guard for torch's CUDA key, as the store's outcome of its job",
         "kinds/triton/programs/records/stored_first_compile.py": "a C module of Triton's drivers, which Triton loads",
     },
-    # Who vouches.
+    # Calls that vouch for code in the ledger.
     "note_built": {
         "store/artifacts.py": "what the compile path hands over",
         "store/trust_ledger.py": "note_variants, of those whose job ran here",
@@ -159,20 +160,20 @@ CALLS = {
         "building/compilation.py": "the outcome of a job that ran here",
         "integrations/cuda_on_cpu/activation.py": "the guard for torch's CUDA key, built a moment ago",
     },
-    # Python that runs because it is named.
+    # Python modules that are run by name.
     "exec_module": {
         "machine/user_files.py": "the Python file that the user names",
         "integrations/torch/import_hook.py": "a module of torch that the program imports, by its own loader",
     },
 }
 
-# Never, whatever for.
+# Calls that are never allowed.
 FORBIDDEN = ("exec", "eval", "LoadLibrary", "PyDLL", "dlopen", "pickle.loads", "pickle.load", "marshal.loads")
 
 NATIVE = {
-    "bundle_codec.c": ("dlopen", 1),  # libzstd by its name, where it is not linked and nobody gave another
+    "bundle_codec.c": ("dlopen", 1),  # libzstd by its name, if it is not linked and no other path is set
     "cpu_driver.c": ("dlopen", 1),  # objects, for CpuModule
-    "cpu_team.c": ("dlopen", 1),  # libgomp, where it is loaded already (RTLD_NOLOAD)
+    "cpu_team.c": ("dlopen", 1),  # libgomp, if it is loaded already (RTLD_NOLOAD)
     "gpu_library.c": ("dlopen", 1),  # the GPU drivers by their names
     "torch_op.h": ("dlopen", 1),  # of an export: a library that is loaded already (RTLD_NOLOAD)
     "tvm_ffi.c": ("dlopen", 1),  # likewise
@@ -214,7 +215,7 @@ def test_some_functions_are_never_called(calls, name):
 
 
 def test_devices_are_given_what_they_load_with_consent(calls):
-    """``Device.load`` has many parameters; whoever calls it says which consent it has."""
+    """``Device.load`` has many parameters; every caller passes ``consent=`` by name."""
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
     assert [path for path, _ in asked] == [
         "integrations/inductor/generated_kernels.py",
@@ -228,7 +229,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
 
 
 def test_devices_that_map_native_code_require_consent():
-    """A backend that maps host code asks for consent to it."""
+    """A backend that maps host code requires consent to that code."""
     devices = sorted((SOURCES / "drivers").rglob("*_device.py"))
     assert len(devices) == 5
     for path in devices:

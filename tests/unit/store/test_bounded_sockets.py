@@ -1,7 +1,7 @@
-"""Servers that never end: every request ends by its deadline and takes no more than its budget, and so do its threads.
+"""Servers that never end: every request and its threads end by the deadline and use at most the budget.
 
-Each kind stands for a part of an answer that limits of single reads and of bodies do not cover: heads, interim answers,
-frames, trailers, arrays.
+Each kind of server extends another part of an answer (heads, interim answers, frames, trailers, arrays), which limits
+of single reads and of bodies do not cover.
 """
 
 import resource
@@ -23,7 +23,7 @@ from silo.store.remote.redis_server import RedisObjects
 from silo.store.remote.web import WebObjects
 
 DEADLINE_S = 0.6
-BUSY_S = 60  # what a busy machine may add to a deadline: without an end a test never ends
+BUSY_S = 60  # time that a busy machine may add to a deadline; a request that never ends takes longer
 NAME = f"blobs/aa/{'aa' * 32}"
 
 
@@ -84,7 +84,7 @@ def serving(answer):
 
 
 def asked(objects: Objects) -> None:
-    """Every kind of question, each of which fails or is answered in time."""
+    """Sends every kind of request, each of which fails or is answered in time."""
     for question in (
         lambda end: objects.get(NAME, 1000, end),
         lambda end: list(objects.list("blobs", end)),
@@ -220,7 +220,7 @@ def test_an_answer_that_stops_in_the_middle_is_too_slow():
 
 
 def test_a_request_that_is_not_read_ends_too():
-    """For servers that take nothing: what is sent waits for the deadline as what is read does."""
+    """For servers that read nothing: sending ends at the deadline, like reading."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         connected = BoundedSocket("127.0.0.1", server.getsockname()[1], Bounds(time.monotonic() + 0.3, 1000, 60))
         begin = time.monotonic()

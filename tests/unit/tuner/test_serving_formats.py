@@ -1,4 +1,4 @@
-"""Config tables of serving engines, and large files of other tuners: what is read, what is written, what is said."""
+"""Config tables of serving engines, and large files of other tuners: reading, writing and messages."""
 
 import gzip
 import json

@@ -22,7 +22,7 @@ KEY = ["m", "n"]
 
 
 def matmul_ns(m, n, config, k=4096):
-    """A matmul's time by tiles in waves over 132 units: what is best changes slowly with both sizes."""
+    """A matmul's time by tiles in waves over 132 units: the best config changes slowly with both sizes."""
     tile = config.as_dict()
     bm, bn = tile["BM"], tile["BN"]
     waves = -(-(-(-m // bm) * -(-n // bn)) // 132)
@@ -31,7 +31,7 @@ def matmul_ns(m, n, config, k=4096):
 
 
 def softmax_ns(rows, columns, config):
-    """The time of a row at a time in blocks: what is best depends on the columns alone."""
+    """The time of a softmax that processes rows in blocks: the best config depends on the columns alone."""
     block = config.as_dict()["BLOCK"]
     return 3_000 + rows * -(-columns // block) * (40 + block // 16) // 8
 
@@ -43,7 +43,11 @@ def sample(shape, time_ns, configs):
 
 
 def regrets_of_the_rest(time_ns, configs, count, seed):
-    """Whether a list came of ``count`` measured shapes; on all others the mean regret of nearest bucket and choice."""
+    """Fits rules to ``count`` measured shapes.
+
+    Returns whether the rules have a decision list, and the mean regret on all other shapes: of the nearest bucket, and
+    of the fitted rules.
+    """
     measured = random.Random(seed).sample(GRID, count)
     samples, table = [], {}
     for shape in measured:
@@ -69,10 +73,10 @@ def test_on_shapes_that_took_no_part_it_is_as_good_as_the_nearest_bucket_or_bett
         assert listed or chosen == nearest
     nearest, chosen = (sum(result[at] for result in results) / len(results) for at in (1, 2))
     if time_ns is softmax_ns:
-        # Where one argument decides alone, the nearest bucket misleads.
+        # If the best config depends on one argument alone, the nearest bucket misleads.
         assert chosen < nearest * 0.6
     else:
-        # Waves of tiles make times jump, and neither is good.
+        # Waves of tiles make the times jump, and neither method is good.
         assert chosen < nearest + 30_000
 
 
@@ -82,7 +86,7 @@ def test_what_depends_on_one_argument_is_learnt():
     def time_ns(_m, n, config):
         return 100 if (config is small) == (n <= 512) else 200
 
-    # The nearest bucket is the one of the next m, which lies on the other side of n = 512.
+    # The nearest bucket belongs to the next m, on the other side of n = 512.
     shapes = [(1 << 2 * number, 1024 if number % 2 else 512) for number in range(8)]
     made = {shape: sample(shape, time_ns, [small, large]) for shape in shapes}
     samples = [one for one, _ in made.values()]
@@ -143,7 +147,7 @@ def test_an_uncertain_loss_costs_more_than_a_certain_one_of_the_same_mean():
     measured, unmeasured = model.predict(bucket_of((64, 1 << 8))), model.predict(bucket_of((64, 1 << 20)))
     assert min(measured) < 60_000
     assert min(unmeasured) > min(measured)
-    # What is learnt of a size is not used to predict it when it is held out.
+    # The prediction for a held-out size does not use the measurements of that size.
     worst = max(model.held_out(1).values())
     assert worst > 0
     assert set(model.held_out(1)) == set(LOOPS)
@@ -155,11 +159,11 @@ def test_sizes_of_cases_are_suggested_first_then_sizes_between():
     wanted = [(64, 1 << 8), (64, 1 << 9), (64, 1 << 16)]
     found = suggest(learnt, wanted, 4)
     assert {one.bucket for one in found[:2]} == {(64, 1 << 9), (64, 1 << 16)}  # the first was measured
-    assert found[0].bucket == (64, 1 << 16)  # the one that is farthest from the measured ones
+    assert found[0].bucket == (64, 1 << 16)  # the bucket farthest from the measured ones
     assert all("between" in one.reason for one in found[2:])
     assert len({one.bucket for one in found}) == 4
     assert suggest(learnt, wanted, 0) == ()
-    # A key of names has nothing between its values.
+    # A key of names: between two names there are no other values.
     named = [Sample.of((f"mode{n}",), TILES[n % 2], {TILES[n % 2]: 5}) for n in range(6)]
     assert [one.bucket for one in suggest(generalize(["mode"], named, TILES[0]), [("mode9",)], 3)] == [("mode9",)]
 
@@ -190,7 +194,7 @@ def test_where_there_is_nothing_to_learn_the_nearest_bucket_stays():
     assert "too few" in fit_unseen([], alike, TILES).reason
     named = [Sample.of((f"mode{n}",), TILES[n % 2], {TILES[n % 2]: 5}) for n in range(6)]
     assert "natural numbers" in fit_unseen(["mode"], named, TILES).reason
-    # A table with a bucket that was not measured (a heuristic's) has no list: nobody knows its regret.
+    # A table with an unmeasured bucket (a heuristic's) gets no list: the regret of that bucket is unknown.
     table = {one.bucket: TILES[0] for one in alike} | {(4,): TILES[1]}
     assert fitted_rules(["n"], table, TILES[0], alike).unseen is None
 
@@ -212,7 +216,7 @@ TABLES = st.dictionaries(
 
 
 def held_out_ppm(table):
-    """The regret of the nearest bucket when each bucket is held out, worked out by the rules themselves."""
+    """The regret of the nearest bucket when each bucket is held out, computed with the rules themselves."""
     total = 0
     for bucket in table:
         rest = {b: min(table[b], key=lambda c, b=b: (table[b][c], c.order_key)) for b in table if b != bucket}

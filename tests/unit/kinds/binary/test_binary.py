@@ -1,4 +1,4 @@
-"""``silo.binary``: what may be declared, and what is refused before anything is launched."""
+"""``silo.binary``: valid declarations, and errors that are raised before any launch."""
 
 import struct
 import subprocess
@@ -38,7 +38,7 @@ def source_of(made):
     return made.kernel.source
 
 
-# ---- what is declared ----
+# ---- declarations ----
 
 
 def test_ptx_gives_its_target_its_entry_and_its_threads():
@@ -177,7 +177,7 @@ def test_neither_triton_nor_an_array_library_is_imported(tmp_path):
     assert done.stdout.strip() == "[]"
 
 
-# ---- what is refused ----
+# ---- declarations that raise ----
 
 
 def elf(machine, kind=2):
@@ -397,7 +397,7 @@ def test_no_binary_at_all():
         saxpy([])
 
 
-# ---- calls that cannot be served ----
+# ---- calls that raise ----
 
 
 def test_a_call_on_another_device_lists_every_binary():

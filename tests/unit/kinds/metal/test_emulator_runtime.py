@@ -1,4 +1,4 @@
-"""Metal's library on the CPU: what each part of it does, against numpy."""
+"""Metal's library on the CPU: each part of it is compared with numpy."""
 
 from __future__ import annotations
 

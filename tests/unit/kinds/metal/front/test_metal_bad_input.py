@@ -1,4 +1,4 @@
-"""What no launch could call is one error, with file and line, before anything runs."""
+"""A kernel that cannot be launched raises one error, with file and line, before any code runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a text declares: indices by order, macros in parameters, kernels that no launch could call beside others."""
+"""Declarations in a text: indices by order, macros in parameters, and kernels beside others that cannot be launched."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The C compiler: which one, what it is called, what it says, and that it gives the same bytes anywhere."""
+"""The C compiler: its choice, its command line and its errors. The same input gives the same bytes on any machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_choice(requested, found, command):
     ("requested", "found", "words"),
     [
         (None, {"cc": None}, "apt-get install gcc"),
-        ("tcc", {"tcc": None, "cc": "/a/cc"}, "SILO_CC"),  # what was asked for is never replaced
+        ("tcc", {"tcc": None, "cc": "/a/cc"}, "SILO_CC"),  # a requested compiler is never replaced
         ("'", {"cc": "/a/cc"}, "cannot be read"),
         ("", {}, "not found"),
     ],
@@ -114,7 +114,7 @@ def test_same_bytes_from_any_folder(tmp_path, monkeypatch):
         monkeypatch.chdir(folder)
         monkeypatch.setattr("tempfile.tempdir", str(folder))
         objects.append(build(SOURCE, flags, toolchain).data)
-        assert list(folder.glob("silo*")) == []  # nothing is left behind
+        assert list(folder.glob("silo*")) == []  # no temporary files remain
     assert objects[0] == objects[1]
     assert str(tmp_path).encode() not in objects[0]
     assert len(objects[0]) < 8192

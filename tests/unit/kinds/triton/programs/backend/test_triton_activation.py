@@ -1,4 +1,4 @@
-"""When Triton runs kernels through Silo, and that a Silo that fails harms nobody."""
+"""The conditions under which Triton runs kernels through Silo. If Silo fails, programs run as without it."""
 
 import shutil
 from importlib.metadata import version
@@ -11,7 +11,7 @@ from triton_entry import SILO, SOURCE, answer
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-# A driver for a machine that has a GPU of a kind nobody makes.
+# A driver for a machine with a fictitious kind of GPU.
 GPU_COMPILER = """
 from triton.backends.compiler import BaseBackend
 
@@ -83,7 +83,7 @@ def test_tritons_own_variable_prefers_it_too(tmp_path, gpu, entries):
 @pytest.mark.parametrize("entries", ORDERS)
 def test_the_name_cpu_can_be_chosen(tmp_path, gpu, entries):
     variables = {**NO_GPU, "TRITON_DEFAULT_BACKEND": "cpu"}
-    if parsed_version(version("triton"))[:2] < (3, 7):  # which does not read that variable: Silo does
+    if parsed_version(version("triton"))[:2] < (3, 7):  # this Triton does not read that variable: Silo does
         assert answer(tmp_path, ASK, entries=entries, **gpu, **variables) == "CpuDriver"
         return
     assert answer(tmp_path, ASK, entries=entries, **gpu, **variables) == "NamedCpuDriver"
@@ -91,7 +91,7 @@ def test_the_name_cpu_can_be_chosen(tmp_path, gpu, entries):
     assert refused == "Backend device 'cpu' is not active."
 
 
-# What torch does to send what it compiled to the CPU, with its own target for it.
+# Torch's way to send compiled code to the CPU, with its own target for it.
 AS_TORCH = """
 import ctypes, json, triton, triton.language as tl
 from triton.backends import backends

@@ -1,4 +1,4 @@
-"""Programs that are recorded and served again, in processes of their own."""
+"""Programs that are recorded and then served from the bundle, each in a separate process."""
 
 import json
 import os
@@ -27,14 +27,14 @@ PROGRAM = Path(__file__).with_name("recorded_program.py")
 
 
 class World:
-    """A folder with a store, a program and caches of Triton's; each run has a new cache unless it is named."""
+    """A folder with a store, a program and Triton caches; each run has a new cache unless it names one."""
 
     def __init__(self, folder):
         self.folder = folder
         self.path = folder / "K.silo"
         self.caches = 0
         self.first_cache = "cache-first"
-        self.recorded: Any = None  # what the run that recorded printed
+        self.recorded: Any = None  # the output of the recording run
         places = (str(triton_entry.entry_folder(folder, triton_entry.SILO)), os.environ.get("PYTHONPATH", ""))
         self.import_path = os.pathsep.join(filter(None, places))
 
@@ -64,7 +64,7 @@ class World:
         return command, {**os.environ, **own, **more}
 
     def execute(self, *words, code=0, cache=None, **more):
-        """A command of Silo's."""
+        """Runs a command of Silo."""
         self.caches += 1
         folder = self.folder / (cache or f"cache-{self.caches}")
         own = {"TRITON_CACHE_DIR": str(folder), "SILO_HOME": str(self.folder / "home"), "SILO_TRITON": "cpu"}
@@ -83,7 +83,7 @@ class World:
 
 @pytest.fixture(name="world", scope="module")
 def recorded_world(tmp_path_factory):
-    """With one bundle that was recorded."""
+    """A world with one recorded bundle."""
     folder = tmp_path_factory.mktemp("world")
     folder.chmod(0o700)
     world = World(folder)
@@ -137,7 +137,7 @@ def test_variables_do_the_same_for_programs_that_know_no_silo(world, tmp_path):
 
 
 def test_accelerated_launches_are_recorded_and_served(tmp_path):
-    """Silo launches what Triton compiles while it is recorded, and what lies in the bundle afterwards."""
+    """While it records, Silo launches the kernels that Triton compiles; afterwards, the kernels in the bundle."""
     tmp_path.chmod(0o700)
     world = World(tmp_path)
 
@@ -160,7 +160,7 @@ def test_accelerated_launches_are_recorded_and_served(tmp_path):
 
 
 def test_ranks_read_one_lock_file(world, tmp_path):
-    """Whatever a rank would prefer: what the lock decides is not measured, and for another key the nearest decision."""
+    """Keys in the lock are not measured, whatever a rank would prefer; other keys use the nearest decision."""
     lock, other = tmp_path / "silo.lock.json", tmp_path / "other.silo"
     assert "2 decisions added, 0 were there" in world.execute("cache", "to-lock", world.path, lock).stdout
     before = lock.read_bytes()
@@ -183,7 +183,7 @@ def test_ranks_read_one_lock_file(world, tmp_path):
         done = world.execute("exec", *options, *arguments, cache="warm", **more)
         return json.loads(done.stdout.splitlines()[-1])["winners"]
 
-    # Alone each rank takes what it prefers, the same for both keys.
+    # Without the lock each rank takes the config that it prefers, the same for both keys.
     assert winners("--lock", lock, prefers=-1) == wanted
     assert winners("--lock", lock, "--record", other, prefers=1, SILO_TUNE="frozen") == wanted
 
@@ -223,7 +223,7 @@ def test_a_program_that_accelerates_itself_obeys_the_lock_too(world, tmp_path):
     own = {"cache": world.first_cache, "SILO_TRITON": "cpu"}
     prefers = ["again=2", "prefers=-1"]
     decided = world.recorded["winners"]
-    if decided == [128, 128]:  # what it would take by itself
+    if decided == [128, 128]:  # its own choice without a lock
         prefers[1] = "prefers=1"
     found, _ = world.run("accelerate", *prefers, SILO_LOCK=str(lock), SILO_TUNE="frozen", **own)
     assert found["winners"] == decided
@@ -298,7 +298,7 @@ def test_a_recording_grows_and_stays_as_it_is_where_nothing_is_new(world, tmp_pa
     shutil.copy(world.path, path)
     before = path.read_bytes()
     found, _ = world.run("record", path=path)
-    assert found["winners"] == world.recorded["winners"]  # they were decided before, so nothing is measured
+    assert found["winners"] == world.recorded["winners"]  # the decisions are in the bundle, so no config is measured
     with open_bundle(path) as bundle:
         assert len(bundle.kernel("add").variants) == 2
     found, _ = world.run("record", "first=1000", path=path)
@@ -309,7 +309,7 @@ def test_a_recording_grows_and_stays_as_it_is_where_nothing_is_new(world, tmp_pa
 
 @pytest.mark.all
 def test_eight_processes_record_at_once_and_agree(world, tmp_path):
-    """Half of them prefer the first config of each tuner, half the last; what they compile lies in Triton's cache."""
+    """Half of the processes prefer the first config of each tuner, half the last. Triton's cache has their code."""
     tmp_path.chmod(0o700)
     own = World(tmp_path)
     shutil.copytree(world.folder / world.first_cache, tmp_path / "cache")
@@ -338,11 +338,11 @@ def test_a_killed_recorder_loses_nothing_that_it_recorded(tmp_path):
     process.communicate(timeout=20)
     assert not world.path.exists()
     journal = journal_of(world.path)
-    with journal.open("ab") as file:  # and a frame that was torn
+    with journal.open("ab") as file:  # append an incomplete frame
         file.write(journal.read_bytes()[:100])
     found, _ = world.run("replay", "other=1")
     assert found["compiles"] == 0
-    assert journal.exists()  # who serves writes nothing
+    assert journal.exists()  # a process that serves writes no files
     assert not world.path.exists()
     assert fold(world.path) is not None
     assert not journal.exists()

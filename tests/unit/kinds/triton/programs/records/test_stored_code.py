@@ -1,6 +1,6 @@
 """Code of programs that tune, in the store: a later process with an empty cache of Triton's compiles nothing.
 
-The programs run on the stub driver, and count what Triton compiles by the stages of its backend.
+The programs run on the stub driver, and count Triton's compiles by the stages of its backend.
 """
 
 import ast
@@ -57,19 +57,19 @@ def home(tmp_path):
 
 
 def entries(home):
-    """Entries of kernels: the hash of Triton's files is kept beside them."""
+    """The store's entries of kernels; the hash of Triton's files is stored beside each entry."""
     return [one for one in Path(home, "files").rglob("*.json") if '"cubin"' in one.read_text()]
 
 
 def blobs(home):
-    """The blobs that they name."""
+    """The blobs that the entries name."""
     texts = [one.read_text() for one in entries(home)]
     return [one for one in Path(home, "blobs").rglob("*") if any(one.name in text for text in texts) and one.is_file()]
 
 
 def test_a_second_process_with_an_empty_cache_compiles_and_measures_nothing(home):
     first = store_after(WHOLE, home)
-    assert line(first) == "staged 5 4 128"  # two configs for each of two variants, and a kernel that nobody tunes
+    assert line(first) == "staged 5 4 128"  # two configs for each of two variants, and a kernel without a tuner
     second = program(WHOLE, SILO_HOME=home)
     assert line(second) == "staged 0 0 128"
     made, found = files(first), files(second)
@@ -113,7 +113,7 @@ print("places", len(places), len(measured))
         SILO_HOME=home,
         SILO_COMPILE_AHEAD="1",
     )
-    assert line(said, "places") == "places 4 2"  # of two configs that are asked for, and of their compiles
+    assert line(said, "places") == "places 4 2"  # of two requested configs, and of their compiles
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_damaged_and_missing_code_is_compiled_and_kept_anew(home, damage):
 
 
 def test_files_of_another_key_are_not_put_back(home):
-    """What the store has under a place names its key itself."""
+    """Each entry of the store contains its own key."""
     store_after(WHOLE, home)
     said = program(
         TUNED
@@ -271,7 +271,7 @@ write_lock(Path(sys.argv[0] + ".silo"), Path(LOCK))
 
 
 def test_processes_share_a_store_at_once(home):
-    """Two that tune, with caches of their own, and then two that find the code."""
+    """Two processes tune, each with its own cache, and then two processes find the code."""
     for tuned in (True, False):
         with ThreadPoolExecutor(2) as threads:
             said = list(threads.map(lambda _: program(WHOLE, SILO_HOME=home), range(2)))
@@ -298,6 +298,6 @@ WHOLE_FILES = {"source": b"s", "ttir": b"t", "cubin": b"c", "json": b'{"hash": "
     ids=str,
 )
 def test_files_for_the_host_and_halves_are_never_put_into_tritons_cache(change):
-    """They are refused before Triton's cache is asked for a place."""
+    """The files are refused before a place in Triton's cache is requested."""
     files = {name: data for name, data in {**WHOLE_FILES, **change}.items() if data is not None}
     assert not put_back_files(CacheEntry("k", "n", {}, None, None), files)
