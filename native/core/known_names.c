@@ -31,9 +31,10 @@ static const char *const EVERY_OPTION[] = {"num_warps",
 
 /* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
  * silo.builtin_plugins.BLOB_KINDS. A test compares both. */
-static const char *const BLOB_KINDS[] = {"c",   "cubin", "cuteobj", "hsaco", "jaxexp", "metaljob",
-                                         "msl", "ptx",   "so",      "ttir",  NULL};
-static const char *const CHECKED_KINDS[] = {"metaljob", "ttir", NULL};
+static const char *const BLOB_KINDS[] = {"c",     "cubin",  "cudajob",  "cuteobj",
+                                         "hsaco", "jaxexp", "metaljob", "msl",
+                                         "ptx",   "so",     "ttir",     NULL};
+static const char *const CHECKED_KINDS[] = {"cudajob", "metaljob", "ttir", NULL};
 
 /* silo.bundle.format.DOCUMENT_KINDS. */
 static const char *const DOCUMENT_KINDS[] = {"cases", "trials", "file", NULL};

@@ -146,6 +146,8 @@ COMMANDS = {
     "tune": (("tune", "K", "--budget", "1"), 3),
     "build": (("build", "K", "-o", "OUT/made.silo"), 3),
     "inspect": (("inspect", "K"), 0),
+    "diff": (("diff", "K", "K"), 3),
+    "diff --no-run": (("diff", "K", "K", "--no-run"), 0),
     "inspect --json": (("inspect", "K", "--json"), 0),
     "inspect --code c": (("inspect", "K", "--code", "c"), 0),
     "inspect --code ttir": (("inspect", "K", "--code", "ttir"), 0),

@@ -273,7 +273,7 @@ def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: 
 
 
 def _parameter_names(layout: Sequence[LayoutSlot]) -> list[str]:
-    """Returns the name of each parameter of the binary; of a struct by value those of its members."""
+    """Returns the name of each parameter of the binary; a struct by value has the names of its members."""
     found: list[str] = []
     last: tuple[int, int] | None = None
     for slot in layout:

@@ -20,7 +20,9 @@ _READS = re.compile(
 )
 
 
-def refuse_foreign_files(text: str, shown: str, library: Collection[str] | None = None) -> None:
+def refuse_foreign_files(
+    text: str, shown: str, library: Collection[str] | None = None, folders: Sequence[str] = ()
+) -> None:
     r"""Raises SourceError if a text has ``#embed``, ``#import`` or ``#include_next``, or an include of another file.
 
     clang reads any file for these, and compilers for GPUs know none of them. A kind follows ``#include`` in the folders
@@ -35,6 +37,7 @@ def refuse_foreign_files(text: str, shown: str, library: Collection[str] | None 
         text: the text of a file.
         shown: its name in the message.
         library: the headers that a text may include, in angle brackets; None: the kind has checked the includes.
+        folders: beginnings of further names that it may include, such as ``c10/metal/``.
     """
     pieces = _CONTINUED.split(text.replace("\r\n", "\n").replace("\r", "\n"))
     joined = "".join(pieces)
@@ -47,7 +50,8 @@ def refuse_foreign_files(text: str, shown: str, library: Collection[str] | None 
             f"{place}: #{found[1]} is not followed: it would read any file. Write the content in the text"
         )
     for one in _INCLUDE.finditer(joined) if library is not None else ():
-        if one["name"] not in (library or ()):
+        name = one["name"] or ""
+        if name not in (library or ()) and (".." in name.split("/") or not name.startswith((*folders, "\0"))):
             wanted = "a file" if one["name"] is None else f"<{one['name']}>"
             raise SourceError(
                 f"{shown}:{_line(pieces, one.start(1))}: #include of {wanted}, which is none of the language's own "

@@ -34,6 +34,7 @@ importlib.machinery.PathFinder.find_spec = find_spec
 WITHOUT = {
     "triton": (("triton",), ("run", "examples/kernels.py")),
     "cute": (("cutlass", "tvm_ffi"), ("run", "examples/cute_kernels.py")),
+    "cuda": (("nvidia",), ("build", "examples/cuda_kernels.py", "-o", "OUT.silo", "--target", "cuda:sm_90")),
     "pallas": (("jax", "jaxlib"), ("run", "examples/pallas_kernels.py")),
     "numpy": (("numpy", "triton", "torch"), ("tune", "K.silo")),
     "ray": (("ray",), ("tune", "examples/kernels.py", "--ray", "local")),
@@ -72,7 +73,12 @@ def test_a_command_without_the_packages_of_an_extra_says_what_to_install(tmp_pat
         environment["SILO_REMOTE"] = "s3://bucket/prefix"
     if "K.silo" in words:
         write_measured(tmp_path / "K.silo")
-    named = {"K.silo": tmp_path / "K.silo", "OUT": tmp_path / "OUT", "made.key": tmp_path / "made.key"}
+    named = {
+        "K.silo": tmp_path / "K.silo",
+        "OUT": tmp_path / "OUT",
+        "OUT.silo": tmp_path / "OUT.silo",
+        "made.key": tmp_path / "made.key",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "silo", *(str(named.get(word, word)) for word in words)],
         env=environment,

@@ -72,6 +72,8 @@ CALLS = {
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
         "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
+        "integrations/inductor/gpu_decisions.py": "Place.load: torch's own function that makes a kernel",
+        "commands/compare_bundles.py": "silo.load of the two bundles, with the caller's trust",
         "integrations/inductor/gpu_launchers.py": "Device.load of what Inductor had Triton compile, with consent",
         "integrations/inductor/gpu_patching.py": "torch's own function that makes a kernel, or its module",
         "integrations/inductor/gpu_records.py": "torch's own function that makes a kernel of its text",

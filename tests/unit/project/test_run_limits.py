@@ -15,7 +15,8 @@ TESTS = "import time\ndef test_first():\n    time.sleep(0.1)\n    assert {passes
 @pytest.mark.parametrize("passes", [True, False])
 def test_no_test_starts_after_the_time_and_only_failures_fail(tmp_path, passes):
     shutil.copy(CONFTEST, tmp_path)
-    shutil.copy(CONFTEST.parent / "samples" / "tested_versions.py", tmp_path)
+    for name in ("tested_versions", "kept_objects"):
+        shutil.copy(CONFTEST.parent / "samples" / f"{name}.py", tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text(TESTS.format(passes=passes))
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", "--within", "0.05"]

@@ -45,3 +45,9 @@ def test_an_include_of_another_file_is_refused_with_its_line(directive):
 )
 def test_other_texts_pass(text):
     refuse_foreign_files(text, "k.cu")
+
+
+def test_headers_of_a_named_beginning_pass_and_lead_nowhere_else():
+    refuse_foreign_files("#include <c10/metal/utils.h>\n", "k.metal", (), ("c10/metal/",))
+    with pytest.raises(SourceError, match="#include of"):
+        refuse_foreign_files("#include <c10/metal/../../secret.h>\n", "k.metal", (), ("c10/metal/",))

@@ -633,7 +633,7 @@ def _may_add(autotuner: Any) -> bool:  # noqa: ANN401
 
 
 _DETERMINISTIC: Final = (
-    "torch's deterministic mode tries fewer configs: Silo decides about these kernels apart from those of other modes"
+    "torch's deterministic mode tries fewer configs: Silo decides about these kernels apart from kernels of other modes"
 )
 
 

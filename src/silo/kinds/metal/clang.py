@@ -11,7 +11,7 @@ from silo.core.target import Target
 from silo.emulation.clang import common_flags, include_flag
 from silo.errors import ToolchainError
 from silo.kinds.metal.front.parser import TokenKind, tokens_of
-from silo.kinds.metal.runtime import FOLDER
+from silo.kinds.metal.runtime import FOLDER, TORCH_HEADERS
 
 __all__ = ["HEADER", "code_flags", "digest_of_headers", "headers_folder", "includes_headers"]
 
@@ -33,7 +33,7 @@ def code_flags(target: Target) -> tuple[str, ...]:
 
 # ---- The headers for Metal kernels of an installed torch: ``<c10/metal/...>`` ----
 
-_PREFIX = "<c10/metal/"
+_PREFIX = f"<{TORCH_HEADERS}"
 
 
 def includes_headers(text: str) -> bool:

@@ -67,7 +67,7 @@ def test_kernels_of_nvcc(made, name, option):
         launch("many", MANY, threads=512)
     assert launch("clustered", "y: *fp32", threads=32).cluster == (2, 1, 1)
     assert launch("empty", "", threads=32).layout == ()
-    with pytest.raises(SourceError, match=r"(?s)16 bytes at 8.*Structs by value"):
+    with pytest.raises(SourceError, match=r"(?s)16 bytes at 8.*struct by value"):
         launch("by_value", "y: *fp32, o: i64", threads=32)
     assert launch("_Z7mangledIfEvPT_S0_", "y: out *fp32, value: fp32", threads=32).entry.startswith("_Z7mangled")
 

@@ -20,7 +20,7 @@ from silo.errors import SourceError, SpaceError
 from silo.kinds.metal.front.metal_source import MetalSource, scalar_of
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, MslText, parse_metal, written_by_cast
 from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
-from silo.kinds.metal.runtime import FOLDER
+from silo.kinds.metal.runtime import FOLDER, TORCH_HEADERS
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.foreign_files import refuse_foreign_files
@@ -124,7 +124,7 @@ def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Colle
     text = text.replace("\r\n", "\n").replace("\r", "\n")  # clang takes a lone CR for the end of a line, too
     if folders or makes_kernels(text):
         text = preprocess(text, file, searched, given)
-    refuse_foreign_files(text, file, _library())
+    refuse_foreign_files(text, file, _library(), (TORCH_HEADERS,))
     return parse_metal(text, file)
 
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["FOLDER"]
+__all__ = ["FOLDER", "TORCH_HEADERS"]
 
 FOLDER = Path(__file__).parent
+
+# Metal's headers of an installed torch have names that begin so.
+TORCH_HEADERS = "c10/metal/"

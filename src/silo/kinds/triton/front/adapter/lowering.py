@@ -88,7 +88,7 @@ def lower_to_ttir(
         raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
     if is_gluon(function):
         raise SourceError(
-            f"{getattr(function, '__name__', function)} is a Gluon kernel: its layouts and operations are those of one "
+            f"{getattr(function, '__name__', function)} is a Gluon kernel: its layouts and operations belong to one "
             "GPU, and the CPU takes the Triton language; build it for cuda or hip, or write it with @triton.jit"
         )
     debug = asserts or config.as_dict().get("debug") is True or debug_by_default()

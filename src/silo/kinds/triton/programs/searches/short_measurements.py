@@ -86,7 +86,7 @@ def standing(rounds: Mapping[int, Sequence[int]]) -> Standing:
     slower. The race is over if no other config is left, or after the most rounds.
 
     >>> standing({3: [100, 101, 99], 5: [150, 151, 149]})
-    Standing(leader=3, next=(), behind={3: 1000000, 5: 1500000})
+    Standing(leader=3, next=(), gaps={3: 1000000, 5: 1500000})
 
     Args:
         rounds: the median of each config in each round it took part in, from the first one on, in nanoseconds.
