@@ -43,7 +43,8 @@ def test_calls_share_code_exactly_where_their_extents_are_equal(calls, left, rig
     seen = set()
     for x_shape, x_views, y_shape, y_views in calls:
         x, y = viewed(x_shape, x_views), viewed(y_shape, y_views)
-        rest = tuple((array.ctypes.data % 16 == 0, array.flags.writeable) for array in (x, y))
+        # An empty array has no address: numpy exports none for it.
+        rest = tuple((array.size == 0 or array.ctypes.data % 16 == 0, array.flags.writeable) for array in (x, y))
         expected = (extents_of(x, left), extents_of(y, right), rest)
         before = launch.misses
         launch[1](x, y)
