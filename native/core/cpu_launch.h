@@ -14,8 +14,9 @@ typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint
 #define SILO_CPU_NO_MEMORY (-1)
 #define SILO_CPU_INTERRUPTED (-2) /* by `silo_cpu_python.interrupted` */
 #define SILO_CPU_REFUSED (-3)     /* programs that wait for each other: the fault's text says why */
-#define SILO_CPU_FORKED (-4) /* a child of a fork within the launch: other threads had part of it  \
-                              */
+#define SILO_CPU_FORKED                                                                            \
+    (-4) /* a child of a fork within the launch: other threads had part of it                      \
+          */
 
 /* How a launch is shared out: the most programs of one task, and the most threads; 0: the default.
  * Tasks are smaller if they take long (cpu_pace.c). With one program a task, programs may wait for

@@ -45,7 +45,9 @@ struct dim3 {
 /* threadIdx.x and its like: objects without memory whose members call a builtin. */
 #define SILO_AXIS(name, axis, value)                                                               \
     struct name##_##axis {                                                                         \
-        __device__ operator unsigned() const { return value; }                                     \
+        __device__ operator unsigned() const {                                                     \
+            return value;                                                                          \
+        }                                                                                          \
     };
 #define SILO_PLACE(name, of_x, of_y, of_z)                                                         \
     SILO_AXIS(name, x, of_x)                                                                       \
@@ -55,7 +57,9 @@ struct dim3 {
         name##_x x;                                                                                \
         name##_y y;                                                                                \
         name##_z z;                                                                                \
-        __device__ operator dim3() const { return {x, y, z}; }                                     \
+        __device__ operator dim3() const {                                                         \
+            return {x, y, z};                                                                      \
+        }                                                                                          \
     };                                                                                             \
     static constexpr __device__ name##_type name{};
 SILO_PLACE(threadIdx, __builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(),
@@ -81,7 +85,9 @@ __device__ inline void __syncwarp(unsigned = ~0u) {
     __builtin_amdgcn_wave_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
 }
-__device__ inline void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
+__device__ inline void __threadfence() {
+    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
+}
 __device__ inline void __threadfence_block() {
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup");
 }
@@ -140,9 +146,15 @@ __device__ inline unsigned __ballot_sync(unsigned mask, int set) {
     return __builtin_amdgcn_ballot_w32(set != 0) & mask;
 #endif
 }
-__device__ inline int __any_sync(unsigned mask, int set) { return __ballot_sync(mask, set) != 0; }
-__device__ inline int __all_sync(unsigned mask, int set) { return __ballot_sync(mask, !set) == 0; }
-__device__ inline unsigned __activemask() { return __ballot_sync(~0u, 1); }
+__device__ inline int __any_sync(unsigned mask, int set) {
+    return __ballot_sync(mask, set) != 0;
+}
+__device__ inline int __all_sync(unsigned mask, int set) {
+    return __ballot_sync(mask, !set) == 0;
+}
+__device__ inline unsigned __activemask() {
+    return __ballot_sync(~0u, 1);
+}
 
 /* ---- atomics: at the scope of the device, relaxed, as CUDA's ---- */
 
@@ -188,23 +200,37 @@ SILO_ATOMIC_INTEGER(unsigned long long)
 
 /* ---- small functions and vectors ---- */
 
-__device__ inline int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
-__device__ inline float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
-__device__ inline unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
-__device__ inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+__device__ inline int __float_as_int(float x) {
+    return __builtin_bit_cast(int, x);
+}
+__device__ inline float __int_as_float(int x) {
+    return __builtin_bit_cast(float, x);
+}
+__device__ inline unsigned __float_as_uint(float x) {
+    return __builtin_bit_cast(unsigned, x);
+}
+__device__ inline float __uint_as_float(unsigned x) {
+    return __builtin_bit_cast(float, x);
+}
 
 #define SILO_VECTOR(type, name)                                                                    \
     struct name##2 {                                                                               \
         type x, y;                                                                                 \
-    } __attribute__((aligned(2 * sizeof(type))));                                                  \
+    }                                                                                              \
+    __attribute__((aligned(2 * sizeof(type))));                                                    \
     struct name##3 {                                                                               \
         type x, y, z;                                                                              \
     };                                                                                             \
     struct name##4 {                                                                               \
         type x, y, z, w;                                                                           \
-    } __attribute__((aligned(sizeof(type) < 8 ? 4 * sizeof(type) : 16)));                          \
-    __device__ inline name##2 make_##name##2(type x, type y) { return {x, y}; }                    \
-    __device__ inline name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }         \
+    }                                                                                              \
+    __attribute__((aligned(sizeof(type) < 8 ? 4 * sizeof(type) : 16)));                            \
+    __device__ inline name##2 make_##name##2(type x, type y) {                                     \
+        return {x, y};                                                                             \
+    }                                                                                              \
+    __device__ inline name##3 make_##name##3(type x, type y, type z) {                             \
+        return {x, y, z};                                                                          \
+    }                                                                                              \
     __device__ inline name##4 make_##name##4(type x, type y, type z, type w) {                     \
         return {x, y, z, w};                                                                       \
     }

@@ -9,9 +9,12 @@
 namespace silo_metal {
 struct MathMode {};
 } // namespace silo_metal
-#define __METAL_MAYBE_FAST_MATH__ ::silo_metal::MathMode{}
-#define __METAL_FAST_MATH__ ::silo_metal::MathMode{}
-#define __METAL_PRECISE_MATH__ ::silo_metal::MathMode{}
+#define __METAL_MAYBE_FAST_MATH__                                                                  \
+    ::silo_metal::MathMode {}
+#define __METAL_FAST_MATH__                                                                        \
+    ::silo_metal::MathMode {}
+#define __METAL_PRECISE_MATH__                                                                     \
+    ::silo_metal::MathMode {}
 #define __METAL_MEMORY_SCOPE_SYSTEM__ 0
 
 #define SILO_APPLE1(name)                                                                          \

@@ -94,8 +94,10 @@ template <class T>
 #endif
 
 namespace silo_metal {
-// Functions of bfloats are templates over it, so that a text may define its own in the namespace metal.
-template <class T> concept Bfloat = __is_same(T, bfloat);
+// Functions of bfloats are templates over it, so that a text may define its own in the namespace
+// metal.
+template <class T>
+concept Bfloat = __is_same(T, bfloat);
 
 // static_cast, and from half to bfloat by way of float.
 template <class T, class U> [[gnu::always_inline]] constexpr T cast(U &&value) {
