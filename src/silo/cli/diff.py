@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 
 from silo.cli.console import ExitCode, print_json, print_table, say
-from silo.cli.options import Device, Json, Kernels, Quiet
+from silo.cli.options import Arrays, Device, Json, Kernels, Quiet
 from silo.cli.parser import Argument, Option
 
 __all__ = ["command"]
@@ -32,15 +32,7 @@ def command(
     new: Annotated[Path, Argument(metavar="NEW", help="The bundle or file that is compared with it.")],
     device: Device = None,
     kernel: Kernels = None,
-    arrays: Annotated[
-        str | None,
-        Option(
-            "--arrays",
-            metavar="LIBRARY",
-            choices=("numpy", "torch", "buffer", "cupy", "jax"),
-            help="As for silo run.",
-        ),
-    ] = None,
+    arrays: Arrays = None,
     fail_slower: Annotated[
         str | None,
         Option(

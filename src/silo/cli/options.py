@@ -12,7 +12,9 @@ from silo.variables import TUNE_MODES
 
 __all__ = [
     "EPILOG",
+    "LIBRARIES",
     "PLACES",
+    "Arrays",
     "Budget",
     "Deterministic",
     "Device",
@@ -100,6 +102,11 @@ Device = Annotated[
         complete=complete_devices,
     ),
 ]
+# Repeated here, because the libraries are not imported for --help. A test compares them.
+LIBRARIES = ("numpy", "torch", "buffer", "cupy", "jax")
+
+Arrays = Annotated[str | None, Option("--arrays", metavar="LIBRARY", choices=LIBRARIES, help="As for silo run.")]
+
 OfDevice = Annotated[
     str | None,
     Option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from silo.cli.console import ExitCode, print_json, print_table, say_lines
-from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode
+from silo.cli.options import LIBRARIES, PLACES, Arrays, Device, Json, Kernels, Quiet, TuneMode
 from silo.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ __all__ = ["check_command", "command", "watch"]
 
 # Set in a process that runs cases for another one: chooses the cases, and reports each.
 watch: CaseWatch | None = None
-
-# Repeated here, because the libraries are not imported for --help. A test compares them.
-_LIBRARIES = ("numpy", "torch", "buffer", "cupy", "jax")
 
 
 def command(
@@ -35,7 +32,7 @@ def command(
         Option(
             "--arrays",
             metavar="LIBRARY",
-            choices=(_LIBRARIES),
+            choices=LIBRARIES,
             help="numpy, torch, buffer, cupy or jax. Default: numpy on the CPU.",
         ),
     ] = None,
@@ -85,9 +82,7 @@ def check_command(
     path: Annotated[Path, Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
     device: Device = None,
     kernel: Kernels = None,
-    arrays: Annotated[
-        str | None, Option("--arrays", metavar="LIBRARY", choices=(_LIBRARIES), help="As for silo run.")
-    ] = None,
+    arrays: Arrays = None,
     *,
     quiet: Quiet = False,
     json: Json = False,

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from silo.artifacts.artifact import Artifact
 from silo.building.ready_cases import PreparedCase, prepare_recipe
 from silo.bundle.contents import BundleVariant
 from silo.commands.bundle_description import describe_bundle
@@ -24,8 +25,9 @@ from silo.launch.hooks import without_hooks
 from silo.machine.array_copies import array_behind, host_bits, restorers, to_host
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of
+from silo.measuring.benches import contender_of
 from silo.text_tables import Table, format_bytes, format_time
-from silo.tuner.measure import Contender, MeasurePolicy
+from silo.tuner.measure import MeasurePolicy
 from silo.tuner.paired_ratio import Ratio, Speed, compare_times
 from silo.tuning.case_tuning import materializer
 
@@ -406,10 +408,9 @@ def _compare_case(
         reason = f"not timed: {device.measuring.reason}"
     else:
         with without_hooks():
-            ratio = compare_times(
-                new.contender(restore), old.contender(restore), device.timer(), MeasurePolicy.of(device.timing),
-                round(margin * _PPM), limit_s,
-            )  # fmt: skip
+            both = [contender_of(side.launch, side.artifact, restore) for side in (new, old)]
+            policy = MeasurePolicy.of(device.timing)
+            ratio = compare_times(both[0], both[1], device.timer(), policy, round(margin * _PPM), limit_s)
     return CaseComparison(
         old.name, label, "compared", str(device.target), same, old.config, new.config, numbers, ratio, reason
     )
@@ -424,10 +425,10 @@ class _Side:
         named = {**case.arguments, **case.options}
         binding = launcher.resolve(**named, **case.grid_argument(held=kernel.holds_grid))
         grid = case.grid_of(binding.config, device.facts())
-        artifact = binding.tag.artifact
+        artifact: Artifact = binding.tag.artifact
+        self.artifact = artifact
         self.identity = artifact.blob.sha256, artifact.launch, binding.config
         self.config = ", ".join(f"{key}={value}" for key, value in sorted(binding.config.items()))
-        self._effects = {one.name: one.effect for one in artifact.variant.signature.parameters}
         self.launch: Callable[[], object] = (
             (lambda: launcher(**named)) if grid is None else (lambda: launcher[grid](**named))
         )
@@ -437,17 +438,6 @@ class _Side:
         arrays = {name: array for name, array in behind.items() if array is not None}
         self.values: dict[str, NDArray[Any]] = {name: to_host(array).copy() for name, array in arrays.items()}
         self.bits = {name: host_bits(array).copy() for name, array in arrays.items()}
-
-    def contender(self, restore: Mapping[str, Callable[[], None]]) -> Contender:
-        """A contender for timing: arrays that the kernel reads and writes are restored before each sample."""
-        touched = [name for name, effect in self._effects.items() if effect.reads and effect.writes]
-        resets = {restore[name] for name in touched if name in restore}
-
-        def reset() -> None:
-            for put_back in resets:
-                put_back()
-
-        return Contender(self.launch, reset if resets else None)
 
 
 def _numbers(old: _Side, new: _Side, case: PreparedCase) -> Numbers:

@@ -22,6 +22,7 @@ __all__ = [
     "PackedHostCode",
     "issue_consent",
     "require_consent",
+    "require_text_consent",
     "text_sha256",
 ]
 
@@ -196,6 +197,16 @@ def require_consent(consent: Consent | None, launch: LaunchInfo, blob: bytes, ki
         raise TrustError(f"{name}: consent was given to {code.kind} {code.blob[:16]}, which these bytes are not")
     if code.launch != launch:
         raise TrustError(f"{name}: consent was given to calls of {code.launch.entry} with another layout or scratch")
+
+
+def require_text_consent(consent: Consent, text: str, launch: LaunchInfo, signature: Signature, name: str) -> None:
+    """Raises TrustError unless consent was given to exactly this text, with this launch and signature.
+
+    ``name`` is the kernel's, for the message.
+    """
+    code = consent.host_code
+    if (text_sha256(text), launch, signature) != (code.text, code.launch, code.signature):
+        raise TrustError(f"{name}: consent was given to another text than the one to be checked")
 
 
 def text_sha256(text: str) -> str:

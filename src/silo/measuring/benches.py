@@ -40,6 +40,7 @@ __all__ = [
     "ReferenceCode",
     "benches_on",
     "confines",
+    "contender_of",
     "grid_at",
 ]
 
@@ -153,16 +154,25 @@ class LocalBench:
         return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
-        """A candidate to time: arguments that the kernel both reads and writes are restored before each sample."""
-        parameters = artifact.variant.signature.parameters
-        touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
-        resets = {self._restorers[name] for name in touched if name in self._restorers}
+        return contender_of(self.launcher_of(config), artifact, self._restorers)
 
-        def reset() -> None:
-            for put_back in resets:
-                put_back()
 
-        return Contender(self.launcher_of(config), reset if resets else None)
+def contender_of(
+    launch: Callable[[], object], artifact: Artifact, restore: Mapping[str, Callable[[], None]]
+) -> Contender:
+    """A candidate to time: arguments that the kernel both reads and writes are restored before each sample.
+
+    ``restore`` has a function for each array that restores its first content; shared arrays share the function.
+    """
+    parameters = artifact.variant.signature.parameters
+    touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
+    resets = {restore[name] for name in touched if name in restore}
+
+    def reset() -> None:
+        for put_back in resets:
+            put_back()
+
+    return Contender(launch, reset if resets else None)
 
 
 class ConfinedBench:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from silo.errors import SourceError
 
-__all__ = ["refuse_foreign_files"]
+__all__ = ["plain_lines", "refuse_foreign_files"]
 
 _CONTINUED = re.compile(r"\\[ \t]*\n")
 _GAP = r"(?:[ \t\f\v]|/\*.*?\*/)*"
@@ -18,6 +18,11 @@ _READS = re.compile(
     rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}(embed|import|include_next|(?:define|undef){_GAP}__?asm(?:__)?\b|(?:define|undef){_GAP}asm)\b",
     re.MULTILINE | re.DOTALL,
 )
+
+
+def plain_lines(text: str) -> str:
+    """Returns a text whose lines end with LF alone: some compilers take a lone CR for an end of a line, too."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def refuse_foreign_files(
@@ -39,7 +44,7 @@ def refuse_foreign_files(
         library: the headers that a text may include, in angle brackets; None: the kind has checked the includes.
         folders: beginnings of further names that it may include, such as ``c10/metal/``.
     """
-    pieces = _CONTINUED.split(text.replace("\r\n", "\n").replace("\r", "\n"))
+    pieces = _CONTINUED.split(plain_lines(text))
     joined = "".join(pieces)
     found = _READS.search(joined)
     if found is not None:

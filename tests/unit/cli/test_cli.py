@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import warm_python
-from silo.cli import run
+from silo.cli.options import LIBRARIES
 from silo.launch.array_libraries.library_table import NAMES
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
@@ -237,7 +237,7 @@ def test_doctor_cache_and_version(home):
 
 
 def test_the_command_names_every_library_of_arrays():
-    assert set(run._LIBRARIES) == set(NAMES)
+    assert set(LIBRARIES) == set(NAMES)
 
 
 @pytest.mark.parametrize(

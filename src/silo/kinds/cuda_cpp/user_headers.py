@@ -16,7 +16,7 @@ from silo.frozen import frozen, replace
 from silo.kinds.cuda_cpp.cuda_text import device_code, includes_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.plain_files import read_plain
-from silo.sources.foreign_files import refuse_foreign_files
+from silo.sources.foreign_files import plain_lines, refuse_foreign_files
 
 __all__ = ["HeaderFolders", "closed_text"]
 
@@ -117,7 +117,7 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, *, device_on
     Raises:
         SourceError: a header's name leads out of its folder, a macro holds it, or two files have one name.
     """
-    text = replace(text, text=_plain_lines(text.text))
+    text = replace(text, text=plain_lines(text.text))
     given = dict(folders.texts)
     found: dict[str, tuple[str, str]] = {}  # the text and the path by the name of an include
     waiting: list[tuple[str, str, str | None]] = [(text.text, shown, folders.own)]
@@ -137,7 +137,7 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, *, device_on
                 elif device_only and one.name in _REPLACED:
                     found[one.name] = (_REPLACED[one.name], "")
                 continue
-            content, path = _plain_lines(header[0]), header[1]
+            content, path = plain_lines(header[0]), header[1]
             known = found.get(one.name)
             if known is not None:
                 if known[1] != path and known[0] != content:
@@ -151,11 +151,6 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, *, device_on
                 raise SourceError(f"{shown}: its headers are more than {_MOST_HEADERS}, or {_MOST_BYTES >> 20} MiB")
             waiting.append((content, one.name, str(Path(path).parent) if path else None))
     return replace(text, headers=tuple(sorted((name, content) for name, (content, _) in found.items())))
-
-
-def _plain_lines(text: str) -> str:
-    """Returns a text whose lines end with LF alone: some compilers take a lone CR for an end of a line, too."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _check_name(name: str, place: str) -> None:

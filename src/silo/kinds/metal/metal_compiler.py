@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled
-from silo.core.consent import Consent, text_sha256
+from silo.core.consent import Consent, require_text_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import CheckedKernel, Source
@@ -15,7 +15,7 @@ from silo.core.target import Target
 from silo.core.values import parse_json
 from silo.core.variant import CompileJob, Variant
 from silo.emulation.clang import find_clang
-from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, TrustError
+from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError
 from silo.kinds.metal.clang import code_flags
 from silo.kinds.metal.compile_job import compile_job, emulator_identity, entry_text
 from silo.kinds.metal.front.metal_source import MetalSource
@@ -106,9 +106,7 @@ class EmulatorCompiler:
     ) -> CheckedKernel:
         """Returns code that checks itself, from the job that is stored with an artifact."""
         del nan  # the limits of a launch have it
-        asked = (text_sha256(text), launch, variant.signature)
-        if asked != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
-            raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
+        require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         try:
             job = EmulatorJob.from_job(CompileJob.from_json(parse_json(text.encode())))
         except ValueError as error:

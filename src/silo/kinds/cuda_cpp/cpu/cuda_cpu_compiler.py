@@ -7,7 +7,7 @@ from typing import cast
 
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled
-from silo.core.consent import Consent, text_sha256
+from silo.core.consent import Consent, require_text_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import CheckedKernel, Source
@@ -16,7 +16,7 @@ from silo.core.target import Target
 from silo.core.values import parse_json
 from silo.core.variant import CompileJob, Variant
 from silo.emulation.clang import STACK, find_clang
-from silo.errors import CompileError, CompilerMissingError, TargetError, TrustError
+from silo.errors import CompileError, CompilerMissingError, TargetError
 from silo.frozen import replace
 from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags, compile_unit, cpu_identity, group_memory
 from silo.kinds.cuda_cpp.cpu.cpu_declaration import CUDACPU
@@ -101,9 +101,7 @@ class CudaCpuCompiler:
     ) -> CheckedKernel:
         """Returns code that checks itself, from the job that is stored with an artifact."""
         del nan  # the limits of a launch have it
-        asked = (text_sha256(text), launch, variant.signature)
-        if asked != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
-            raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
+        require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         try:
             unit = read_unit(CompileJob.from_json(parse_json(text.encode())))
         except ValueError as error:

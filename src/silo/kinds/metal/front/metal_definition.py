@@ -23,7 +23,7 @@ from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
 from silo.kinds.metal.runtime import FOLDER, TORCH_HEADERS
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
-from silo.sources.foreign_files import refuse_foreign_files
+from silo.sources.foreign_files import plain_lines, refuse_foreign_files
 from silo.sources.launch_options import LaunchOption, read_axes
 
 __all__ = ["metal"]
@@ -121,7 +121,7 @@ def _read(source: str | Path, caller: str, folders: Sequence[Path], given: Colle
         searched.insert(0, Path(source).parent)
     else:
         text = source
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # clang takes a lone CR for the end of a line, too
+    text = plain_lines(text)
     if folders or makes_kernels(text):
         text = preprocess(text, file, searched, given)
     refuse_foreign_files(text, file, _library(), (TORCH_HEADERS,))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled
-from silo.core.consent import Consent, text_sha256
+from silo.core.consent import Consent, require_text_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.protocols import CheckedKernel, Source
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.drivers.cpu.levels import level_of
-from silo.errors import CompilerMissingError, SourceError, TargetError, TrustError
+from silo.errors import CompilerMissingError, SourceError, TargetError
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.cpu_declaration import CPU
 from silo.kinds.triton.cpu.cpu_identity import compiler_identity
@@ -116,9 +116,7 @@ class CpuCompiler:
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
         """Code that checks itself, from the text of an artifact."""
-        key = (text_sha256(text), launch, variant.signature)
-        if key != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
-            raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
+        require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         return self._checked(text, variant, launch.layout, nan=nan)
 
     @staticmethod
