@@ -3,9 +3,10 @@
     python -m bench.existing_short [--only retention gla ...] [--json FILE] [--seconds 460]
 
 Needs a GPU, torch and Triton; fla-core, mamba-ssm or flag_gems for their programs. A program that is not installed, or
-does not run, is a line with its reason. In one process for each program, every search of a tuner that measures by
-Triton's benchmark is made twice, by :class:`ShortSearch` and as Triton does, in this order for one search and in the
-other for the next; all configs are compiled before. If the winners differ, they take turns in full measurements.
+does not run, is a line with its reason. First ``silo exec`` compiles a program's configs side by side into an empty
+cache of Triton's. Then, in a plain process with this cache, every search of a tuner that measures by Triton's
+benchmark is made twice, by :class:`ShortSearch` and as Triton does, in this order for one search and in the other for
+the next; each config is called once before. If the winners differ, they take turns in full measurements.
 Rows: how many searches and configs; seconds of both; in how many searches the winners are the same; the worst loss of
 a short winner beside Triton's, by the turns.
 """
@@ -13,6 +14,7 @@ a short winner beside Triton's, by the turns.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import statistics
 import tempfile
@@ -43,8 +45,51 @@ def _gems(name: str, *shapes: tuple[int, ...]) -> Callable[[], Callable[[], Any]
     return make
 
 
+def _fla(module: str, name: str, *more: str, width: int = 64) -> Callable[[], Callable[[], Any]]:
+    """An operator of flash-linear-attention on q, k, v of (1, 2048, 8, ``width``) in bfloat16.
+
+    ``more`` are further arguments: "gate" of each head, "decay" of each element, "beta", "vector" of heads, "unit"
+    vectors of length one, or an integer.
+    """
+
+    def make() -> Callable[[], Any]:
+        import torch
+        from torch.nn import functional
+
+        def array(kind: str, seed: int) -> Any:
+            if kind.isdigit():
+                return int(kind)
+            shape = {"gate": (1, 2048, 8), "beta": (1, 2048, 8), "vector": (8, width)}.get(kind, (1, 2048, 8, width))
+            drawn = existing_cold.array(*shape, seed=seed).detach()
+            changed: dict[str, Callable[[Any], Any]] = {
+                "gate": functional.logsigmoid,
+                "decay": functional.logsigmoid,
+                "beta": torch.sigmoid,
+                "unit": lambda one: functional.normalize(one.float(), dim=-1).to(one.dtype),
+            }
+            return changed.get(kind, lambda one: one)(drawn).requires_grad_()
+
+        given = [array(kind, seed) for seed, kind in enumerate(("q", "k", "v", *more))]
+        operator: Any = getattr(importlib.import_module(f"fla.ops.{module}"), name)
+
+        def call() -> Any:
+            found = operator(*given)
+            return found[0] if isinstance(found, tuple) else found
+
+        return call
+
+    return make
+
+
 PROGRAMS: dict[str, Callable[[], Callable[[], Any]]] = {
     **existing_cold.PROGRAMS,
+    "delta-rule": _fla("delta_rule", "chunk_delta_rule", "beta"),
+    "linear-attention": _fla("linear_attn", "chunk_linear_attn"),
+    "lightning": _fla("lightning_attn", "chunk_lightning_attn", "2", "12"),
+    "rwkv6": _fla("rwkv6", "chunk_rwkv6", "decay", "vector"),
+    "gated-slots": _fla("gsa", "chunk_gsa", "v", "decay"),
+    "forgetting": _fla("forgetting_attn", "parallel_forgetting_attn", "gate"),
+    "attention": _fla("attn", "parallel_attn"),
     "gems-mm": _gems("mm", (2048, 1024), (1024, 4096)),
     "gems-bmm": _gems("bmm", (16, 512, 256), (16, 256, 512)),
     "gems-addmm": _gems("addmm", (4096,), (2048, 1024), (1024, 4096)),
@@ -122,23 +167,29 @@ def watched() -> list[dict[str, Any]]:
     return rows
 
 
-def child(name: str) -> None:
+def child(name: str, *, ahead: bool) -> None:
     import torch
 
-    rows = watched()
+    rows = [] if ahead else watched()
     call = PROGRAMS[name]()
     out = call()
-    if out.requires_grad:
+    if out.requires_grad and not name.endswith("-forward"):
         out.float().square().mean().backward()
     torch.cuda.synchronize()
     print(json.dumps({"device": torch.cuda.get_device_name(), "searches": rows}))
 
 
 def run(name: str, limit_s: float) -> dict[str, Any]:
-    """The searches of one program, in a process with empty caches; ``{"failed": reason}`` if it fails."""
+    """The searches of one program; ``{"failed": reason}`` if it fails."""
     words = ["-m", "bench.existing_short", "--child", name]
-    with tempfile.TemporaryDirectory() as cache:
-        found = existing_cold.child_result(words, limit_s, TRITON_CACHE_DIR=cache, SILO_ACCELERATE="0")
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as home:
+        begun = time.monotonic()
+        ahead = ["-m", "silo", "exec", "--short-measurements", *words, "--ahead"]
+        compiled = existing_cold.child_result(ahead, limit_s, TRITON_CACHE_DIR=cache, SILO_HOME=home)
+        if "failed" in compiled:
+            return compiled
+        left = max(1.0, limit_s - (time.monotonic() - begun))
+        found = existing_cold.child_result(words, left, TRITON_CACHE_DIR=cache, SILO_ACCELERATE="0")
     none = {"failed": "none of its tuners measures by Triton's benchmark"}
     return found if "failed" in found or found["searches"] else none
 
@@ -149,9 +200,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=460.0, help="the longest that all may take")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--child", choices=list(PROGRAMS), help=argparse.SUPPRESS)
+    parser.add_argument("--ahead", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child)
+        child(options.child, ahead=options.ahead)
         return
     end = time.monotonic() + options.seconds
     programs: dict[str, dict[str, Any]] = {}
