@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import statistics
 import tempfile
 import time
@@ -111,7 +112,7 @@ def compare(
     seconds: dict[str, float] = {}
     found: dict[str, list[Any]] = {}
     ways = {
-        "short": lambda: short.times(len(configs)),
+        "short": lambda: short.times(range(len(configs))),
         "full": lambda: [run(config) for config in configs],
     }
     for way in sorted(ways, reverse=short_first):
@@ -130,8 +131,14 @@ def compare(
         "measured": [short.shorts, short.fulls, short.turns],
         "winners": [str(configs[winners[way]]) for way in ("short", "full")],
         "loss": loss,
+        "ms": {way: [_first(times) for times in found[way]] for way in ways},
     }
     return row, found["full"]
+
+
+def _first(times: Any) -> float | None:
+    median = float(times[0] if isinstance(times, Sequence) else times)
+    return median if math.isfinite(median) else None
 
 
 def watched() -> list[dict[str, Any]]:

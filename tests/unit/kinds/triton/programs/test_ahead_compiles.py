@@ -1,8 +1,17 @@
 """Configs of tuners compiled ahead in worker processes, in programs on the stub driver, whose code is for an sm_90."""
 
+from concurrent.futures import Future
+
 import pytest
 
-from silo.kinds.triton.programs.searches.ahead_compiles import turned, worker_count
+from silo.kinds.triton.programs.searches.ahead_compiles import (
+    AheadCompiles,
+    JobState,
+    SearchCompiles,
+    next_to_measure,
+    turned,
+    worker_count,
+)
 from triton_programs import program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
@@ -70,6 +79,68 @@ def test_workers_and_orders():
     assert worker_count(3, 16, 2) == 3
     assert turned([0, 1, 2, 3, 4], 1, 2) == [2, 3, 4, 0, 1]
     assert [turned([0, 1, 2], rank, 8)[0] for rank in range(8)] == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_which_config_is_measured_next():
+    running, queued, ready = JobState.RUNNING, JobState.QUEUED, JobState.READY
+    assert next_to_measure({0: running, 1: ready, 2: ready}, 15) == 1
+    assert next_to_measure({0: running, 1: queued}, 15) is None
+    assert next_to_measure({0: running, 1: queued, 2: queued}, 1) == 2
+    assert next_to_measure({0: queued, 1: queued}, 15) == 1  # the workers are starting
+    assert next_to_measure({0: running, 1: running}, 1) is None
+
+
+class FakeJob:
+    def __init__(self, state):
+        self.future, self.kept = Future(), Future()
+        if state is JobState.RUNNING:
+            self.future.set_running_or_notify_cancel()
+
+    @property
+    def state(self):
+        return JobState.READY if self.kept.done() else JobState.RUNNING if self.future.running() else JobState.QUEUED
+
+
+def test_configs_are_measured_as_their_compiles_end():
+    ahead = AheadCompiles()
+    jobs = {name: FakeJob(JobState.RUNNING) for name in ("slow", "quick", "middle")}
+    ahead._jobs.update(jobs)
+    compiles = SearchCompiles(("slow", "quick", "middle"), {0: "slow", 1: "quick", 2: "middle", 4: "slow"}, 15)
+    order = ahead.places_as_ready(compiles, 5)
+    assert next(order) == 3  # it was not sent
+    jobs["quick"].kept.set_result(None)
+    assert next(order) == 1
+    jobs["middle"].kept.set_result(None)
+    assert next(order) == 2
+    jobs["slow"].kept.set_result(None)
+    assert [*order] == [0, 4]
+
+
+def test_measurements_in_another_order_decide_alike():
+    run(
+        """
+import triton.testing
+calls = []
+def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_mode="mean"):
+    fn()
+    last = S.last("doubled")
+    calls.append((last.grid[0], last.block[0]))
+    return [last.grid[0] + abs(last.block[0] - 128) / 100.0] * 3
+triton.testing.do_bench = do_bench
+def call(t):
+    fresh()
+    calls.clear()
+    t[lambda given: (triton.cdiv(512, given["BLOCK"]),)](x, z, 100)
+    return str(t.best_config), [(str(config), times) for config, times in t.configs_timings.items()]
+make = lambda: triton.autotune(CONFIGS, key=["n"])(doubled)
+expected, plain = call(make()), [*calls]
+forget(t)
+with silo.accelerate():
+    assert call(make()) == expected
+    assert sorted(calls) == sorted(plain)
+    assert counts().sent + counts().stolen > 0, counts()
+"""
+    )
 
 
 def test_the_cache_holds_the_same_bytes_and_nothing_stays_behind():

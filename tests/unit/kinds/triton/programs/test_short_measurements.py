@@ -88,7 +88,7 @@ def machines(**more):
 def shortly(machine):
     search = ShortSearch(machine, machine.benchmark, machine.measure, clock=lambda: machine.ms / 1000)
     measured = []
-    found = search.times(len(machine.true), lambda place, times: measured.append(place))
+    found = search.times(range(len(machine.true)), lambda place, times: measured.append(place))
     assert measured == list(range(len(machine.true)))
     assert machine.do_bench is None
     return search, found
@@ -138,13 +138,13 @@ def test_an_error_of_the_program_ends_the_search_with_the_tuner_as_it_was():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        ShortSearch(machine, broken, machine.measure).times(8)
+        ShortSearch(machine, broken, machine.measure).times(range(8))
     assert machine.do_bench is None
 
 
 def test_which_configs_are_measured_fully():
     assert to_measure_fully({place: 1 + place / 1000 for place in range(48)}) == tuple(range(12))
-    assert to_measure_fully({place: 1 + place / 10 for place in range(48)}) == (0, 1)
+    assert to_measure_fully({place: 1 + place / 10 for place in range(48)}) == (0, 1, 2)
     assert to_measure_fully({5: 2.0, 1: 9.0}) == (5,)
     assert close_to_fastest({1: math.inf}) == ()
 

@@ -6,10 +6,11 @@ worker failed, refused or did not begin is harmless: Triton finds nothing there 
 
 from __future__ import annotations
 
+import enum
 import functools
 import logging
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,13 @@ from silo.settings import available_cpus, local_ranks, settings
 if TYPE_CHECKING:
     from silo.compile.pool import WorkerPool
 
-__all__ = ["AheadCompiles", "AheadCounts", "turned", "worker_count"]
+__all__ = ["AheadCompiles", "AheadCounts", "JobState", "SearchCompiles", "next_to_measure", "turned", "worker_count"]
 
 _log = logging.getLogger("silo")
 
 _COMPILER = "triton"
+# With fewer workers a config that no worker has begun is compiled here, rather than waiting for a worker's.
+_WORKERS_TO_WAIT_FOR = 4
 _MOST_FAULTS = 3  # faults of the machine or of workers in one process, after which Triton compiles everything itself
 
 
@@ -60,6 +63,36 @@ def turned(configs: Sequence[Any], rank: int, ranks: int) -> list[Any]:
     """
     first = rank * len(configs) // ranks
     return [*configs[first:], *configs[:first]]
+
+
+class JobState(enum.Enum):
+    """The state of a config's compile. READY: it needs no wait, because it is over, cached, or was never sent."""
+
+    READY = "ready"
+    RUNNING = "running"
+    QUEUED = "queued"
+
+
+def next_to_measure(states: Mapping[int, JobState], workers: int) -> int | None:
+    """The place of the config to measure next, or None to wait for a worker. Pure.
+
+    The first config that is ready; else the last queued one, which the caller compiles itself, if no worker runs or
+    few do.
+
+    >>> states = {0: JobState.RUNNING, 1: JobState.READY, 2: JobState.QUEUED, 3: JobState.QUEUED}
+    >>> next_to_measure(states, 15)
+    1
+    >>> del states[1]
+    >>> next_to_measure(states, 15), next_to_measure(states, 1)
+    (None, 3)
+    """
+    ready = [place for place, state in states.items() if state is JobState.READY]
+    if ready:
+        return ready[0]
+    queued = [place for place, state in states.items() if state is JobState.QUEUED]
+    if queued and (workers < _WORKERS_TO_WAIT_FOR or len(queued) == len(states)):
+        return queued[-1]
+    return None
 
 
 @dataclass(slots=True)
@@ -88,6 +121,25 @@ class _Job:
     here: bool  # whether the thread of the pool may put the files into the cache
     kept: Future[CacheFiles | None] = field(default_factory=Future["CacheFiles | None"])
 
+    @property
+    def state(self) -> JobState:
+        """Whether a config that needs this compile can be measured at once."""
+        if self.kept.done():
+            return JobState.READY
+        return JobState.RUNNING if self.future.running() or self.future.done() else JobState.QUEUED
+
+
+@dataclass(frozen=True, slots=True)
+class SearchCompiles:
+    """The compiles of one search: Triton's keys of those that it sent, and of each config whose compile was sent.
+
+    Two configs, or two searches, may need the same compile: it is sent once.
+    """
+
+    sent: tuple[str, ...] = ()
+    by_place: Mapping[int, str] = field(default_factory=dict[int, str])
+    workers: int = 0
+
 
 class AheadCompiles:
     """The compiles of all searches of a process. Its methods may be called by any thread."""
@@ -107,28 +159,49 @@ class AheadCompiles:
 
     # -- a search ------------------------------------------------------------------------------------------------------
 
-    def begin(self, configs: Sequence[Any], launch: TunedLaunch) -> list[str]:
-        """Send the compiles of a tuner's configs to workers; the keys for :meth:`end`."""
+    def begin(self, configs: Sequence[Any], launch: TunedLaunch) -> SearchCompiles:
+        """Send the compiles of a tuner's configs to workers; :meth:`end` takes the result."""
         rank, ranks = local_ranks()
         workers = worker_count(settings().jobs, available_cpus(), ranks)
-        sent: list[str] = []
         if workers < 1 or self._faults >= _MOST_FAULTS:
-            return sent
+            return SearchCompiles()
         fronts = FrontEnds()
+        sent: list[str] = []
+        by_place: dict[int, str] = {}
         try:
-            for config in turned(configs, rank, ranks):
+            for place in turned(range(len(configs)), rank, ranks):
+                config = configs[place]
                 hooked = config.pre_hook is not None and launch.described
-                if not hooked and not getattr(config, "ir_override", None):
-                    request = requested_compile(functools.partial(launch, config))
-                    key = None if request is None else self._send(request, fronts, workers, len(configs))
-                    sent += [] if key is None else [key]
+                if hooked or getattr(config, "ir_override", None):
+                    continue
+                request = requested_compile(functools.partial(launch, config))
+                key = None if request is None else self._send(request, fronts, workers, len(configs), sent)
+                if key is not None:
+                    by_place[place] = key
         except BaseException:  # Ctrl-C: these have no waiting caller
-            self.end(sent)
+            self.end(SearchCompiles(tuple(sent)))
             raise
         self.counts.front_ends += fronts.runs
-        return sent
+        return SearchCompiles(tuple(sent), by_place, workers)
 
-    def _send(self, request: CompileRequest, fronts: FrontEnds, workers: int, configs: int) -> str | None:
+    def places_as_ready(self, compiles: SearchCompiles, count: int) -> Generator[int]:
+        """The places of ``count`` configs, in the order in which their compiles end: so a tuner waits least."""
+        pending = list(range(count))
+        while pending:
+            with self._lock:
+                jobs = {place: self._jobs.get(compiles.by_place.get(place, "")) for place in pending}
+            states = {place: JobState.READY if job is None else job.state for place, job in jobs.items()}
+            place = next_to_measure(states, compiles.workers)
+            if place is None:
+                wait([job.kept for job in jobs.values() if job is not None], return_when=FIRST_COMPLETED)
+            else:
+                pending.remove(place)
+                yield place
+
+    def _send(
+        self, request: CompileRequest, fronts: FrontEnds, workers: int, configs: int, sent: list[str]
+    ) -> str | None:
+        """Triton's key of a compile that a worker makes, or None; ``sent`` gets the key if no other search sent it."""
         self.counts.asked += 1
         if request.target.backend not in ("cuda", "hip"):
             return None  # the CPU's code is compiled by Silo's own workers
@@ -136,7 +209,7 @@ class AheadCompiles:
             entry = request.entry
             with self._lock:
                 if entry.key in self._jobs:
-                    return None
+                    return entry.key
             if is_cached(entry):
                 return None
             pool = self._started(workers)
@@ -150,6 +223,7 @@ class AheadCompiles:
         made = _Job(entry, entry.name, text, future, keeps_in_files())
         with self._lock:
             self._jobs[entry.key] = made
+        sent.append(entry.key)
         self.counts.sent += 1
         future.add_done_callback(functools.partial(self._finished, made))
         return entry.key
@@ -165,10 +239,10 @@ class AheadCompiles:
                 atexit.register(self._pool.close)
             return self._pool
 
-    def end(self, keys: Iterable[str]) -> None:
+    def end(self, compiles: SearchCompiles) -> None:
         """The search is over, or its tuner failed: compiles that no worker has begun are cancelled."""
         with self._lock:
-            jobs = [job for key in keys if (job := self._jobs.pop(key, None)) is not None]
+            jobs = [job for key in compiles.sent if (job := self._jobs.pop(key, None)) is not None]
         for job in jobs:
             job.future.cancel()
 

@@ -1,8 +1,8 @@
 """Fewer measurements for tuners that measure by Triton's benchmark: short ones of all configs, full ones at the top.
 
 Triton measures each config for 125 ms of the kernel's time. Here each config is measured shortly first; the fastest
-quarter, but for configs that are slower by more than a tenth, is then measured in full, as Triton does; and those that
-are close to the fastest take turns in short measurements, until their order is sure or they are as good as equal.
+quarter, but for configs that are slower by more than a quarter, is then measured in full, as Triton does; and those
+that are close to the fastest take turns in short measurements, until their order is sure or they are as good as equal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from silo.kinds.triton.front.adapter import Benchmark, benchmark_replaced
-from silo.tuner.statistics import FINALIST_PERMILLE, NOISE_LIMIT_PERMILLE, PPM, estimate, median
+from silo.tuner.statistics import NOISE_LIMIT_PERMILLE, PPM, estimate, median
 
 __all__ = [
     "LEAST_CONFIGS",
@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 LEAST_CONFIGS = 4  # of a tuner: with fewer, short measurements beside full ones save nothing
+_NEAR_PERMILLE = 250  # a short measurement of a config may be wrong by this
 _CLOSE_PERMILLE = 30  # full measurements of equal configs may differ by this, because they are not taken in turns
 _LEAST_ROUNDS, _MOST_ROUNDS = 3, 8
 # Milliseconds of a short measurement, and of warming up: the latter in full after a pause, in which clocks may sink.
@@ -42,7 +43,7 @@ Times: TypeAlias = tuple[float, ...]  # quantiles in milliseconds, the median fi
 def to_measure_fully(short: Mapping[int, float]) -> tuple[int, ...]:
     """The configs that get a full measurement, the fastest first. Pure.
 
-    The fastest quarter, two at least, but for those that are slower than the fastest by more than a tenth.
+    The fastest quarter, two at least, but for those that are slower than the fastest by more than a quarter.
 
     >>> to_measure_fully({0: 3.0, 1: 1.0, 2: 1.05, 3: 2.0, 4: 1.2})
     (1, 2)
@@ -52,7 +53,7 @@ def to_measure_fully(short: Mapping[int, float]) -> tuple[int, ...]:
     """
     order = sorted(short, key=lambda place: (short[place], place))
     quarter = order[: max(2, math.ceil(len(order) / 4))]
-    return tuple(one for one in quarter if short[one] * 1000 <= short[quarter[0]] * (1000 + FINALIST_PERMILLE))
+    return tuple(one for one in quarter if short[one] * 1000 <= short[quarter[0]] * (1000 + _NEAR_PERMILLE))
 
 
 def close_to_fastest(full: Mapping[int, float]) -> tuple[int, ...]:
@@ -173,29 +174,29 @@ class ShortSearch:
     _least_ms: float = math.inf  # the least median so far
     _ended: float = -math.inf
 
-    def times(self, count: int, measured: Callable[[int, Any], None] | None = None) -> list[Any]:
+    def times(self, order: Iterable[int], measured: Callable[[int, Any], None] | None = None) -> list[Any]:
         """The times of each config, as the tuner's benchmark returns them: the winner's are the least.
 
-        ``measured`` is called after each config's short measurement, with its place and result.
+        ``order`` has the place of each config once, in the order of the short measurements. ``measured`` is called
+        after each config's short measurement, with its place and result.
         """
-        found: list[Any] = []
+        found: dict[int, Any] = {}
         short: dict[int, Times] = {}
-        for place in range(count):
+        for place in order:
             result, samples = self._short(place)
             self.shorts += 1
-            found.append(result)
+            found[place] = result
             if samples:  # else the tuner tolerated an error
                 short[place] = tuple(result)
             if measured is not None:
                 measured(place, result)
         full = {place: self._full(place) for place in to_measure_fully(_medians(short))} if short else {}
         close = close_to_fastest(_medians(full))
-        if not close:
-            return found
-        winner, gaps = self._race(close)
-        for place, times in reported_times(short, full, winner, gaps).items():
-            found[place] = list(times)
-        return found
+        if close:
+            winner, gaps = self._race(close)
+            for place, times in reported_times(short, full, winner, gaps).items():
+                found[place] = list(times)
+        return [found[place] for place in range(len(found))]
 
     def _full(self, place: int) -> Times:
         result = tuple(self.run(place))

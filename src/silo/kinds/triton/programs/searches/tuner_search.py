@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from silo.errors import SiloError
 from silo.forks import Mutex
 from silo.kinds.triton.front.adapter import (
+    Benchmark,
     CacheEntry,
     TunedLaunch,
     default_benchmark,
@@ -21,7 +22,7 @@ from silo.kinds.triton.front.adapter import (
     tuning_is_heard,
 )
 from silo.kinds.triton.front.triton_fingerprint import functions_reached
-from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles
+from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles, SearchCompiles
 from silo.status_line import Task, report_progress, working
 
 __all__ = ["Search", "TunerSearches", "finished_search", "prints_while_compiled", "search_of_thread"]
@@ -60,7 +61,7 @@ class Search:
     times: dict[int, Any] = field(default_factory=dict[int, Any])
     measuring: int | None = None
     compiled: dict[int, list[CacheEntry]] = field(default_factory=dict[int, "list[CacheEntry]"])
-    ahead: list[str] = field(default_factory=list[str])
+    ahead: SearchCompiles = field(default_factory=SearchCompiles)
     found: Sequence[Any] | None = None  # the times of all configs, if the first measurement has measured them all
     task: Task | None = None
     open: ExitStack = field(default_factory=ExitStack)
@@ -123,11 +124,11 @@ class TunerSearches:
         return found
 
     def _found(self, search: Search, place: int | None, config: Any, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
-        """The times of a config. If measurements are short, the first one measures all configs."""
+        """The times of a config. The first measurement measures all configs if the order may be changed."""
         if place is None:
             return own(config)
-        if search.found is None and not search.times and self._short:
-            search.found = self._shortly(search, own)
+        if search.found is None and not search.times:
+            search.found = self._all_times(search, own)
         if search.found is not None:
             return search.found[place]
         found = search.run(place, own)
@@ -138,19 +139,43 @@ class TunerSearches:
         search.times[place] = found
         self._progress(search)
 
-    def _shortly(self, search: Search, own: Callable[[Any], Any]) -> Sequence[Any] | None:
+    def _all_times(self, search: Search, own: Callable[[Any], Any]) -> Sequence[Any] | None:
+        """The times of all configs, measured in the order in which their compiles end; None if the order is Triton's.
+
+        It is Triton's for a benchmark of the program's own, which may count its calls, and for a listener of tuning.
+        """
+        count = len(search.configs)
+        name = kernel_of_tuner(search.tuner).__name__
+        benchmark = default_benchmark(search.tuner)
+        if benchmark is None or tuning_is_heard():
+            if self._short:
+                _log.info("%s is measured in full: it has a benchmark of its own, or a listener", name)
+            return None
+        order = range(count) if self._ahead is None else self._ahead.places_as_ready(search.ahead, count)
+        if self._short:
+            found = self._shortly(search, benchmark, order, own)
+            if found is not None:
+                return found
+        if self._ahead is None or not search.ahead.by_place:
+            return None
+        for place in order:
+            self._measured(search, place, search.run(place, own))
+        return [search.times[place] for place in range(count)]
+
+    def _shortly(
+        self, search: Search, benchmark: Benchmark, order: Iterable[int], own: Callable[[Any], Any]
+    ) -> Sequence[Any] | None:
         from silo.kinds.triton.programs.searches.short_measurements import (  # noqa: PLC0415  # off by default
             LEAST_CONFIGS,
             ShortSearch,
         )
 
         name = kernel_of_tuner(search.tuner).__name__
-        benchmark = default_benchmark(search.tuner)
-        if benchmark is None or len(search.configs) < LEAST_CONFIGS or tuning_is_heard():
-            _log.info("%s is measured in full: it has a benchmark of its own, few configs, or a listener", name)
+        if len(search.configs) < LEAST_CONFIGS:
+            _log.info("%s is measured in full: it has few configs", name)
             return None
         short = ShortSearch(search.tuner, benchmark, lambda place: search.run(place, own))
-        found = short.times(len(search.configs), lambda place, times: self._measured(search, place, times))
+        found = short.times(order, lambda place, times: self._measured(search, place, times))
         for place, times in enumerate(found):
             search.times[place] = times
         _log.info(
