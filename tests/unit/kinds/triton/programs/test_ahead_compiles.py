@@ -116,6 +116,30 @@ def test_configs_are_measured_as_their_compiles_end():
     assert [*order] == [0, 4]
 
 
+def test_the_launcher_of_a_signature_is_built_beside_the_configs():
+    run(
+        """
+import triton.backends.nvidia.driver as nvidia, triton.testing
+built = []
+if hasattr(nvidia, "make_launcher"):
+    own = nvidia.make_launcher
+    def make_launcher(*given):
+        built.append(threading.current_thread().name)
+        return own(*given)
+    nvidia.make_launcher = make_launcher
+triton.testing.do_bench = lambda fn, **given: [fn() or 1.0] * 3
+folder = fresh()
+with silo.accelerate():
+    triton.autotune(CONFIGS, key=["n"])(doubled)[(1,)](x, z, 100)
+if hasattr(nvidia, "make_launcher"):
+    assert built[0] == "silo-launcher" and set(built[1:]) == {"MainThread"}, built
+    assert len([*Path(folder).glob("*/__triton_launcher*")]) == 1
+else:
+    assert not built and not [*Path(folder).glob("*/__triton_launcher*")]
+"""
+    )
+
+
 def test_measurements_in_another_order_decide_alike():
     run(
         """

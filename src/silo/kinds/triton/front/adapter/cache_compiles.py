@@ -9,6 +9,7 @@ as ``triton.compile`` would run them, and leave the same bytes.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -18,7 +19,6 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -43,6 +43,7 @@ __all__ = [
     "job_parameters",
     "keep_files",
     "keeps_in_files",
+    "launcher_build",
     "make_cache_files",
     "put_back_files",
     "reason_to_compile_in_turn",
@@ -88,7 +89,7 @@ class CompileRequest:
     target: Any
     options: Mapping[str, Any]
 
-    @cached_property
+    @functools.cached_property
     def entry(self) -> CacheEntry:
         """Its place in Triton's cache, as ``triton.compile`` works it out when first read. Raises its exceptions."""
         libtriton, cache = module("triton._C.libtriton"), module("triton.runtime.cache")
@@ -273,6 +274,35 @@ class _NotedOptions:
 def _in_words(options: Any, name: str) -> str:  # noqa: ANN401
     # Python calls 1, True and 1.0 equal, and their texts differ.
     return repr(getattr(options, name)) if hasattr(options, name) else _ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class _PlainLaunch:
+    """The metadata that Triton's launcher reads: none of it is part of the C text that is compiled."""
+
+    num_ctas: int = 1
+    global_scratch_size: int = 0
+    global_scratch_align: int = 1
+    profile_scratch_size: int = 0
+    profile_scratch_align: int = 1
+    launch_cooperative_grid: bool = False
+    launch_pdl: bool = False
+
+
+def launcher_build(request: CompileRequest) -> Callable[[], object] | None:
+    """A function that builds the launcher of a request's signature into Triton's cache; None if nothing is built.
+
+    Some versions of Triton write a C file for each signature of a kernel, and compile it at the kernel's first launch:
+    a third of a second, in which nothing else happens.
+    """
+    if request.target.backend != "cuda" or any("tensordesc" in str(one) for one in request.source.signature.values()):
+        return None
+    nvidia = module("triton.backends.nvidia.driver")
+    launcher = module("triton.runtime.driver").driver.active.launcher_cls
+    builds = hasattr(nvidia, "make_launcher") and hasattr(nvidia, "compile_module_from_src")
+    if not builds or launcher is not nvidia.CudaLauncher:
+        return None
+    return functools.partial(launcher, request.source, _PlainLaunch())
 
 
 class FrontEnds:

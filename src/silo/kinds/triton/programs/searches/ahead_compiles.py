@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 import functools
 import logging
+import math
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
@@ -29,6 +31,7 @@ from silo.kinds.triton.front.adapter import (
     job_parameters,
     keep_files,
     keeps_in_files,
+    launcher_build,
     requested_compile,
 )
 from silo.settings import available_cpus, local_ranks, settings
@@ -36,7 +39,16 @@ from silo.settings import available_cpus, local_ranks, settings
 if TYPE_CHECKING:
     from silo.compile.pool import WorkerPool
 
-__all__ = ["AheadCompiles", "AheadCounts", "JobState", "SearchCompiles", "next_to_measure", "turned", "worker_count"]
+__all__ = [
+    "AheadCompiles",
+    "AheadCounts",
+    "JobState",
+    "SearchCompiles",
+    "largest_first",
+    "next_to_measure",
+    "turned",
+    "worker_count",
+]
 
 _log = logging.getLogger("silo")
 
@@ -63,6 +75,19 @@ def turned(configs: Sequence[Any], rank: int, ranks: int) -> list[Any]:
     """
     first = rank * len(configs) // ranks
     return [*configs[first:], *configs[:first]]
+
+
+def largest_first(configs: Sequence[Mapping[str, object]]) -> list[int]:
+    """The places of configs by the product of their integers, the largest first: large blocks compile longest. Pure.
+
+    >>> largest_first([{"M": 64, "N": 32}, {"M": 128, "N": 64}, {"M": 64, "N": 32, "FAST": True}])
+    [1, 0, 2]
+    """
+
+    def size(config: Mapping[str, object]) -> int:
+        return math.prod(value for value in config.values() if type(value) is int and value > 0)
+
+    return sorted(range(len(configs)), key=lambda place: (-size(configs[place]), place))
 
 
 class JobState(enum.Enum):
@@ -133,12 +158,14 @@ class _Job:
 class SearchCompiles:
     """The compiles of one search: Triton's keys of those that it sent, and of each config whose compile was sent.
 
-    Two configs, or two searches, may need the same compile: it is sent once.
+    Two configs, or two searches, may need the same compile: it is sent once. ``launcher`` ends when Triton's cache has
+    the launcher of the kernel's signature, or its build has failed; None if Triton builds none.
     """
 
     sent: tuple[str, ...] = ()
     by_place: Mapping[int, str] = field(default_factory=dict[int, str])
     workers: int = 0
+    launcher: Future[None] | None = None
 
 
 class AheadCompiles:
@@ -168,24 +195,29 @@ class AheadCompiles:
         fronts = FrontEnds()
         sent: list[str] = []
         by_place: dict[int, str] = {}
+        launcher: Future[None] | None = None
         try:
-            for place in turned(range(len(configs)), rank, ranks):
+            for place in turned(largest_first([config.kwargs for config in configs]), rank, ranks):
                 config = configs[place]
                 hooked = config.pre_hook is not None and launch.described
                 if hooked or getattr(config, "ir_override", None):
                     continue
                 request = requested_compile(functools.partial(launch, config))
                 key = None if request is None else self._send(request, fronts, workers, len(configs), sent)
-                if key is not None:
+                if request is not None and key is not None:
                     by_place[place] = key
+                    if launcher is None and keeps_in_files():
+                        launcher = _launcher_of(request)
         except BaseException:  # Ctrl-C: these have no waiting caller
             self.end(SearchCompiles(tuple(sent)))
             raise
         self.counts.front_ends += fronts.runs
-        return SearchCompiles(tuple(sent), by_place, workers)
+        return SearchCompiles(tuple(sent), by_place, workers, launcher)
 
     def places_as_ready(self, compiles: SearchCompiles, count: int) -> Generator[int]:
         """The places of ``count`` configs, in the order in which their compiles end: so a tuner waits least."""
+        if compiles.launcher is not None:
+            compiles.launcher.result()
         pending = list(range(count))
         while pending:
             with self._lock:
@@ -308,6 +340,25 @@ class AheadCompiles:
 
     def _note(self, subject: str, message: str) -> None:
         self._notices.once(subject, message)
+
+
+def _launcher_of(request: CompileRequest) -> Future[None] | None:
+    """Build the launcher of a kernel's signature in a thread of its own; the system's compiler does the work."""
+    build = launcher_build(request)
+    if build is None:
+        return None
+    built: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            build()
+        except Exception as error:  # noqa: BLE001  # a compiler that is not there, or whatever Triton raises: it meets it
+            _log.debug("a launcher of %s is not built ahead: %s", request.source.name, error)
+        finally:
+            built.set_result(None)
+
+    threading.Thread(target=run, name="silo-launcher", daemon=True).start()
+    return built
 
 
 def _named(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget
