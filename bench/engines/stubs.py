@@ -244,5 +244,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install(engine: str, checkouts: Path) -> None:
-    """Import an engine's modules from ``checkouts/ENGINE`` from now on."""
+    """Import an engine's modules from ``checkouts/ENGINE/ENGINE`` from now on."""
+    if not (checkouts / engine / engine).is_dir():
+        raise SystemExit(f"{checkouts / engine} is no checkout of {engine}: it has no folder {engine}")
     sys.meta_path.insert(0, Finder(engine, checkouts / engine))
