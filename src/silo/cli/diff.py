@@ -66,7 +66,7 @@ def command(
     """Compare two bundles: kernels, code and its resources, and for each case the results and the times.
 
     A case runs once with each bundle's code on the same arrays; then both launch in turns, until the ratio of their
-    times is decided. The cases run in this process.
+    times is decided. A kernel that crashes ends its own process, and its case fails.
     """
     if seconds <= 0:
         raise click.BadParameter("--seconds is a number of seconds above 0")

@@ -94,10 +94,7 @@ def compare_times(
     limit_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ratio:
-    """Launches two contenders in turns until their ratio is decided, or for ``limit_s`` seconds.
-
-    Each further look at the samples has twice as many rounds as the one before.
-    """
+    """Launches two contenders in turns until their ratio is decided, or for ``limit_s`` seconds."""
 
     def take(rounds: int) -> tuple[Sequence[int], Sequence[int]]:
         found = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)
@@ -114,17 +111,19 @@ def sample_until_decided(
 ) -> Ratio:
     """Takes samples until their ratio is decided, or for ``limit_s`` seconds.
 
-    ``take`` returns samples of the new and of the old contender that were taken in turns, about as many as asked.
+    ``take`` returns samples of the new and of the old contender that were taken in turns, about as many as asked. Each
+    further look at the samples has at least twice as many as the one before.
     """
     end = clock() + limit_s
     new: list[int] = []
     old: list[int] = []
     rounds = _FIRST_ROUNDS
     while True:
-        taken_new, taken_old = take(rounds)
-        new += taken_new
-        old += taken_old
+        while len(new) < rounds and (not new or clock() < end):
+            taken_new, taken_old = take(rounds - len(new))
+            new += taken_new
+            old += taken_old
         ratio = judge_ratio(new, old, margin_ppm)
-        rounds = len(new)
-        if ratio.speed is not Speed.UNDECIDED or 2 * rounds > _MOST_ROUNDS or clock() >= end:
+        rounds = 2 * len(new)
+        if ratio.speed is not Speed.UNDECIDED or rounds > _MOST_ROUNDS or clock() >= end:
             return ratio

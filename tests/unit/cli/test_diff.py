@@ -121,6 +121,17 @@ def test_a_result_that_is_not_finite_is_text_in_json(bundles, tmp_path):
     assert (numbers["between"], numbers["new_ok"]) == ("inf", False)
 
 
+def test_a_kernel_that_crashes_costs_its_case(bundles, tmp_path):
+    other = tmp_path / "crashing_kernels.py"
+    far = kernel("kept", f"{LOADED} * 2.0").replace("tl.store(out + i", "tl.store(out + i + (n.to(tl.int64) << 40)")
+    other.write_text(HEAD + far + kernel("moved", f"{LOADED} * 2.0"))
+    found = compare_bundles(bundles[0], other, kernels=["kept", "moved"])
+    assert case(found, "kept").status == "failed"
+    assert case(found, "kept").reason.startswith("the new bundle: LaunchError")
+    assert case(found, "moved").numbers.equal
+    assert failures(found, None, None)[0].startswith("kept n=500: failed: the new bundle")
+
+
 def test_a_case_with_other_arguments_is_not_compared(bundles, tmp_path):
     other = tmp_path / "other_kernels.py"
     other.write_text(OLD.replace("make.normal(n)", "make.uniform(n)"))
