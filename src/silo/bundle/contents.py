@@ -410,7 +410,7 @@ def entry_members(cls: type) -> tuple[EntryMember, ...]:
     """The members of the manifest's object for a value of this class, in the order of its fields.
 
     >>> [one.name for one in entry_members(BundleRules) if one.field.since]
-    ['space', 'extents']
+    ['space', 'extents', 'compilers']
     """
     found = _ENTRIES.get(cls)
     if found is None:

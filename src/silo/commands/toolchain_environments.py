@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from silo.errors import ToolchainError
-from silo.machine.process_session import session
+from silo.settings import child_environment, settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -80,8 +80,12 @@ class Environment:
             place = silo.__file__
             assert place is not None
             (Path(folder) / "silo").symlink_to(Path(place).parent, target_is_directory=True)
-            path = [self.packages, folder, os.environ.get("PYTHONPATH", "")]
-            yield {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+            path = [self.packages, folder, child_environment().get("PYTHONPATH", "")]
+            yield child_environment(
+                PYTHONPATH=os.pathsep.join(filter(None, path)),
+                SILO_HOME=str(settings().store_folder),
+                **settings().for_workers,
+            )
 
     def run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
         """Runs ``python -m silo`` with these arguments."""
@@ -125,8 +129,7 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
 
 def made_folder(name: ToolchainName) -> Path:
     """The folder for a package that pip unpacks: in the store's, one for each version of Python."""
-    root = Path(session().settings.home)
-    return root / "toolchains" / f"{name.package}-{name.version}-{sys.implementation.cache_tag}"
+    return settings().store_folder / "toolchains" / f"{name.package}-{name.version}-{sys.implementation.cache_tag}"
 
 
 def _named_folder(name: ToolchainName) -> Environment:

@@ -145,22 +145,32 @@ def test_an_error_of_an_environments_build_is_shown(tmp_path):
     assert not (tmp_path / "k.silo").exists()
 
 
-def test_equal_toolchains_make_the_bundle_of_one(tmp_path, monkeypatch):
-    triton = version("triton") if pytest.importorskip("triton") else ""
+def test_the_builds_of_the_environments_are_joined_and_measured(tmp_path, monkeypatch):
+    pytest.importorskip("triton", reason="it compiles a Triton kernel")
     source = tmp_path / "toolchain_kernels.py"
     source.write_text(KERNEL)
     both, one = tmp_path / "both.silo", tmp_path / "one.silo"
-    summary = build_with_toolchains([source], both, [f"triton=={triton}", f"here={sys.prefix}"], tune="off")
-    assert (summary.compiled, summary.reused) == (2, 2)
-    assert [row.measured for row in summary.rows] == ["first toolchain"]
-    silo.build(source, output=one, tune="off")
-    assert one.read_bytes() == both.read_bytes()
+    silo.build(source, output=one, tune="off", configs="all")
+    asked = []
 
     def copied(self, arguments):
+        asked.append(arguments)
         shutil.copy(one, arguments[arguments.index("-o") + 1])
-        return subprocess.CompletedProcess(arguments, 0, "{}", "")
+        return subprocess.CompletedProcess(
+            arguments, 0, '{"compiled": 2, "reused": 1, "remarks": [], "left_out": []}', ""
+        )
 
     monkeypatch.setattr(Environment, "run", copied)
+    names = [f"one={sys.prefix}", f"other={sys.prefix}"]
+    summary = build_with_toolchains([source], both, names, tune="off")
+    assert (summary.compiled, summary.reused) == (4, 2)
+    assert [row.measured for row in summary.rows] == ["first toolchain"]
+    assert one.read_bytes() == both.read_bytes()  # equal compilers make the bundle of one
+    summary = build_with_toolchains([source], both, names, tune="auto")
+    assert [row.measured for row in summary.rows] == ["measured"]
+    assert [words[words.index("--tune") + 1] for words in asked] == ["off"] * 4
+    assert "--configs" in asked[-1]
+    assert "--configs" not in asked[0]
     with pytest.raises(ToolchainError, match="used no numpy"):  # kernels of Triton are not compiled by it
         build_with_toolchains([source], both, [f"numpy=={version('numpy')}"], tune="off")
 
@@ -179,6 +189,10 @@ def test_two_versions_of_triton_in_one_bundle_that_is_tuned(tmp_path):
     summary = build_with_toolchains([source], output, [f"old={old}", f"here={sys.prefix}"])
     assert [row.measured for row in summary.rows] == ["measured"]
     assert any("triton 3.6" in line for line in summary.remarks)
+    one, other = tmp_path / "one.silo", tmp_path / "other.silo"
+    build_with_toolchains([source], one, [f"here={sys.prefix}"], tune="off")
+    silo.build(source, output=other, tune="off")
+    assert one.read_bytes() == other.read_bytes()
     x, out = np.arange(500, dtype=np.float32), np.zeros(500, np.float32)
     silo.load(output).k(x, out, 500)  # built here: no consent is needed
     assert (out == 2 * x).all()
