@@ -1,25 +1,30 @@
 """Bundles with the code of several compilers: joined, tuned, and read; the winner is the fastest right code."""
 
 import json
+import random
 from collections import Counter
 
 import numpy as np
 import pytest
 
 from bundle_samples import sealed
+from fuzz import chooser
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules
 from silo.bundle.mixed_compilers import CompiledConfig, compiler_names, joined_rules, mixed_rules, table_of
 from silo.bundle.reader import open_bundle, stored_blobs
+from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle
 from silo.core.config import Config
-from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step
+from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.signature import Signature
 from silo.core.target import Target
 from silo.errors import BundleError, BundleFormatError
 from silo.frozen import replace
+from silo.launch.runtime import inspect_call
+from silo.machine.device_plugins import device_named
 from silo.settings import override
 from silo.shipping.slice_bundle import merge_bundles, slice_by_target
 
@@ -237,6 +242,38 @@ def test_a_file_that_names_compilers_wrongly_is_refused(make, change, reason, tm
         open_bundle(broken).kernel("k")
     assert "rules[0].compilers" in str(refused.value.field)
     assert reason in str(refused.value)
+
+
+def test_the_native_choice_is_that_of_a_search_through_all_variants(make):
+    path = make.joined(make("1.0"), make("2.0", MANY), name="random")
+    draw, device = random.Random(3), device_named("cpu")
+    x = np.zeros(64, np.float32)
+    seen = Counter()
+    for _ in range(15):
+        with open_bundle(path) as bundle:
+            rules = bundle.kernel("k").rules[0]
+        config, names = rules.rules.fallback, sorted({*rules.compilers, *_compilers(path)})
+        table = {bucket_of([draw.randrange(1, 5000)]): config for _ in range(draw.randrange(4))}
+        bounds = Bound("n", most=draw.randrange(1, 3000))
+        unseen = DecisionList((Step((bounds,), config), Step((), config))) if draw.random() < 0.5 else None
+        made = DispatchRules.of(["n"], table, config, unseen)
+        count = len(made.rules) + 1 + (0 if unseen is None else 2)
+        compilers = tuple(draw.choice(names) for _ in range(count))
+        update_bundle(path, {"k": KernelUpdate(rules=(replace(rules, rules=made, compilers=compilers),))})
+        kernel = silo.load(path, trust=True).k
+        for _ in range(20):
+            n = draw.choice([draw.randrange(1, 8000), -draw.randrange(1, 300)])
+            call = inspect_call(kernel.launcher, kernel.contents.signature, x, x, n)
+            found = kernel.rank_numbers(call, device)
+            assert list(found) == chooser.ranked(kernel.contents, call, device)
+            seen[kernel.variant(found[0]).artifact.compiler] += 1
+    assert len(seen) == 2
+    assert min(seen.values()) > 30
+
+
+def _compilers(path):
+    with open_bundle(path) as bundle:
+        return {one.artifact.compiler for one in bundle.kernel("k").variants}
 
 
 # ---- the parts ----
