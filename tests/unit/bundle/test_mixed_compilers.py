@@ -17,11 +17,12 @@ from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle
+from silo.commands.trust_code import trust_bundle
 from silo.core.config import Config
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.signature import Signature
 from silo.core.target import Target
-from silo.errors import BundleError, BundleFormatError
+from silo.errors import BundleError, BundleFormatError, TrustError
 from silo.frozen import replace
 from silo.launch.runtime import inspect_call
 from silo.machine.device_plugins import device_named
@@ -204,6 +205,23 @@ def test_slices_of_a_mixed_bundle_are_it_again(make):
     found = merge_bundles([make.folder / "slices" / one.path for one in slices], make.folder / "again-whole.silo")
     assert found.whole
     assert (make.folder / "again-whole.silo").read_bytes() == path.read_bytes()
+
+
+def test_consent_to_the_parts_is_consent_to_the_whole_and_to_nothing_else(make, tmp_path):
+    path = make.joined(make("1.0"), make("2.0", MANY), name="consented")
+    # The compilers were renamed, and the code is as it was built, so only the cases of the whole are new.
+    assert silo.tune(path, device="cpu")[0].winner is not None
+    for trusted in (["1.0"], ["1.0", "2.0"]):
+        with override(home=str(tmp_path / "".join(trusted))):
+            own = tmp_path / f"{len(trusted)}.silo"
+            for version in trusted:
+                trust_bundle(make(version, "0" if version == "1.0" else MANY))
+            merge_bundles([make("1.0"), make("2.0", MANY)], own)
+            if len(trusted) == 2:
+                assert silo.tune(own, device="cpu")[0].winner is not None
+            else:
+                with pytest.raises(TrustError):
+                    silo.tune(own, device="cpu")
 
 
 def test_bundles_of_other_sources_are_not_joined(make):
