@@ -10,7 +10,7 @@ from typing import Annotated
 import click
 
 from silo.cli.console import print_json, print_table, say, say_lines
-from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_option
+from silo.cli.options import Budget, Deterministic, Download, Json, Kernels, Quiet, Toolchains, TuneMode, targets_option
 from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
 from silo.settings import override
@@ -52,24 +52,9 @@ def command(
     budget: Budget = None,
     configs: Annotated[str | None, Option("--configs", metavar="N|all", check=_number, help=_CONFIGS)] = None,
     key: SigningKey = None,
-    toolchain: Annotated[
-        list[str] | None,
-        Option(
-            "--toolchain",
-            metavar="NAME==VERSION|LABEL=FOLDER",
-            help="Compile with this version of a package (triton==3.6.0), or in this virtual environment "
-            "(old=/path/to/venv); repeatable: the bundle holds the code of each, and measurements choose.",
-        ),
-    ] = None,
+    toolchain: Toolchains = None,
     *,
-    download: Annotated[
-        bool,
-        Option(
-            "--download",
-            help="Let pip fetch the wheels of toolchains that are not installed here (not their dependencies) "
-            "into the store's folder.",
-        ),
-    ] = False,
+    download: Download = False,
     deterministic: Deterministic = False,
     quiet: Quiet = False,
     json: Json = False,

@@ -196,7 +196,7 @@ def _rows(kernel: BundleKernel, names: Mapping[str, str], measured: set[str]) ->
         for rules in kernel.rules:
             if rules.target == target:
                 pairs = zip(rules.rules.rules, rules.rule_compilers, strict=True)
-                chosen |= {f"{config} by {names.get(name, 'any')}": None for (_, config), name in pairs}
+                chosen |= {f"{config} by {names[name]}" if name else str(config): None for (_, config), name in pairs}
         serves = (one.artifact.variant.specialization for one in own)
         rows.append(
             BuildRow(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import loader_of
 from silo.core.protocols import Device
 from silo.core.values import JSON
-from silo.errors import CaseError, SiloError, SourceError
+from silo.errors import CaseError, SiloError, SourceError, ToolchainError
 from silo.kernels.bundle_kernels import BundledKernel, Kernels, load
 from silo.launch.runtime import VouchedCode, inspect_call
 from silo.machine.device_plugins import device_named
@@ -186,6 +187,8 @@ def compare_bundles(
     time_same: bool = False,
     margin: float = 0.01,
     limit_s: float = 60.0,
+    toolchains: Sequence[str] = (),
+    download: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> BundleComparison:
     """Compares two bundles, or Python files with kernels, which are compiled for the device first.
@@ -205,13 +208,20 @@ def compare_bundles(
         time_same: also time cases of which both bundles have the same code.
         margin: the part by which times may differ and count as the same.
         limit_s: seconds in which the times of one case have to be decided.
+        toolchains: the toolchains to build the old and the new file with, as for ``silo build --toolchain``; () builds
+            with this environment.
+        download: let pip fetch toolchains that are not here.
         progress: called with a line at the start of each case.
 
     Raises:
         SiloError: a file cannot be read, its native code is not trusted, or the device is not here.
     """
     with ExitStack() as kept:
-        paths = [_bundle_of(path, device, kept) for path in (old, new)]
+        environments = toolchains or ("", "")
+        if len(environments) != 2:
+            raise ToolchainError("a comparison has two toolchains: name one for the old and one for the new file")
+        with_one = partial(_bundle_of, device=device, kept=kept, download=download, progress=progress)
+        paths = [with_one(path, toolchain=one) for path, one in zip((old, new), environments, strict=True)]
         rows = [describe_bundle(path, None) for path in paths]
         loaded = [load(path, trust=trust) for path in paths]
         names = [_chosen(one, kernels) for one in loaded]
@@ -269,15 +279,25 @@ def _wrong(found: Numbers, gate: str) -> str:
     return "" if found.new_ok else f"the new result is wrong by {_number(found.new_error)}"
 
 
-def _bundle_of(path: Path, device: str | None, kept: ExitStack) -> Path:
+def _bundle_of(
+    path: Path, *, device: str | None, kept: ExitStack, toolchain: str, download: bool, progress: Callable[[str], None]
+) -> Path:
     """The bundle itself, or a file's kernels built for the device, in a folder that ``kept`` removes."""
     if kind_of(path) is PlaceKind.BUNDLE:
+        if toolchain:
+            raise ToolchainError(f"{path} is compiled already: --toolchain compiles Python files, so name two of them")
         return path
-    from silo.commands.python_commands import build  # noqa: PLC0415  # the compilers, for files alone
+    from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # the compilers, for files alone
+    from silo.commands.build_with_toolchains import build_with_toolchains  # noqa: PLC0415
 
     folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="silo-diff-")))
-    made = folder / f"{path.stem}.silo"
-    build(path, output=made, targets=[device or "cpu"], tune="cached")
+    made, targets = folder / f"{path.stem}.silo", [device or "cpu"]
+    if toolchain:
+        build_with_toolchains(
+            [path], made, [toolchain], download=download, targets=targets, tune="cached", report=progress
+        )
+    else:
+        build_bundle([path], made, targets=targets, tune="cached")
     return made
 
 

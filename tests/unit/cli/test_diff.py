@@ -6,7 +6,7 @@ import pytest
 
 from silo.cli.main import app
 from silo.commands.compare_bundles import compare_bundles, failures
-from silo.errors import SourceError, TrustError
+from silo.errors import SourceError, ToolchainError, TrustError
 from silo.settings import override
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
@@ -168,6 +168,29 @@ def test_a_percentage_that_is_none_is_a_usage_error(bundles, percent, capsys):
         app(["diff", *map(str, bundles), "--fail-slower", percent])
     assert ended.value.code == 2
     assert "no percentage" in capsys.readouterr().err
+
+
+def test_a_file_under_two_toolchains(tmp_path, monkeypatch):
+    built = []
+
+    def build(files, output, toolchains, **options):
+        built.append((files, toolchains, options["download"]))
+        return silo.build(files[0], output=output, tune="off")
+
+    monkeypatch.setattr("silo.commands.build_with_toolchains.build_with_toolchains", build)
+    file = tmp_path / "twice_kernels.py"
+    file.write_text(HEAD + kernel("kept", f"{LOADED} * 2.0"))
+    names = ["triton==1", "triton==2"]
+    found = compare_bundles(file, file, toolchains=names)
+    assert built == [([file], ["triton==1"], False), ([file], ["triton==2"], False)]
+    assert found.same_code == 2
+    with pytest.raises(ToolchainError, match="two toolchains"):
+        compare_bundles(file, file, toolchains=names[:1])
+
+
+def test_a_bundle_is_not_compiled_by_a_toolchain(bundles):
+    with pytest.raises(ToolchainError, match="compiled already"):
+        compare_bundles(*bundles, toolchains=["triton==1", "triton==2"])
 
 
 def test_a_kernel_that_neither_has_is_an_error(bundles):
