@@ -32,7 +32,7 @@ _PIP_SECONDS: Final = 1800
 
 @dataclass(frozen=True, slots=True)
 class ToolchainName:
-    """What ``--toolchain`` names: a ``package`` of a ``version``, or a ``folder`` under a ``label``."""
+    """A toolchain as ``--toolchain`` names it: a ``package`` of a ``version``, or a ``folder`` under a ``label``."""
 
     label: str
     package: str = ""
@@ -103,7 +103,7 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
     anything is downloaded.
 
     Raises:
-        ToolchainError: the folder is no environment, or the package is not here and was not to be downloaded, or pip
+        ToolchainError: the folder has no Python, or the package is not here and must not be downloaded, or pip
             failed.
     """
     if name.folder:
