@@ -83,7 +83,7 @@ def compare_compilers(
 
 
 def by_known_times(winners: Sequence[CompilerWinner]) -> Compared:
-    """Chooses by times that were not taken in turns: a later compiler's code needs an interval below the best so far."""
+    """Chooses by times not taken in turns: a later compiler's code needs an interval below the best so far."""
 
     def challenge(best: CompilerWinner, other: CompilerWinner) -> Decision:
         theirs, own = other.winner.time, best.winner.time
