@@ -26,7 +26,7 @@ __all__ = ["Compared", "CompilerWinner", "by_known_times", "compare_compilers", 
 
 # Another compiler's code is chosen if it is faster by more than this beyond doubt.
 _MARGIN_PPM = 5_000
-_LIMIT_S = 5.0
+_LIMIT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
