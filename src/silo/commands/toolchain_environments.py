@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from silo.errors import ToolchainError
 from silo.settings import child_environment, settings
+from silo.store.privacy import examine
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -103,7 +104,7 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
     anything is downloaded.
 
     Raises:
-        ToolchainError: the folder has no Python, or the package is not here and must not be downloaded, or pip
+        ToolchainError: others can write the folder, it has no Python, or the package is not here and must not be downloaded, or pip
             failed.
     """
     if name.folder:
@@ -114,6 +115,7 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
     except PackageNotFoundError:
         pass
     folder = made_folder(name)
+    _refuse_shared(folder)
     if not (folder / _STAMP).is_file():
         what = f"the wheel {name.label}, without the packages that it depends on"
         if not download:
@@ -130,6 +132,13 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
 def made_folder(name: ToolchainName) -> Path:
     """The folder for a package that pip unpacks: in the store's, one for each version of Python."""
     return settings().store_folder / "toolchains" / f"{name.package}-{name.version}-{sys.implementation.cache_tag}"
+
+
+def _refuse_shared(folder: Path) -> None:
+    """Raises ToolchainError if other users can write where a toolchain's code is, or will be."""
+    decision = examine(folder.parent, (folder.name,))
+    if not decision:
+        raise ToolchainError(f"{folder}: code that others wrote could run from there: {decision.reason}")
 
 
 def _named_folder(name: ToolchainName) -> Environment:

@@ -111,6 +111,18 @@ def test_a_download_is_announced_and_kept(index):
     assert sorted(one.name for one in made_folder(name).parent.iterdir()) == [made_folder(name).name]
 
 
+def test_a_folder_that_others_can_write_is_not_used(index):
+    wheel(index)
+    name = parse_toolchain("madeup_compiler==1.5")
+    find_environment(name, download=True, report=lambda _: None)
+    for place in (made_folder(name), made_folder(name).parent):
+        place.chmod(0o777)
+        with pytest.raises(ToolchainError, match="code that others wrote could run"):
+            find_environment(name, download=True, report=pytest.fail)
+        place.chmod(0o700)
+    find_environment(name, download=False, report=pytest.fail)
+
+
 def test_without_a_network_the_error_names_the_cure_and_leaves_nothing(index):
     name = parse_toolchain("madeup-compiler==1.5")
     with pytest.raises(ToolchainError, match=r"is the package index within reach\?.*\n.*ERROR") as refused:
