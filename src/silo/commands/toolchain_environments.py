@@ -104,8 +104,8 @@ def find_environment(name: ToolchainName, *, download: bool, report: Callable[[s
     anything is downloaded.
 
     Raises:
-        ToolchainError: others can write the folder, it has no Python, or the package is not here and must not be downloaded, or pip
-            failed.
+        ToolchainError: others can write the folder, it has no Python, or the package is not here and must not be
+            downloaded, or pip failed.
     """
     if name.folder:
         return _named_folder(name)
