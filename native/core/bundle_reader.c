@@ -280,6 +280,14 @@ bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_
     return has;
 }
 
+bool silo_reader_has_compiler(struct silo_reader *reader, uint32_t kernel, uint32_t number,
+                              uint32_t compiler) {
+    silo_fork_lock_take(&reader->decoding);
+    const bool has = silo_variants_has_compiler(&reader->manifest, kernel, number, compiler);
+    silo_fork_lock_give(&reader->decoding);
+    return has;
+}
+
 static int check_kernel(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                         uint32_t index) {
     return silo_kernel_head(manifest, decoding, index) != NULL

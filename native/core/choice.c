@@ -9,7 +9,7 @@
 
 /* A variant that the choice may return. */
 struct candidate {
-    bool preferred; /* it has the config that the dispatch rules name */
+    int preferred; /* 1: it has the config that the dispatch rules name; 2: and their compiler */
     int64_t assumes, narrow;
     uint32_t number;
 };
@@ -77,14 +77,14 @@ static int no_key_value(const struct silo_situation *at, const struct silo_value
     return -1;
 }
 
-/* The config that the dispatch rules name for variants of a group; NULL without rules for them. -1
- * with `error`. */
+/* The config that the dispatch rules name for variants of a group, and its compiler; NULL without
+ * rules for them. -1 with `error`. */
 static int ruled(const struct silo_situation *at, const struct silo_group *group,
-                 const struct silo_config **config, silo_error *error) {
+                 struct silo_ruled *found, silo_error *error) {
     const struct silo_kernel_info *kernel = at->kernel;
     const struct silo_rules *rules = kernel->rules;
     const struct silo_rules *const end = rules + kernel->rules_count;
-    *config = NULL;
+    *found = (struct silo_ruled){0};
     while (rules < end && !are_for(rules, group))
         rules++;
     if (rules == end)
@@ -103,7 +103,7 @@ static int ruled(const struct silo_situation *at, const struct silo_group *group
     int result = 0;
     if (missing)
         result = no_key_value(at, values, error);
-    else if ((*config = silo_rules_lookup(rules, kernel->key, values, kernel->key_count)) == NULL)
+    else if (silo_rules_lookup(rules, kernel->key, values, kernel->key_count, found) != 0)
         result = silo_fail_memory(error);
     if (values != few)
         free(values);
@@ -124,18 +124,29 @@ static void specificity(const struct silo_group *group, struct candidate *candid
     }
 }
 
+/* How well a variant fits what the rules name: see struct candidate. */
+static int preference(const struct silo_situation *at, const struct silo_ruled *rule,
+                      uint32_t number) {
+    if (rule->config == NULL ||
+        !silo_reader_has_config(at->reader, at->number, number, rule->config))
+        return 0;
+    return rule->has_compiler &&
+                   silo_reader_has_compiler(at->reader, at->number, number, rule->compiler)
+               ? 2
+               : 1;
+}
+
 static int rank_group(const struct silo_situation *at, const struct silo_group *group,
                       struct ranking *ranking, silo_error *error) {
-    const struct silo_config *config;
+    struct silo_ruled rule;
     struct candidate candidate = {0};
-    if (ruled(at, group, &config, error) != 0 ||
+    if (ruled(at, group, &rule, error) != 0 ||
         silo_reader_variant(at->reader, at->number, group->numbers[0], error) == NULL)
         return -1;
     specificity(group, &candidate);
     for (uint32_t i = 0; i < group->count; i++) {
         candidate.number = group->numbers[i];
-        candidate.preferred = config != NULL && silo_reader_has_config(at->reader, at->number,
-                                                                       candidate.number, config);
+        candidate.preferred = preference(at, &rule, candidate.number);
         ranking->candidates[ranking->count++] = candidate;
     }
     return 0;
@@ -145,7 +156,7 @@ static int rank_group(const struct silo_situation *at, const struct silo_group *
 static int compare(const void *left, const void *right) {
     const struct candidate *a = left, *b = right;
     if (a->preferred != b->preferred)
-        return a->preferred ? -1 : 1;
+        return a->preferred > b->preferred ? -1 : 1;
     if (a->assumes != b->assumes)
         return a->assumes > b->assumes ? -1 : 1;
     if (a->narrow != b->narrow)

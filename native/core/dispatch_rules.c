@@ -102,30 +102,28 @@ static bool holds(const struct silo_step *step, const struct silo_string *key,
     return true;
 }
 
-/* Of a decision list, by the buckets: NULL where one is not a natural number. */
-static const struct silo_config *step_for(const struct silo_rules *rules,
-                                          const struct silo_string *key,
-                                          const struct silo_value *bucket, uint32_t count) {
+/* Of a decision list, by the buckets: -1 where one is not a natural number. */
+static int64_t step_for(const struct silo_rules *rules, const struct silo_string *key,
+                        const struct silo_value *bucket, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
         if (bucket[i].type != SILO_IS_INT || bucket[i].integer < 0)
-            return NULL;
+            return -1;
     }
     for (uint32_t i = 0; i < rules->step_count; i++) {
         if (holds(&rules->steps[i], key, bucket, count))
-            return rules->steps[i].config;
+            return i;
     }
-    return NULL;
+    return -1;
 }
 
-const struct silo_config *silo_rules_lookup(const struct silo_rules *rules,
-                                            const struct silo_string *key,
-                                            const struct silo_value *const *values,
-                                            uint32_t count) {
+int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *key,
+                      const struct silo_value *const *values, uint32_t count,
+                      struct silo_ruled *ruled) {
     struct silo_value few[8], *bucket = few;
     if (count > sizeof few / sizeof *few) {
         bucket = malloc(count * sizeof *bucket);
         if (bucket == NULL)
-            return NULL;
+            return -1;
     }
     for (uint32_t i = 0; i < count; i++)
         bucket[i] = bucket_of(values[i]);
@@ -139,12 +137,21 @@ const struct silo_config *silo_rules_lookup(const struct silo_rules *rules,
             nearest = apart;
         }
     }
-    const struct silo_config *found = NULL;
-    if (rules->steps != NULL && nearest != 0)
-        found = step_for(rules, key, bucket, count);
-    if (found == NULL)
-        found = near == NULL ? rules->fallback : near->config;
+    const int64_t step =
+        rules->steps != NULL && nearest != 0 ? step_for(rules, key, bucket, count) : -1;
+    uint32_t place = rules->rule_count; /* of the compiler */
+    if (step >= 0) {
+        ruled->config = rules->steps[step].config;
+        place += 1 + (uint32_t)step;
+    } else if (near != NULL) {
+        ruled->config = near->config;
+        place = (uint32_t)(near - rules->rules);
+    } else {
+        ruled->config = rules->fallback;
+    }
+    ruled->has_compiler = rules->compilers != NULL;
+    ruled->compiler = ruled->has_compiler ? rules->compilers[place] : 0;
     if (bucket != few)
         free(bucket);
-    return found;
+    return 0;
 }

@@ -250,6 +250,9 @@ struct silo_rules {
     const struct silo_rule *rules; /* in canonical order: of equally near ones the first wins */
     const struct silo_step *steps; /* the decision list for other buckets; NULL: none */
     const struct silo_config *fallback;
+    /* Rows of the table of compilers: one for each rule, one for the fallback, one for each step.
+     * NULL: code of any compiler serves. */
+    const uint32_t *compilers;
 };
 
 struct silo_derived {
@@ -404,6 +407,11 @@ const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint3
  * variant. */
 bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_t number,
                             const struct silo_config *config);
+
+/* Whether variant `number` of a kernel is by the compiler of this row of the table, found without
+ * decoding the variant. */
+bool silo_reader_has_compiler(struct silo_reader *reader, uint32_t kernel, uint32_t number,
+                              uint32_t compiler);
 
 /* Everything, every table row and every variant of every kernel included, as Bundle.contents()
  * does. -1 with `error` filled. */

@@ -30,7 +30,7 @@ struct silo_member_list {
 };
 
 /* The newest version; the first with structs and dynamic layouts, with structs by value. */
-enum { SILO_MAJOR = 1, SILO_MINOR = 8, SILO_LAYOUTS_MINOR = 3 };
+enum { SILO_MAJOR = 1, SILO_MINOR = 9, SILO_LAYOUTS_MINOR = 3 };
 enum { SILO_MEMBERS_MINOR = 8 };
 
 /* The tables. */
@@ -167,11 +167,13 @@ enum silo_rules_member {
     SILO_RULES_TARGET,
     SILO_RULES_SPACE,
     SILO_RULES_EXTENTS,
+    SILO_RULES_COMPILERS,
     SILO_RULES_MEMBERS
 };
 enum {
     SILO_RULES_SPACE_SINCE = 1,
     SILO_RULES_EXTENTS_SINCE = 2,
+    SILO_RULES_COMPILERS_SINCE = 9,
 };
 static const struct silo_member SILO_RULES_NAMES[SILO_RULES_MEMBERS] = {
     {"rules", 0, SILO_CHECK_NONE},
@@ -179,6 +181,7 @@ static const struct silo_member SILO_RULES_NAMES[SILO_RULES_MEMBERS] = {
     {"target", 0, SILO_CHECK_NONE},
     {"space", 1, SILO_CHECK_NONE},
     {"extents", 2, SILO_CHECK_NONE},
+    {"compilers", 9, SILO_CHECK_NONE},
 };
 static const struct silo_member_list SILO_RULES_LIST = {3, SILO_RULES_MEMBERS, SILO_RULES_NAMES};
 

@@ -200,6 +200,31 @@ static int decode_dispatch(const struct silo_decoding *decoding, const struct si
     return 0;
 }
 
+/* The compilers of the rules, the fallback and the steps. */
+static int decode_compilers(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                            const struct silo_field *field, const struct silo_json *node,
+                            struct silo_rules *rules) {
+    const uint64_t wanted = (uint64_t)rules->rule_count + 1 + rules->step_count;
+    if (silo_need_items(decoding, field, node, UINT32_MAX) != 0)
+        return -1;
+    if (node->count != wanted)
+        return silo_refuse(decoding, field,
+                           "it names %u compilers for %u rules, a fallback and %u steps",
+                           node->count, rules->rule_count, rules->step_count);
+    uint32_t *compilers = silo_decoding_array(decoding, node->count, sizeof *compilers);
+    if (compilers == NULL)
+        return -1;
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_field *at = SILO_FIELD_ITEM(field, i);
+        if (silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS, at, &node->items[i]) ==
+            NULL)
+            return -1;
+        compilers[i] = (uint32_t)node->items[i].integer;
+    }
+    rules->compilers = compilers;
+    return 0;
+}
+
 /* What two rules of a kernel may not have in common, as JSON: its hash, to sort by. */
 struct identity {
     const struct silo_json *target, *signature, *extents; /* the last may be NULL */
@@ -266,6 +291,10 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
     if (found[SILO_RULES_EXTENTS] != NULL &&
         silo_decode_extents(decoding, SILO_FIELD_MEMBER(field, "extents"),
                             found[SILO_RULES_EXTENTS], &rules->extents, &rules->extent_count) != 0)
+        return -1;
+    if (found[SILO_RULES_COMPILERS] != NULL &&
+        decode_compilers(manifest, decoding, SILO_FIELD_MEMBER(field, "compilers"),
+                         found[SILO_RULES_COMPILERS], rules) != 0)
         return -1;
     struct silo_table *targets = &manifest->tables[SILO_TABLE_TARGETS];
     struct silo_table *signatures = &manifest->tables[SILO_TABLE_SIGNATURES];

@@ -339,6 +339,12 @@ bool silo_variants_has_config(const struct silo_manifest *manifest, uint32_t ker
            silo_json_is_config(&configs->rows[index->integer], config);
 }
 
+bool silo_variants_has_compiler(const struct silo_manifest *manifest, uint32_t kernel,
+                                uint32_t number, uint32_t compiler) {
+    const struct silo_json *index = member(row_of(manifest, kernel, number), SILO_VARIANT_COMPILER);
+    return index != NULL && index->type == SILO_JSON_INT && index->integer == compiler;
+}
+
 /* ---- groups ---- */
 
 /* Whether a row has the members of a variant and no others. */

@@ -21,4 +21,8 @@ int silo_variants_check(struct silo_manifest *manifest, const struct silo_decodi
 bool silo_variants_has_config(const struct silo_manifest *manifest, uint32_t kernel,
                               uint32_t number, const struct silo_config *config);
 
+/* Whether a variant is by the compiler of this row of the table, found without decoding it. */
+bool silo_variants_has_compiler(const struct silo_manifest *manifest, uint32_t kernel,
+                                uint32_t number, uint32_t compiler);
+
 #endif

@@ -21,6 +21,7 @@ PAGES = sorted((ROOT / "docs").glob("tutorial-*.md"))
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"(?:#|//) ([\w./-]+\.\w+)\n")
 TOOLS = {"cmake", "g++"}
+OLD_TRITON = ROOT / ".venv-triton36"
 
 
 def commands(text):
@@ -53,8 +54,9 @@ def test_shown_lines_are_compared_in_order():
     assert commands("$ a\nb\n$ c \\\n> d\n") == [("a", ["b"]), ("c \\\nd", [])]
 
 
-def test_there_are_four_tutorials():
-    assert [page.stem for page in PAGES] == ["tutorial-cpp", "tutorial-kernel", "tutorial-program", "tutorial-team"]
+def test_there_are_five_tutorials():
+    names = ["tutorial-cpp", "tutorial-kernel", "tutorial-program", "tutorial-team", "tutorial-upgrade"]
+    assert [page.stem for page in PAGES] == names
 
 
 # The first runs each time. The commands of the others start dozens of processes.
@@ -87,6 +89,8 @@ def test_the_tutorial_runs(page, tmp_path):
         "SILO_HOME": str(tmp_path / "store"),
         "TRITON_CACHE_DIR": str(tmp_path / "triton"),
         "COLUMNS": "600",
+        "OLD": str(OLD_TRITON if (OLD_TRITON / "silo-stamp").exists() else sys.prefix),
+        "NEW": sys.prefix,
     }
     ran = 0
     for kind, block in BLOCK.findall(text):

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from silo.building.derived_constexprs import FORBIDDEN, Derived, derive
-from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
+from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, VariantGroup
+from silo.core.config import Config
+from silo.core.dispatch import bucket_of
 from silo.core.dtypes import DTypeKind
 from silo.core.dynamic_layout import DynamicLayout
 from silo.core.extents import ExtentKind, HeldExtents, guard_for_grid, kind_of
@@ -50,13 +52,30 @@ def ranked(kernel: BundleKernel, call: SeenCall, device: Any) -> list[int]:
     return sorted(found, key=lambda number: _preference(kernel, number, call), reverse=True)
 
 
-def _preference(kernel: BundleKernel, number: int, call: SeenCall) -> tuple[bool, tuple[int, int], int]:
-    variant = kernel.variants[number].artifact.variant
+def _preference(kernel: BundleKernel, number: int, call: SeenCall) -> tuple[int, tuple[int, int], int]:
+    artifact = kernel.variants[number].artifact
+    variant = artifact.variant
     wanted = (variant.target, variant.signature.without_effects(), variant.specialization.extents)
     values = _scalars(kernel, call)
-    rules = next((one.rules for one in kernel.rules if one.key == wanted), None)
-    config = None if rules is None else rules.lookup([values[name] for name in rules.key]).config
-    return config == variant.config, specificity(variant), -number
+    rules = next((one for one in kernel.rules if one.key == wanted), None)
+    config, compiler = (None, "") if rules is None else ruled(rules, [values[name] for name in rules.rules.key])
+    fits = 0 if config != variant.config else 2 if compiler == artifact.compiler else 1
+    return fits, specificity(variant), -number
+
+
+def ruled(rules: BundleRules, values: list[Any]) -> tuple[Config, str]:
+    """The config and the compiler that rules name for values of the key; "" without a compiler."""
+    found = rules.rules.lookup(values)
+    if found.rule is not None:
+        buckets = [identity_of(bucket) for bucket, _ in rules.rules.rules]
+        return found.config, rules.rule_compilers[buckets.index(identity_of(found.rule))]
+    if rules.rules.unseen is not None and (step := rules.rules.unseen.find(_bucket(rules, values))) is not None:
+        return found.config, rules.step_compilers[rules.rules.unseen.steps.index(step)]
+    return found.config, rules.fallback_compiler
+
+
+def _bucket(rules: BundleRules, values: list[Any]) -> dict[str, Any]:
+    return dict(zip(rules.rules.key, bucket_of(values), strict=True))
 
 
 def specificity(variant: Variant) -> tuple[int, int]:

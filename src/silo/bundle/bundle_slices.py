@@ -16,6 +16,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.cut import is_for
 from silo.bundle.format import TRIALS_KIND
+from silo.bundle.mixed_compilers import compilers_by_key, joined_rules, joined_versions
 from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob
 from silo.core.recorded_plans import RecordedPlan
@@ -94,10 +95,11 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
     """The joined bundle; if these are all slices of one bundle, that bundle itself.
 
     ``noted`` keeps the places in the whole, for slices that are not all of it. Without notes the order of ``bundles``
-    counts.
+    counts. Bundles of one source that different compilers made are joined with the code of each of them; a bucket that
+    several of them have a rule for keeps the first bundle's, until the joined bundle is tuned.
 
     Raises:
-        BundleError: two of them say different things of a kernel, a rule or what made them.
+        BundleError: two of them contradict each other on a kernel, a rule or their producer.
     """
     wholes = {slice_of(bundle) for bundle in bundles}
     whole = wholes.pop() if len(wholes) == 1 else ""
@@ -106,12 +108,12 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
         first = 0 if whole else number << 40
         for kernel in _apart(bundle, bundle.contents(), first):
             found.setdefault(kernel.head.name, []).append(kernel)
-    kernels = [_joined(found[name]) for name in sorted(found)]
+    kernels = [_joined(found[name], slices=bool(whole)) for name in sorted(found)]
     manifests = [bundle.manifest for bundle in bundles]
     base = BundleContents(
         (),
         _agreed("producer", (one.producer for one in manifests)),
-        _agreed("toolchain", ([pair for pair in one.toolchain if pair[0] != "zstd"] for one in manifests)),
+        _joined_toolchains([pair for one in manifests for pair in one.toolchain if pair[0] != "zstd"]),
         _agreed("notes", ([pair for pair in one.notes if pair[0] != _NOTE] for one in manifests)),
         _attached(bundles),
         _planned(bundles),
@@ -183,7 +185,14 @@ def _cut(kernel: _Kernel, here: AbstractSet[str], *, first: bool) -> _Kernel | N
     return _Kernel(kernel.head, *map(kept, kernel.parts))
 
 
-def _joined(kernels: Sequence[_Kernel]) -> _Kernel:
+def _joined_toolchains(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    found: dict[str, list[str]] = {}
+    for name, text in pairs:
+        found.setdefault(name, []).append(text)
+    return tuple((name, joined_versions(texts)) for name, texts in sorted(found.items()))
+
+
+def _joined(kernels: Sequence[_Kernel], *, slices: bool) -> _Kernel:
     """One kernel of several bundles."""
     head = kernels[0].head
     for other in kernels[1:]:
@@ -194,9 +203,29 @@ def _joined(kernels: Sequence[_Kernel]) -> _Kernel:
                     "build both from the same"
                 )
     variants = _once("variants", [one.variants for one in kernels], _key_of_variant)
-    rules = _once("dispatch rules", [one.rules for one in kernels], lambda item: repr(cast("BundleRules", item).key))
+    rules = _once("dispatch rules", _rules_of(kernels, slices=slices), lambda item: repr(cast("BundleRules", item).key))
     trials = _once("trials", [one.trials for one in kernels], lambda item: canonical_json(cast("JSON", item)))
     return _Kernel(head, variants, rules, trials)
+
+
+def _rules_of(kernels: Sequence[_Kernel], *, slices: bool) -> list[_Part]:
+    """The rules of each part; rules for the same calls of which several compilers made the code are joined first."""
+    parts = [one.rules for one in kernels]
+    if slices:  # of one bundle, whose rules name the compilers already
+        return parts
+    compilers = [compilers_by_key(cast("BundleVariant", item) for _, item in one.variants) for one in kernels]
+    joined: dict[str, BundleRules] = {}
+    for key in dict.fromkeys(key for found in compilers for key in found):
+        if len({name for found in compilers for name in found.get(key, ())}) > 1:
+            own = [
+                (cast("BundleRules", item), found.get(key, ()))
+                for part, found in zip(parts, compilers, strict=True)
+                for _, item in part
+                if cast("BundleRules", item).key == key
+            ]
+            if own:
+                joined[repr(key)] = joined_rules(own)
+    return [[(place, joined.get(repr(cast("BundleRules", item).key), item)) for place, item in part] for part in parts]
 
 
 def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object]) -> _Part:

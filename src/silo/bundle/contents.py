@@ -65,6 +65,7 @@ __all__ = [
     "NamedBlobs",
     "PackedCode",
     "Row",
+    "Rows",
     "RulesKey",
     "VariantCode",
     "VariantGroup",
@@ -101,6 +102,13 @@ TABLES: Final[Mapping[str, Form[Any]]] = {
 @frozen
 class Row:
     """The form of a member that is the number of a row of a table."""
+
+    table: str
+
+
+@frozen
+class Rows:
+    """The form of a member that is a list of numbers of rows of a table."""
 
     table: str
 
@@ -199,7 +207,9 @@ def rules_key(variant: Variant) -> RulesKey:
 class BundleRules:
     """Dispatch for one target and typed signature; ``space``: the number of configs it was chosen from, 0 if unknown.
 
-    If the code is made for certain extents, for these ``extents``: another shape has rules of its own.
+    If the code is made for certain extents, for these ``extents``: another shape has rules of its own. ``compilers``
+    are the compilers whose code is chosen, if the bundle has code by several: one for each rule, one for the fallback,
+    one for each step of the decision list. Empty: the first variant with the config is chosen, whatever compiled it.
     """
 
     target: Target = field(form=Row("targets"))
@@ -207,6 +217,30 @@ class BundleRules:
     rules: DispatchRules = field(form=value_of(DispatchRules))
     space: int = field(default=0, form=integer(1), since=1)
     extents: tuple[tuple[str, ArrayExtents], ...] = field(default=(), form=EXTENTS, since=2)
+    compilers: tuple[str, ...] = field(default=(), form=Rows("compilers"), since=9)
+
+    def __post_init__(self) -> None:
+        steps = () if self.rules.unseen is None else self.rules.unseen.steps
+        if self.compilers and len(self.compilers) != len(self.rules.rules) + 1 + len(steps):
+            raise ValueError(
+                f"{len(self.compilers)} compilers for {len(self.rules.rules)} rules, a fallback and {len(steps)} steps"
+            )
+
+    @property
+    def fallback_compiler(self) -> str:
+        """The compiler of the fallback's config; "" if any serves."""
+        return self.compilers[len(self.rules.rules)] if self.compilers else ""
+
+    @property
+    def rule_compilers(self) -> tuple[str, ...]:
+        """The compilers of the rules, in their order; "" for each if any serves."""
+        return self.compilers[: len(self.rules.rules)] or ("",) * len(self.rules.rules)
+
+    @property
+    def step_compilers(self) -> tuple[str, ...]:
+        """The compilers of the steps of the decision list, in their order; "" for each if any serves."""
+        steps = () if self.rules.unseen is None else self.rules.unseen.steps
+        return self.compilers[len(self.rules.rules) + 1 :] or ("",) * len(steps)
 
     @property
     def key(self) -> RulesKey:
@@ -376,7 +410,7 @@ def entry_members(cls: type) -> tuple[EntryMember, ...]:
     """The members of the manifest's object for a value of this class, in the order of its fields.
 
     >>> [one.name for one in entry_members(BundleRules) if one.field.since]
-    ['space', 'extents']
+    ['space', 'extents', 'compilers']
     """
     found = _ENTRIES.get(cls)
     if found is None:

@@ -19,6 +19,7 @@ from silo.bundle.contents import (
     Entries,
     NamedBlobs,
     Row,
+    Rows,
     entry_members,
 )
 from silo.bundle.format import LAYOUTS_MINOR, MAJOR, MEMBERS_MINOR
@@ -81,6 +82,8 @@ class _Encoder:
         match form:
             case Row(table):
                 return self._tables.index(table, TABLES[table].write(value))
+            case Rows(table):
+                return [self._tables.index(table, TABLES[table].write(one)) for one in value]
             case Blob():
                 return None if value is None else self._blob(value)
             case Blobs():

@@ -29,6 +29,7 @@ from silo.bundle.contents import (
     Entries,
     PackedCode,
     Row,
+    Rows,
     VariantCode,
     VariantGroup,
     decode_document,
@@ -283,6 +284,8 @@ class Manifest:
         match form:
             case Row(table):
                 return self.row(table, data)
+            case Rows(table):
+                return tuple(self.row(table, one) for one in data)
             case Blob():
                 return None if data is None else self._blob(data)
             case Blobs():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from silo.artifacts.artifact import Artifact
 from silo.building.compilation import Compilation, memory_is_shown
 from silo.calls.decision import call_budget_s, tuning_allowance_s
 from silo.core.config import Config, ConfigSet
@@ -238,7 +239,8 @@ def _bench(kernel: DeclaredKernel, context: CallContext, launcher: Any) -> Bench
         return None
     grid = call.grid
 
-    def launcher_of(config: Config) -> Callable[[], object]:
+    def launcher_of(config: Config, artifact: Artifact) -> Callable[[], object]:
+        del artifact  # the launcher compiles the config
         named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
         return lambda: launcher(**named)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import click
 
-from silo.cli.console import print_json, print_table, say_lines
-from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_option
+from silo.cli.console import print_json, print_table, say, say_lines
+from silo.cli.options import Budget, Deterministic, Download, Json, Kernels, Quiet, Toolchains, TuneMode, targets_option
 from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
 from silo.settings import override
@@ -51,7 +52,9 @@ def command(
     budget: Budget = None,
     configs: Annotated[str | None, Option("--configs", metavar="N|all", check=_number, help=_CONFIGS)] = None,
     key: SigningKey = None,
+    toolchain: Toolchains = None,
     *,
+    download: Download = False,
     deterministic: Deterministic = False,
     quiet: Quiet = False,
     json: Json = False,
@@ -65,15 +68,31 @@ def command(
     holds the configs of the space; calls use the heuristic's config until silo tune K.silo has measured them there. The
     bundle is written in one piece: an existing file is replaced only by a finished one.
 
+    With --toolchain the kernels are compiled in processes of other environments, once with each, and the bundle holds
+    all of their code: each case gets the fastest code whose results are right, of whichever compiler.
+
     Functions that silo.step marked run with their examples on this machine; the bundle keeps their launches as plans.
     """
     from silo.cli.progress_bars import BuildProgress  # noqa: PLC0415  # heavy: only when the command runs
-    from silo.commands.build_bundle import build_bundle  # noqa: PLC0415
 
     signing = None if key is None else read_key(key)  # before anything is compiled
+    if download and not toolchain:
+        raise click.BadParameter("--download fetches toolchains: name one, such as --toolchain triton==3.6.0")
     changes = {"deterministic": True} if deterministic else {}
     with override(**changes), BuildProgress(enabled=not (quiet or json)) as progress:
-        summary = build_bundle(
+        if toolchain:
+            from silo.commands.build_with_toolchains import build_with_toolchains  # noqa: PLC0415
+
+            build = partial(
+                build_with_toolchains,
+                toolchains=toolchain,
+                download=download,
+                report=lambda line: say(line, stderr=True),
+            )
+        else:
+            from silo.commands.build_bundle import build_bundle as build  # noqa: PLC0415
+
+        summary = build(
             files,
             output,
             targets=target,

@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 
 from silo.cli.console import ExitCode, print_json, print_table, say
-from silo.cli.options import Arrays, Device, Json, Kernels, Quiet
+from silo.cli.options import Arrays, Device, Download, Json, Kernels, Quiet, Toolchains
 from silo.cli.parser import Argument, Option
 
 __all__ = ["command"]
@@ -54,19 +54,23 @@ def command(
     seconds: Annotated[
         float, Option("--seconds", metavar="S", help="The longest to time one case for. Default: 60.")
     ] = 60.0,
+    toolchain: Toolchains = None,
     markdown: Annotated[Path | None, Option("--markdown", metavar="FILE", help="Write it for a pull request.")] = None,
     html: Annotated[Path | None, Option("--html", metavar="FILE", help="Write it as one HTML page.")] = None,
     *,
     trust: Annotated[bool, Option("--trust", help="Load the bundles' host code even if it is not trusted.")] = False,
     no_run: Annotated[bool, Option("--no-run", help="Compare the files alone; run nothing.")] = False,
     time_same: Annotated[bool, Option("--time-same", help="Time cases of equal code too.")] = False,
+    download: Download = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Compare two bundles: kernels, code and its resources, and for each case the results and the times.
 
     A case runs once with each bundle's code on the same arrays; then both launch in turns, until the ratio of their
-    times is decided. The cases run in this process.
+    times is decided. A kernel that crashes ends its own process, and its case fails.
+
+    With two --toolchain, the first compiles OLD and the second NEW, which may be the same file.
     """
     if seconds <= 0:
         raise click.BadParameter("--seconds is a number of seconds above 0")
@@ -84,6 +88,8 @@ def command(
         time_same=time_same,
         margin=(percent or _SLOWER) / 200,
         limit_s=seconds,
+        toolchains=toolchain or (),
+        download=download,
         progress=lambda label: None if quiet or json else say(f"comparing {label}", stderr=True),
     )
     refused = failures(found, percent, fail_numbers)

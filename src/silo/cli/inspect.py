@@ -97,6 +97,12 @@ def command(
         for row in description.variants
     ]
     columns = ["kernel", "target", "types", "assumes", "config", "size", "resources", "for"]
+    names = description.compilers
+    mixed = description.mixed
+    if mixed:
+        columns.append("compiled by")
+        for row, one in zip(rows, description.variants, strict=True):
+            row.append(names[one.compiler])
     print_table(Table("variants", columns, rows, right=["size"]))
     served = dict.fromkeys((row.kernel, row.target, row.serves) for row in description.variants if row.serves)
     if served:
@@ -106,9 +112,12 @@ def command(
         columns = ["kernel", "target", "types", "configs of the space"]
         print_table(Table("packed", columns, packed, right=["configs of the space"]))
     winners = [[row.kernel, row.target, row.key, row.config, row.time, row.reason] for row in description.winners]
-    print_table(
-        Table("dispatch rules", ["kernel", "target", "key", "config", "time", "chosen by"], winners, right=["time"])
-    )
+    columns = ["kernel", "target", "key", "config", "time", "chosen by"]
+    if mixed:
+        columns.append("compiled by")
+        for row, one in zip(winners, description.winners, strict=True):
+            row.append(names.get(one.compiler, "any"))
+    print_table(Table("dispatch rules", columns, winners, right=["time"]))
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
     print_table(Table("cases", ["kernel", "case", "checks"], cases))
     if description.plans:

@@ -18,10 +18,12 @@ __all__ = [
     "Budget",
     "Deterministic",
     "Device",
+    "Download",
     "Json",
     "Kernels",
     "OfDevice",
     "Quiet",
+    "Toolchains",
     "TuneMode",
     "target_named",
     "targets_option",
@@ -119,3 +121,20 @@ OfDevice = Annotated[
 ]
 Json = Annotated[bool, Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print errors only.")]
+Toolchains = Annotated[
+    list[str] | None,
+    Option(
+        "--toolchain",
+        metavar="NAME==VERSION|LABEL=FOLDER",
+        help="Compile with this version of a package (triton==3.6.0), or in this virtual environment "
+        "(old=/path/to/venv), in processes of its own; repeatable.",
+    ),
+]
+Download = Annotated[
+    bool,
+    Option(
+        "--download",
+        help="Let pip fetch the wheels of toolchains that are not installed here (not their dependencies) "
+        "into the store's folder.",
+    ),
+]

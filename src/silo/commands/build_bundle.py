@@ -84,7 +84,7 @@ from silo.tuning.case_tuning import (
 )
 from silo.version import __version__
 
-__all__ = ["BuildRow", "BuildSummary", "build_bundle"]
+__all__ = ["BuildRow", "BuildSummary", "build_bundle", "note_trust", "require_place"]
 
 OnStage = Callable[[str, int, int], None]
 OnTuning = Callable[[str, Progress], None]
@@ -143,12 +143,7 @@ def build_bundle(
     """
     begin = time.monotonic()
     packing = Packing.parse(configs)
-    if output.suffix != ".silo":
-        raise BundleError(
-            f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
-        )
-    if not output.parent.is_dir():
-        raise BundleError(f"{output.parent} is not a folder; make it first")
+    require_place(output)
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
     shared = session()
     start_early_worker(
@@ -192,16 +187,7 @@ def build_bundle(
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
-    # Before the file exists: a process that finds it may use it at once.
-    for kernel in contents.kernels:
-        calls = calls_of(kernel)
-        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
-        called = [code for _, code in native]
-        cases = host_cases(kernel, called)
-        texts = [text for one, code in native if (text := host_text(one, code)) is not None]
-        shared.store.trust.note_variants(*called)
-        shared.store.trust.note_built(*texts, *(() if cases is None else (cases,)))
-    shared.store.trust.note_built(*(plan for plan, _ in host_plans(contents)))
+    note_trust(contents)  # before the file exists: a process that finds it may use it at once
     before = header_of(output)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(
@@ -219,6 +205,30 @@ def build_bundle(
         signature=settle_signature(output, before, written.header, key),
         plans=tuple(plan.name for plan in plans),
     )
+
+
+def require_place(output: Path) -> None:
+    """Raises BundleError if a bundle cannot be written under this name."""
+    if output.suffix != ".silo":
+        raise BundleError(
+            f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
+        )
+    if not output.parent.is_dir():
+        raise BundleError(f"{output.parent} is not a folder; make it first")
+
+
+def note_trust(contents: BundleContents) -> None:
+    """Records that this user built the native code of a bundle, with its cases and plans: it needs no consent."""
+    trust = session().store.trust
+    for kernel in contents.kernels:
+        calls = calls_of(kernel)
+        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
+        called = [code for _, code in native]
+        cases = host_cases(kernel, called)
+        texts = [text for one, code in native if (text := host_text(one, code)) is not None]
+        trust.note_variants(*called)
+        trust.note_built(*texts, *(() if cases is None else (cases,)))
+    trust.note_built(*(plan for plan, _ in host_plans(contents)))
 
 
 def _record_steps(collected: Collected, *, only: bool) -> tuple[tuple[RecordedPlan, ...], tuple[str, ...]]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
 from silo.bundle import verify as verification
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.documents import case_recipes, measured_trials
+from silo.bundle.mixed_compilers import compiler_names
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config
 from silo.core.launch_info import format_block
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedPlan
 from silo.core.signature import ParameterKind, Signature
+from silo.core.specialization import Specialization
 from silo.core.values import JSON
 from silo.errors import SourceError
 from silo.machine.user_files import PlaceKind, kind_of
@@ -32,6 +34,8 @@ __all__ = [
     "RuleRow",
     "VariantRow",
     "describe_bundle",
+    "facts_text",
+    "types_text",
     "verify_bundle",
 ]
 
@@ -51,6 +55,7 @@ class VariantRow:
     reason: str
     serves: str  # the extents that it was built for; "" if it serves any
     hidden_memory: str  # the reason why it reaches memory behind none of its arguments; "" if unknown
+    compiler: str = ""  # the identity of its compiler
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class RuleRow:
     config: str
     time: str
     reason: str
+    compiler: str = ""  # the identity of the compiler whose code is chosen; "" if any compiler's is
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,12 @@ class BundleDescription:
     signature: SignatureSummary
     plans: tuple[PlanRow, ...] = ()
     doubts: tuple[str, ...] = ()  # variants whose code may belong to another variant
+    compilers: Mapping[str, str] = field(default_factory=dict[str, str])  # short names by identity
+
+    @property
+    def mixed(self) -> bool:
+        """Whether several compilers made code for one target."""
+        return len({(row.target, row.compiler) for row in self.variants}) > len(self.targets)
 
     def to_json(self) -> JSON:
         """The JSON form of ``silo inspect --json``."""
@@ -151,6 +163,7 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
                 for row in _forms(plan)
             ),
             doubts=shared_by_look_alikes(chosen),
+            compilers=compiler_names((row.compiler for row in variants), contents.toolchain),
         )
 
 
@@ -162,8 +175,6 @@ def verify_bundle(path: Path) -> list[str]:
 def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     artifact, launch = one.artifact, one.artifact.launch
     variant = artifact.variant
-    constants = [f"{name}={value}" for name, value in variant.specialization.constants]
-    facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
     resources = [f"{format_block(launch.block)} threads"] if launch.threads > 1 else []
     resources += [f"clusters of {format_block(launch.cluster)} blocks"] if launch.cluster != (1, 1, 1) else []
     resources += [f"{launch.registers} registers"] if launch.registers is not None else []
@@ -175,8 +186,8 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     return VariantRow(
         kernel=kernel.name,
         target=str(variant.target),
-        types=_types(variant.signature),
-        facts=", ".join([*constants, *facts]) or "nothing",
+        types=types_text(variant.signature),
+        facts=facts_text(variant.specialization),
         config=str(variant.config),
         size_bytes=artifact.blob.size,
         resources=", ".join(resources),
@@ -184,6 +195,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
         reason=one.reason,
         serves=variant.specialization.served,
         hidden_memory=hidden,
+        compiler=artifact.compiler,
     )
 
 
@@ -203,7 +215,15 @@ def _argument(one: RecordedArgument) -> str:
     return f"{one.dtype.short} of {one.rank} axes"
 
 
-def _types(signature: Signature) -> str:
+def facts_text(specialization: Specialization) -> str:
+    """The constants and facts that a variant assumes, in words."""
+    constants = [f"{name}={value}" for name, value in specialization.constants]
+    facts = [f"{name} {fact.value}" for name, fact in specialization.facts]
+    return ", ".join([*constants, *facts]) or "nothing"
+
+
+def types_text(signature: Signature) -> str:
+    """The dtypes of a signature's parameters, a star before those of pointers."""
     return ", ".join(
         f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.short}" for p in signature.parameters if p.dtype
     )
@@ -211,7 +231,7 @@ def _types(signature: Signature) -> str:
 
 def _coverage(kernel: BundleKernel) -> Iterator[CoverageRow]:
     for one in kernel.coverage:
-        yield CoverageRow(kernel.name, str(one.target), _types(one.signature), one.packed, one.space)
+        yield CoverageRow(kernel.name, str(one.target), types_text(one.signature), one.packed, one.space)
 
 
 def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
@@ -219,27 +239,35 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
     for rules in kernel.rules:
         target = str(rules.target)
         extents = [f"{name} {one}" for name, one in rules.extents]
-        for bucket, config in rules.rules.rules:
+        for (bucket, config), compiler in zip(rules.rules.rules, rules.rule_compilers, strict=True):
             key = ", ".join(
                 f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}"
                 for name, value in zip(rules.rules.key, bucket, strict=True)
             )
-            taken = times.get(((rules.target, rules.extents), tuple(bucket), config.order_key))
+            taken = times.get(((rules.target, rules.extents, compiler), tuple(bucket), config.order_key))
             reason = "not measured" if taken is None else "measured"
             shown = "; ".join([*extents, *([key] if key else [])]) or "any"
-            yield RuleRow(kernel.name, target, shown, str(config), "" if taken is None else format_time(taken), reason)
-        for step in () if rules.rules.unseen is None else rules.rules.unseen.steps:
+            time = "" if taken is None else format_time(taken)
+            yield RuleRow(kernel.name, target, shown, str(config), time, reason, compiler)
+        steps = () if rules.rules.unseen is None else rules.rules.unseen.steps
+        for step, compiler in zip(steps, rules.step_compilers, strict=True):
             shown = "; ".join([*extents, f"other sizes, {step}"])
-            yield RuleRow(kernel.name, target, shown, str(step.config), "", "fitted")
+            yield RuleRow(kernel.name, target, shown, str(step.config), "", "fitted", compiler)
         shown = "; ".join([*extents, "otherwise"])
-        yield RuleRow(kernel.name, target, shown, str(rules.rules.fallback), "", "fallback")
+        fallback = str(rules.rules.fallback)
+        yield RuleRow(kernel.name, target, shown, fallback, "", "fallback", rules.fallback_compiler)
 
 
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:
-    """Median times in nanoseconds by target and extents, bucket and config, from the bundle's own trials."""
+    """Median times in nanoseconds by target, extents and compiler, bucket and config, from the bundle's own trials.
+
+    The compiler is "" if rules name none.
+    """
     groups: dict[tuple[object, tuple[object, ...]], list[Trial]] = {}
     for study, trial in measured_trials(bundle, kernel.name):
-        groups.setdefault(((study.target, study.specialization.extents), tuple(trial.bucket)), []).append(trial)
+        for compiler in ("", study.compiler):
+            of = (study.target, study.specialization.extents, compiler)
+            groups.setdefault((of, tuple(trial.bucket)), []).append(trial)
     return {
         (*group, _key(standing.config)): standing.time.median_ns
         for group, trials in groups.items()

@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from silo.artifacts.artifact import Artifact
 from silo.building.ready_cases import PreparedCase, prepare_recipe
 from silo.bundle.contents import BundleVariant
-from silo.commands.bundle_description import describe_bundle
+from silo.bundle.mixed_compilers import compiler_names
+from silo.commands.bundle_description import describe_bundle, facts_text, types_text
 from silo.core.cases import CaseRecipe
+from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import loader_of
 from silo.core.protocols import Device
 from silo.core.values import JSON
-from silo.errors import CaseError, SiloError, SourceError
+from silo.errors import CaseError, SiloError, SourceError, ToolchainError
 from silo.kernels.bundle_kernels import BundledKernel, Kernels, load
-from silo.launch.hooks import without_hooks
-from silo.machine.array_copies import array_behind, host_bits, restorers, to_host
+from silo.launch.runtime import VouchedCode, inspect_call
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of
-from silo.measuring.benches import contender_of
+from silo.measuring.benches import ConfinedBench, LocalBench, benches_on, grid_at
 from silo.text_tables import Table, format_bytes, format_time
-from silo.tuner.measure import MeasurePolicy
-from silo.tuner.paired_ratio import Ratio, Speed, compare_times
+from silo.tuner.paired_ratio import Ratio, Speed, sample_until_decided
+from silo.tuner.result_check import kept
 from silo.tuning.case_tuning import materializer
 
 if TYPE_CHECKING:
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["BundleComparison", "CaseComparison", "CodeChange", "Numbers", "compare_bundles", "failures"]
 
 _PPM = 1_000_000
+
+# A variant's target, types, facts and config, as texts.
+_Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +187,15 @@ def compare_bundles(
     time_same: bool = False,
     margin: float = 0.01,
     limit_s: float = 60.0,
+    toolchains: Sequence[str] = (),
+    download: bool = False,
     progress: Callable[[str], None] = lambda _: None,
 ) -> BundleComparison:
     """Compares two bundles, or Python files with kernels, which are compiled for the device first.
 
     Each case that both have runs once with each bundle's code, on the same arrays, and all arrays are compared, not
-    only expected ones. Then both launch in turns until the ratio of their times is decided. Cases run in this process.
+    only expected ones. Then both launch in turns until the ratio of their times is decided. They run in a process of
+    their own if the device allows that: a kernel that crashes costs its case.
 
     Args:
         old: the bundle, or file, that the other is compared with.
@@ -198,13 +208,20 @@ def compare_bundles(
         time_same: also time cases of which both bundles have the same code.
         margin: the part by which times may differ and count as the same.
         limit_s: seconds in which the times of one case have to be decided.
+        toolchains: the toolchains to build the old and the new file with, as for ``silo build --toolchain``; () builds
+            with this environment.
+        download: let pip fetch toolchains that are not here.
         progress: called with a line at the start of each case.
 
     Raises:
         SiloError: a file cannot be read, its native code is not trusted, or the device is not here.
     """
     with ExitStack() as kept:
-        paths = [_bundle_of(path, device, kept) for path in (old, new)]
+        environments = toolchains or ("", "")
+        if len(environments) != 2:
+            raise ToolchainError("a comparison has two toolchains: name one for the old and one for the new file")
+        with_one = partial(_bundle_of, device=device, kept=kept, download=download, progress=progress)
+        paths = [with_one(path, toolchain=one) for path, one in zip((old, new), environments, strict=True)]
         rows = [describe_bundle(path, None) for path in paths]
         loaded = [load(path, trust=trust) for path in paths]
         names = [_chosen(one, kernels) for one in loaded]
@@ -262,15 +279,25 @@ def _wrong(found: Numbers, gate: str) -> str:
     return "" if found.new_ok else f"the new result is wrong by {_number(found.new_error)}"
 
 
-def _bundle_of(path: Path, device: str | None, kept: ExitStack) -> Path:
+def _bundle_of(
+    path: Path, *, device: str | None, kept: ExitStack, toolchain: str, download: bool, progress: Callable[[str], None]
+) -> Path:
     """The bundle itself, or a file's kernels built for the device, in a folder that ``kept`` removes."""
     if kind_of(path) is PlaceKind.BUNDLE:
+        if toolchain:
+            raise ToolchainError(f"{path} is compiled already: --toolchain compiles Python files, so name two of them")
         return path
-    from silo.commands.python_commands import build  # noqa: PLC0415  # the compilers, for files alone
+    from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # the compilers, for files alone
+    from silo.commands.build_with_toolchains import build_with_toolchains  # noqa: PLC0415
 
     folder = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="silo-diff-")))
-    made = folder / f"{path.stem}.silo"
-    build(path, output=made, targets=[device or "cpu"], tune="cached")
+    made, targets = folder / f"{path.stem}.silo", [device or "cpu"]
+    if toolchain:
+        build_with_toolchains(
+            [path], made, [toolchain], download=download, targets=targets, tune="cached", report=progress
+        )
+    else:
+        build_bundle([path], made, targets=targets, tune="cached")
     return made
 
 
@@ -286,7 +313,7 @@ def _code_changes(loaded: Sequence[Kernels], names: Sequence[str]) -> tuple[list
     changes: list[CodeChange] = []
     same = 0
     for name in names:
-        old, new = (dict(_variants(one[name])) for one in loaded)
+        old, new = (_variants(one[name]) for one in loaded)
         for key in sorted({*old, *new}):
             if key not in new or key not in old:
                 changes.append(CodeChange(name, *key, "removed" if key in old else "added"))
@@ -297,16 +324,27 @@ def _code_changes(loaded: Sequence[Kernels], names: Sequence[str]) -> tuple[list
     return changes, same
 
 
-def _variants(kernel: BundledKernel) -> Iterator[tuple[tuple[str, str, str, str], BundleVariant]]:
-    """The variants of a kernel by the facts that name them in both bundles."""
-    for one in kernel.contents.variants:
-        variant = one.artifact.variant
-        types = ", ".join(
-            f"{one.name}: {one.kind.value} {one.dtype or ''}".strip() for one in variant.signature.parameters
-        )
-        constants = [f"{name}={value}" for name, value in variant.specialization.constants]
-        facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
-        yield (str(variant.target), types, ", ".join([*constants, *facts]), str(variant.config)), one
+def _variants(kernel: BundledKernel) -> dict[_Key, BundleVariant]:
+    """The variants of a kernel by the facts that name them in both bundles.
+
+    Of variants that only their compilers tell apart, the config has the compiler's name too.
+    """
+    variants = kernel.contents.variants
+    counts = Counter(map(_key_of, variants))
+    names = compiler_names((one.artifact.compiler for one in variants), kernel.bundle.manifest.toolchain)
+    found: dict[_Key, BundleVariant] = {}
+    for one in variants:
+        key = _key_of(one)
+        if counts[key] > 1:
+            key = (*key[:3], f"{key[3]} by {names[one.artifact.compiler]}")
+        found[key] = one
+    return found
+
+
+def _key_of(one: BundleVariant) -> _Key:
+    variant = one.artifact.variant
+    facts = facts_text(variant.specialization)
+    return str(variant.target), types_text(variant.signature), facts, str(variant.config)
 
 
 def _identity(one: BundleVariant) -> tuple[str, LaunchInfo]:
@@ -387,62 +425,94 @@ def _compare_case(
         kernel.require_consent(device)
     # One set of arguments for both, so that neither has better addresses.
     case = prepare_recipe(recipe, materializer(arrays, device))
-    restore = restorers(case.arguments)
+
+    def failed(word: str, error: SiloError) -> CaseComparison:
+        reason = f"the {word} bundle: {type(error).__name__}: {error}"
+        return CaseComparison(pair[0].name, label, "failed", str(device.target), reason=reason)
+
     sides: list[_Side] = []
     for kernel, word in zip(pair, ("old", "new"), strict=True):
-        for put_back in set(restore.values()):
-            put_back()
         try:
-            with without_hooks():
-                sides.append(_Side(kernel, case, device))
+            sides.append(_Side(kernel, case, device))
         except SiloError as error:
-            reason = f"the {word} bundle: {type(error).__name__}: {error}"
-            return CaseComparison(kernel.name, label, "failed", str(device.target), reason=reason)
+            return failed(word, error)
     old, new = sides
-    numbers = _numbers(old, new, case)
     same = old.identity == new.identity
     ratio, reason = None, ""
-    if same and not time_same:
-        reason = "the same code"
-    elif isinstance(device.measuring, Rejected):
-        reason = f"not timed: {device.measuring.reason}"
-    else:
-        with without_hooks():
-            both = [contender_of(side.launch, side.artifact, restore) for side in (new, old)]
-            policy = MeasurePolicy.of(device.timing)
-            ratio = compare_times(both[0], both[1], device.timer(), policy, round(margin * _PPM), limit_s)
+    with closing(_bench_of(old, new, case, device)) as bench:
+        for side, word in ((old, "old"), (new, "new")):
+            try:
+                side.values = kept(bench.results(*side.code))
+            except SiloError as error:
+                return failed(word, error)
+        numbers = _numbers(old, new, case)
+        if same and not time_same:
+            reason = "the same code"
+        elif isinstance(device.measuring, Rejected):
+            reason = f"not timed: {device.measuring.reason}"
+        else:
+
+            def take(_rounds: int) -> tuple[Sequence[int], Sequence[int]]:
+                before, after = bench.side_by_side([old.code, new.code])
+                return after, before
+
+            try:
+                ratio = sample_until_decided(take, round(margin * _PPM), limit_s)
+            except SiloError as error:
+                return failed("old or the new", error)
     return CaseComparison(
-        old.name, label, "compared", str(device.target), same, old.config, new.config, numbers, ratio, reason
+        old.kernel.name, label, "compared", str(device.target), same, old.config, new.config, numbers, ratio, reason
     )
 
 
 class _Side:
-    """A case with one bundle's code: launched once, its results copied to host memory."""
+    """A case with one bundle's code; ``values`` are its results, copied to host memory."""
 
     def __init__(self, kernel: BundledKernel, case: PreparedCase, device: Device) -> None:
-        self.name = kernel.name
-        launcher = kernel.launcher_on(device)
+        given = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
+        call = inspect_call(kernel.launcher, kernel.contents.signature, **given)
+        self.kernel = kernel
+        self.variant = kernel.choose(call, device)
+        artifact = self.variant.artifact
+        config = artifact.variant.config
+        self.code: tuple[Config, Artifact] = (config, artifact)
+        self.identity = artifact.blob.sha256, artifact.launch, config
+        self.config = ", ".join(f"{key}={value}" for key, value in sorted(config.as_dict().items()))
+        self.values: Mapping[str, NDArray[Any]] = {}
+
+
+def _bench_of(old: _Side, new: _Side, case: PreparedCase, device: Device) -> ConfinedBench | LocalBench:
+    """A bench that runs the code of both sides, in a process of its own if the device allows that."""
+    facts = device.facts()
+    sides = {id(side.variant.artifact): side for side in (old, new)}
+
+    def grid_of(config: Config, artifact: Artifact) -> tuple[int, ...]:
+        declared = case.grid or sides[id(artifact)].kernel.contents.grid
+        values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
+        return grid_at(declared, None, case.arguments, values, facts)
+
+    def code_of(artifact: Artifact) -> VouchedCode:
+        side = sides[id(artifact)]
+        return side.kernel.code(side.variant)
+
+    in_library = any(loader_of(side.variant.artifact.blob.kind) is not None for side in (old, new))
+    if not isinstance(device.measuring, Rejected):
+        confined = benches_on(old.kernel.name, (device,), case.arguments, grid_of, code_of, in_library=in_library)
+        if confined:
+            return confined[0]
+
+    def launcher_of(config: Config, artifact: Artifact) -> Callable[[], object]:
+        launcher = sides[id(artifact)].kernel.launcher_on(device, artifact.compiler)
         named = {**case.arguments, **case.options}
-        binding = launcher.resolve(**named, **case.grid_argument(held=kernel.holds_grid))
-        grid = case.grid_of(binding.config, device.facts())
-        artifact: Artifact = binding.tag.artifact
-        self.artifact = artifact
-        self.identity = artifact.blob.sha256, artifact.launch, binding.config
-        self.config = ", ".join(f"{key}={value}" for key, value in sorted(binding.config.items()))
-        self.launch: Callable[[], object] = (
-            (lambda: launcher(**named)) if grid is None else (lambda: launcher[grid](**named))
-        )
-        self.launch()
-        device.synchronize()
-        behind = {name: array_behind(value) for name, value in case.arguments.items()}
-        arrays = {name: array for name, array in behind.items() if array is not None}
-        self.values: dict[str, NDArray[Any]] = {name: to_host(array).copy() for name, array in arrays.items()}
-        self.bits = {name: host_bits(array).copy() for name, array in arrays.items()}
+        grid = case.grid_of(config.as_dict(), facts)
+        return (lambda: launcher(**named)) if grid is None else (lambda: launcher[grid](**named))
+
+    return LocalBench(device, case.arguments, launcher_of)
 
 
 def _numbers(old: _Side, new: _Side, case: PreparedCase) -> Numbers:
     """The two results, compared bit by bit, with each other and with the expected values."""
-    differing = [name for name in old.bits if old.bits[name].tobytes() != new.bits[name].tobytes()]
+    differing = [name for name, array in old.values.items() if array.tobytes() != new.values[name].tobytes()]
     worst, between = "", None
     for name in differing:
         distance = _distance(old.values[name], new.values[name])

@@ -315,14 +315,18 @@ class BundledKernel:
         """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
         return self._kernel[self._chosen(call, device)]
 
-    def _chosen(self, call: SeenCall, device: Device) -> int:
-        chosen = next(iter(self.rank_numbers(call, device, 1)), None)
+    def _chosen(self, call: SeenCall, device: Device, compiler: str = "") -> int:
+        numbers = self.rank_numbers(call, device, MOST_VARIANTS if compiler else 1)
+        chosen = next((one for one in numbers if not compiler or self._compiler_of(one) == compiler), None)
         if chosen is None:
             reasons = self._rejections(call, device)
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
         return chosen
+
+    def _compiler_of(self, number: int) -> str:
+        return self._kernel[number].artifact.compiler
 
     def _rejections(self, call: SeenCall, device: Device) -> list[str]:
         """A line for each variant with the reason against it; code for other devices has a line for each target."""
@@ -399,9 +403,12 @@ class BundledKernel:
         consent = self.consent(one)
         return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
 
-    def launcher_on(self, device: Device) -> Launcher:
-        """A native launcher whose calls run on ``device``, whatever device their arrays and the bundle would choose."""
-        return self.launcher_with(partial(self._on_miss, device=device))
+    def launcher_on(self, device: Device, compiler: str = "") -> Launcher:
+        """A native launcher whose calls run on ``device``, whatever device their arrays and the bundle would choose.
+
+        With ``compiler``, an identity, calls get only its code.
+        """
+        return self.launcher_with(partial(self._on_miss, device=device, compiler=compiler))
 
     def host_device(self) -> Device:
         """The device on which calls with arrays in host memory run."""
@@ -416,12 +423,12 @@ class BundledKernel:
         """Whether some code of the kernel runs on a device."""
         return any(device.runs(group.target, group.blob_kind) for group in self._kernel.code)
 
-    def _on_miss(self, call: SeenCall, device: Device | None = None) -> Binding:
+    def _on_miss(self, call: SeenCall, device: Device | None = None, compiler: str = "") -> Binding:
         if device is None:
             device = device_for(self.name, call.device, self.serves)
         else:
             require_memory(self.name, device, call.memory)
-        chosen = self._chosen(call, device)
+        chosen = self._chosen(call, device, compiler)
         code = self._kernel.packed(chosen)
         decided[self.name, f"bundle {self.bundle.identity}", code.target, "", code.config] = None
         return self._kernel.bind(chosen, self._load(chosen, code, device), code, device)

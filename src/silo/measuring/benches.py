@@ -96,22 +96,21 @@ class Bench(Protocol):
 
 @dataclass
 class LocalBench:
-    """Runs candidates in this process. ``launcher_of`` returns the function that launches with a config."""
+    """Runs candidates in this process. ``launcher_of`` returns the function that launches an artifact with a config."""
 
     device: Device
     arguments: Mapping[str, object]
-    launcher_of: Callable[[Config], Callable[[], object]]
+    launcher_of: Callable[[Config, Artifact], Callable[[], object]]
 
     def start(self) -> None:
         """Does nothing."""
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """See :class:`Bench`."""
-        del artifact
         for put_back in set(self._restorers.values()):
             put_back()
         with without_hooks():
-            self.launcher_of(config)()
+            self.launcher_of(config, artifact)()
         self.device.synchronize()
         bases = {name: array_behind(value) for name, value in self.arguments.items()}
         return {name: to_host(array) for name, array in bases.items() if array is not None}
@@ -130,9 +129,14 @@ class LocalBench:
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
         """See :class:`Bench`."""
-        contenders = {config: self._contender(config, artifact) for config, artifact in artifacts.items()}
+        return dict(zip(artifacts, self.side_by_side(tuple(artifacts.items())), strict=True))
+
+    def side_by_side(self, codes: Sequence[tuple[Config, Artifact]]) -> Sequence[tuple[int, ...]]:
+        """As :meth:`compare`, of code that may have equal configs."""
+        contenders = {number: self._contender(*code) for number, code in enumerate(codes)}
         with without_hooks():
-            return interleave(contenders, self._timer, self._policy)
+            taken = interleave(contenders, self._timer, self._policy)
+        return [taken[number] for number in contenders]
 
     def interrupt(self) -> None:
         """Does nothing: a launch in this process cannot be stopped."""
@@ -154,7 +158,7 @@ class LocalBench:
         return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
-        return contender_of(self.launcher_of(config), artifact, self._restorers)
+        return contender_of(self.launcher_of(config, artifact), artifact, self._restorers)
 
 
 def contender_of(
@@ -238,8 +242,11 @@ class ConfinedBench:
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
         """See :class:`Bench`."""
-        candidates = [self._candidate(config, artifact) for config, artifact in artifacts.items()]
-        return dict(zip(artifacts, self._process.compare(candidates), strict=True))
+        return dict(zip(artifacts, self.side_by_side(tuple(artifacts.items())), strict=True))
+
+    def side_by_side(self, codes: Sequence[tuple[Config, Artifact]]) -> Sequence[tuple[int, ...]]:
+        """As :meth:`compare`, of code that may have equal configs."""
+        return self._process.compare([self._candidate(config, artifact) for config, artifact in codes])
 
     def interrupt(self) -> None:
         """See :class:`Bench`."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from silo.bundle.bundle_slices import Slice, cut_slice, join_slices, targets_of
+from silo.bundle.contents import BundleContents, calls_of, host_cases, host_code, host_plans
 from silo.bundle.reader import Bundle, open_bundle, stored_blobs
 from silo.bundle.signing import header_of, settle_signature
 from silo.bundle.writer import Written, write_bundle
+from silo.core.consent import HostCases, HostPlan
 from silo.core.file_names import file_name
 from silo.core.target import Target
 from silo.errors import BundleError
+from silo.machine.process_session import session
 from silo.store.signatures import SecretKey
 
 __all__ = ["MergeSummary", "SliceSummary", "merge_bundles", "slice_bundle", "slice_by_target"]
@@ -78,6 +81,9 @@ def slice_by_target(path: Path, folder: Path, *, key: SecretKey | None = None) -
 def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None = None) -> MergeSummary:
     """Joins bundles into one, signed with ``key``: slices of one bundle, or builds of one source for several targets.
 
+    Code of several compilers is kept side by side. Native code that may be run here on the cases and by the plans of
+    each of the bundles may be run by those of the joined one.
+
     Raises:
         BundleError: a bundle cannot be read, two bundles contradict each other on a kernel, or writing fails.
     """
@@ -91,6 +97,7 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
             # Only a part of the bundle: a later merge with the rest needs the original order of everything.
             joined = join_slices(bundles, noted=True)
             written = _write(output, joined, bundles)
+        _keep_consent([bundle.contents() for bundle in bundles], joined.contents)
         return MergeSummary(
             str(output),
             tuple(map(str, targets_of(joined.contents))),
@@ -100,6 +107,34 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
             joined.of,
             settle_signature(output, before, written.header, key),
         )
+
+
+def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> None:
+    """Notes consent to the cases and plans of a joined bundle if each part's are consented to, with the part's code.
+
+    Consent to cases is for all native code of a kernel together, of which the parts have some each. The code itself
+    needs the consent that it has, or has not.
+    """
+    trust = session().store.trust
+    known: dict[tuple[str, str], list[HostCases | HostPlan]] = {}
+    for contents in parts:
+        for key, subject in _subjects(contents):
+            known.setdefault(key, []).append(subject)
+    for key, subject in _subjects(joined):
+        if len(known[key]) > 1 and all(map(trust.decide, known[key])) and not trust.decide(subject):
+            trust.note_built(subject)
+
+
+def _subjects(contents: BundleContents) -> Iterator[tuple[tuple[str, str], HostCases | HostPlan]]:
+    """The cases and plans of a bundle whose native code needs consent, by what they are and their name."""
+    for kernel in contents.kernels:
+        calls = calls_of(kernel)
+        codes = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
+        cases = host_cases(kernel, codes)
+        if cases is not None:
+            yield ("cases", kernel.name), cases
+    for plan, name in host_plans(contents):
+        yield ("plan", name), plan
 
 
 def _word(target: Target) -> str:

@@ -11,7 +11,7 @@ from silo.frozen import frozen
 from silo.tuner.measure import Contender, MeasurePolicy, interleave
 from silo.tuner.statistics import PPM, estimate, quiet_rounds
 
-__all__ = ["Ratio", "Speed", "compare_times", "judge_ratio"]
+__all__ = ["Ratio", "Speed", "compare_times", "judge_ratio", "sample_until_decided"]
 
 # The interval of each look at the samples. Looks stop early, and up to eight are taken: at this confidence, all of them
 # together are wrong about two equal kernels in fewer than one of a hundred comparisons.
@@ -94,18 +94,36 @@ def compare_times(
     limit_s: float,
     clock: Callable[[], float] = time.monotonic,
 ) -> Ratio:
-    """Launches two contenders in turns until their ratio is decided, or for ``limit_s`` seconds.
+    """Launches two contenders in turns until their ratio is decided, or for ``limit_s`` seconds."""
 
-    Each further look at the samples has twice as many rounds as the one before.
+    def take(rounds: int) -> tuple[Sequence[int], Sequence[int]]:
+        found = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)
+        return found["new"], found["old"]
+
+    return sample_until_decided(take, margin_ppm, limit_s, clock)
+
+
+def sample_until_decided(
+    take: Callable[[int], tuple[Sequence[int], Sequence[int]]],
+    margin_ppm: int,
+    limit_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Ratio:
+    """Takes samples until their ratio is decided, or for ``limit_s`` seconds.
+
+    ``take`` returns samples of the new and of the old contender that were taken in turns, about as many as asked. Each
+    further look at the samples has at least twice as many as the one before.
     """
     end = clock() + limit_s
-    samples: dict[str, list[int]] = {"old": [], "new": []}
+    new: list[int] = []
+    old: list[int] = []
     rounds = _FIRST_ROUNDS
     while True:
-        found = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)
-        for name, taken in found.items():
-            samples[name] += taken
-        ratio = judge_ratio(samples["new"], samples["old"], margin_ppm)
-        rounds = len(samples["new"])
-        if ratio.speed is not Speed.UNDECIDED or 2 * rounds > _MOST_ROUNDS or clock() >= end:
+        while len(new) < rounds and (not new or clock() < end):
+            taken_new, taken_old = take(rounds - len(new))
+            new += taken_new
+            old += taken_old
+        ratio = judge_ratio(new, old, margin_ppm)
+        rounds = 2 * len(new)
+        if ratio.speed is not Speed.UNDECIDED or rounds > _MOST_ROUNDS or clock() >= end:
             return ratio

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from silo.artifacts.artifact import Artifact
 from silo.building.ready_cases import PreparedCase, prepare_recipe
 from silo.bundle.contents import BundleRules, BundleVariant, RulesKey
+from silo.bundle.mixed_compilers import CompiledConfig, compiler_names, compilers_by_key, mixed_rules, table_of
 from silo.bundle.signing import Signing
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.cases import CaseRecipe
@@ -22,11 +24,13 @@ from silo.core.protocols import Device
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.values import JSON
+from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError, TuneError
 from silo.kernels.bundle_kernels import BundledKernel, load
-from silo.launch.runtime import VouchedCode, inspect_call
+from silo.launch.arguments import SeenCall
+from silo.launch.runtime import Launcher, VouchedCode, inspect_call
 from silo.machine.process_session import session
-from silo.measuring.benches import Bench, LocalBench, benches_on, grid_at
+from silo.measuring.benches import ConfinedBench, LocalBench, benches_on, grid_at
 from silo.measuring.case_session_options import study_seeds
 from silo.measuring.evaluators import KnownArtifacts, evaluators
 from silo.measuring.study_key import measure_policy
@@ -35,6 +39,7 @@ from silo.store.signatures import SecretKey
 from silo.tuner.catalog import pair_to_document
 from silo.tuner.failures import TunedCase
 from silo.tuner.generalization import Sample, fitted_rules
+from silo.tuner.lanes import Lanes
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.progress import Progress
 from silo.tuner.session import tune
@@ -45,13 +50,31 @@ from silo.tuning.agents.fleet import Fleet
 from silo.tuning.agents.remote_evaluator import fleet_lanes, refused_case
 from silo.tuning.agents.sent_case import SentCase
 from silo.tuning.case_tuning import CaseLimits, materializer
+from silo.tuning.compiler_comparison import (
+    Compared,
+    CompilerWinner,
+    by_known_times,
+    compare_compilers,
+    joined_outcome,
+)
 
 __all__ = ["tune_bundle"]
 
 _log = logging.getLogger("silo")
 
-# A case's label, bucket and signature, and the outcome of tuning it.
-_Tuned = tuple[str, Bucket, Signature, TuneOutcome]
+
+@dataclass(frozen=True, slots=True)
+class _Tuned:
+    """A case that was tuned: its bucket and signature, its outcome, and the outcome of each compiler's code.
+
+    ``compiler`` made the winner's code.
+    """
+
+    bucket: Bucket
+    signature: Signature
+    outcome: TuneOutcome
+    compiler: str
+    each: tuple[TuneOutcome, ...]
 
 
 def _benches(
@@ -60,7 +83,7 @@ def _benches(
     kinds: AbstractSet[str],
     devices: Sequence[Device],
     code_of: Callable[[Artifact], VouchedCode],
-) -> list[Bench]:
+) -> list[ConfinedBench] | list[LocalBench]:
     """The benches that run the variants for one case; ``kinds`` are their blob kinds; arrays are on ``devices[0]``."""
     facts = devices[0].facts()
 
@@ -73,11 +96,13 @@ def _benches(
     in_library = any(loader_of(kind) is not None for kind in kinds)
     confined = benches_on(kernel.name, devices, case.arguments, at, code_of, in_library=in_library)
     if confined:
-        return [*confined]
+        return confined
+    launchers: dict[str, Launcher] = {}
 
-    launcher = kernel.launcher_on(devices[0])
-
-    def launcher_of(config: Config) -> Callable[[], object]:
+    def launcher_of(config: Config, artifact: Artifact) -> Callable[[], object]:
+        launcher = launchers.get(artifact.compiler)
+        if launcher is None:
+            launcher = launchers[artifact.compiler] = kernel.launcher_on(devices[0], artifact.compiler)
         named = {**case.arguments, **case.options, **config.as_dict()}
         grid = case.grid_of(config.as_dict(), facts)
         return (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
@@ -122,7 +147,7 @@ def tune_bundle(
         for recipe in kernel.recipes():
             one = _tune_case(kernel, recipe, on, limits, partial(progress, f"{name} {recipe.label}"))
             outcomes.append(one)
-            found.append(TunedCase(name, recipe.label, recipe.elements, one[3]))
+            found.append(TunedCase(name, recipe.label, recipe.elements, one.outcome))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
         updated = update_bundle(path, {name: _update(kernel, outcomes, limits.anew or frozenset())}, signing=signing)
@@ -144,8 +169,8 @@ def _tuned_here(
     _log.warning("%s %s is %s", kernel.name, recipe.label, remark)
     device = kernel.host_device()
     kernel.require_consent(device)
-    label, bucket, signature, outcome = _tune_case(kernel, recipe, device, replace(limits, fleet=None), progress)
-    return label, bucket, signature, replace(outcome, remarks=(remark, *outcome.remarks))
+    tuned = _tune_case(kernel, recipe, device, replace(limits, fleet=None), progress)
+    return replace(tuned, outcome=replace(tuned.outcome, remarks=(remark, *tuned.outcome.remarks)))
 
 
 def _tune_case(
@@ -160,54 +185,125 @@ def _tune_case(
             f"{kernel.bundle.name}: it has no variant of {kernel.name} for the case {case.label} on {device.target}"
         )
     # Only the most specialized variants compete: a fallback that assumes less is for other calls.
-    best = ranked[0].artifact.variant
-    assumed = best.specialization
+    assumed = ranked[0].artifact.variant.specialization
     rivals = [one for one in ranked if _assumes(one, assumed)]
-    variants = {one.artifact.variant.config.order_key: one for one in rivals}
-    values = kernel.scalars(call)
-    study = Study(
-        kernel=kernel.name,
-        source=best.source,
-        signature=best.signature.without_effects(),
-        specialization=best.specialization.of_call(),
-        target=best.target,
-        compiler=ranked[0].artifact.compiler,
-        bucket_names=kernel.contents.key,
-        bucket=bucket_of([values[name] for name in kernel.contents.key]),
-        device=device.model,
-        policy=measure_policy(device),
-        driver=device.driver,
-    )
-    configs = ConfigSet(one.artifact.variant.config for one in variants.values())
-    records = session().store.records
-    artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
     kinds = {one.artifact.blob.kind for one in rivals}  # a variant for another device may be code that a library runs
+    sides = [_Side(kernel, call, own, device) for own in _by_compiler(kernel, rivals)]
 
     def code_of(artifact: Artifact) -> VouchedCode:
-        return kernel.code(variants[artifact.variant.config.order_key])
+        return kernel.code(next(side for side in sides if side.compiler == artifact.compiler).variant(artifact.variant))
 
-    if limits.fleet is not None:
-        sent = SentCase(study, recipe, kernel.contents.grid, {}, tuple(case.arguments))
-        if reason := _unsent(kernel, sent, kinds, limits.fleet):
-            return _tuned_here(kernel, recipe, reason, limits, progress)
-        placed = fleet_lanes(limits.fleet, sent, artifacts, code_of)
-    else:
-        benches = _benches(kernel, case, kinds, (device, *limits.devices), code_of)
-        placed = evaluators(study, artifacts, benches, case.compare, configs.listed)
-    with placed as lanes:
-        outcome = tune(
-            study,
-            configs,
-            lanes,
-            records,
-            SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
-            # A bundle's configs were chosen already, so spills do not matter unless the setting limits them.
-            SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
-            SessionWatch(progress),
+    outcomes: list[TuneOutcome] = []
+    for side in sides:
+        if limits.fleet is not None:
+            sent = SentCase(side.study, recipe, kernel.contents.grid, {}, tuple(case.arguments))
+            if reason := _unsent(kernel, sent, kinds, limits.fleet):
+                return _tuned_here(kernel, recipe, reason, limits, progress)
+            placed = fleet_lanes(limits.fleet, sent, side.artifacts, code_of)
+        else:
+            benches = _benches(kernel, case, kinds, (device, *limits.devices), code_of)
+            placed = evaluators(side.study, side.artifacts, benches, case.compare, side.configs.listed)
+        with placed as lanes:
+            outcomes.append(_searched(side, lanes, limits, progress))
+    first = sides[0]
+    chosen, remarks = outcomes[0], tuple[str, ...]()
+    if len(sides) > 1:
+        compared = _compared(kernel, case, sides, outcomes, (device, kinds, code_of), limits)
+        if compared is not None:
+            remarks = compared.remarks
+            first = next(side for side in sides if side.compiler == compared.chosen.compiler)
+            chosen = outcomes[sides.index(first)]
+    joined = joined_outcome(outcomes, chosen, (*_unpacked(kernel, first.study), *remarks))
+    return _Tuned(first.study.bucket, first.study.signature, joined, first.compiler, tuple(outcomes))
+
+
+class _Side:
+    """The variants of one compiler that compete for a case, and their study."""
+
+    def __init__(self, kernel: BundledKernel, call: SeenCall, own: Sequence[BundleVariant], device: Device) -> None:
+        best = own[0].artifact.variant
+        values = kernel.scalars(call)
+        self.compiler = own[0].artifact.compiler
+        self._variants = {one.artifact.variant.config.order_key: one for one in own}
+        self.configs = ConfigSet(one.artifact.variant.config for one in self._variants.values())
+        self.artifacts = KnownArtifacts({key: one.artifact for key, one in self._variants.items()})
+        self.study = Study(
+            kernel=kernel.name,
+            source=best.source,
+            signature=best.signature.without_effects(),
+            specialization=best.specialization.of_call(),
+            target=best.target,
+            compiler=self.compiler,
+            bucket_names=kernel.contents.key,
+            bucket=bucket_of([values[name] for name in kernel.contents.key]),
+            device=device.model,
+            policy=measure_policy(device),
+            driver=device.driver,
         )
+
+    def variant(self, wanted: Variant) -> BundleVariant:
+        """The bundle's variant with the config of ``wanted``."""
+        return self._variants[wanted.config.order_key]
+
+
+def _by_compiler(kernel: BundledKernel, rivals: Sequence[BundleVariant]) -> list[list[BundleVariant]]:
+    """Variants by their compiler, each best first; the compilers in the order of the bundle."""
+    found: dict[str, list[BundleVariant]] = {one.artifact.compiler: [] for one in kernel.contents.variants}
+    for one in rivals:
+        found[one.artifact.compiler].append(one)
+    return [own for own in found.values() if own]
+
+
+def _searched(side: _Side, lanes: Lanes, limits: CaseLimits, progress: Callable[[Progress], None]) -> TuneOutcome:
+    study, configs, records = side.study, side.configs, session().store.records
+    outcome = tune(
+        study,
+        configs,
+        lanes,
+        records,
+        SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
+        # A bundle's configs were chosen already, so spills do not matter unless the setting limits them.
+        SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
+        SessionWatch(progress),
+    )
     settle(study, records)
-    outcome = replace(outcome, remarks=(*_unpacked(kernel, study), *outcome.remarks))
-    return case.label, study.bucket, study.signature, outcome
+    return outcome
+
+
+def _compared(
+    kernel: BundledKernel,
+    case: PreparedCase,
+    sides: Sequence[_Side],
+    outcomes: Sequence[TuneOutcome],
+    where: tuple[Device, AbstractSet[str], Callable[[Artifact], VouchedCode]],
+    limits: CaseLimits,
+) -> Compared | None:
+    """The comparison of the compilers' winners; None if no compiler's code can be used."""
+    names = compiler_names((side.compiler for side in sides), kernel.bundle.manifest.toolchain)
+    winners = [
+        CompilerWinner(
+            side.compiler, names[side.compiler], side.artifacts.get(outcome.winner.config).artifact, outcome.winner
+        )
+        for side, outcome in zip(sides, outcomes, strict=True)
+        if outcome.winner is not None
+    ]
+    unusable = tuple(
+        f"{names[side.compiler]}: none of its configs can be used"
+        for side, outcome in zip(sides, outcomes, strict=True)
+        if outcome.winner is None
+    )
+    if not winners:
+        return None
+    if len(winners) == 1:
+        return Compared(winners[0], unusable)
+    if limits.fleet is not None:
+        found = by_known_times(winners)
+    else:
+        device, kinds, code_of = where
+        bench = _benches(kernel, case, kinds, (device,), code_of)[0]
+        with closing(bench):
+            found = compare_compilers(winners, case, bench)
+    return replace(found, remarks=(*unusable, *found.remarks))
 
 
 def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
@@ -231,32 +327,46 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
     The trials of studies that were measured ``anew`` replace the bundle's trials of these studies.
     """
     trials: list[JSON] = []
-    tables: dict[str, tuple[RulesKey, dict[Bucket, Config], Config, int]] = {}
-    samples: dict[str, dict[Bucket, Sample]] = {}
-    for _, bucket, signature, outcome in outcomes:
-        trials.extend(pair_to_document(outcome.study, trial) for trial in outcome.trials)
+    tables: dict[str, _Table] = {}
+    compilers = {repr(key): names for key, names in compilers_by_key(kernel.contents.variants).items()}
+    for one in outcomes:
+        trials.extend(pair_to_document(each.study, trial) for each in one.each for trial in each.trials)
+        outcome = one.outcome
         if outcome.winner is None:
             continue
-        wanted: RulesKey = (outcome.study.target, signature, outcome.study.specialization.extents)
-        key = f"{wanted!r}"
+        wanted: RulesKey = (outcome.study.target, one.signature, outcome.study.specialization.extents)
+        key = repr(wanted)
+        chosen = CompiledConfig(outcome.winner.config, one.compiler)
         if key not in tables:
             own = next((rules for rules in kernel.contents.rules if rules.key == wanted), None)
-            table = dict(own.rules.rules) if own else {}
-            fallback = own.rules.fallback if own else outcome.winner.config
-            tables[key] = (wanted, table, fallback, own.space if own else 0)
-        tables[key][1][bucket] = outcome.winner.config
-        sample = Sample.of_trials(bucket, outcome.trials)
+            names = compilers.get(key, ())
+            table, fallback = table_of(own, names) if own else ({}, chosen)
+            tables[key] = _Table(wanted, table, fallback, own.space if own else 0, mixed=len(names) > 1)
+        tables[key].decided[one.bucket] = chosen
+        sample = Sample.of_trials(one.bucket, outcome.trials)
         if sample is not None:
-            samples.setdefault(key, {})[bucket] = sample
-    rules = tuple(
-        BundleRules(
-            target,
-            signature,
-            fitted_rules(kernel.contents.key, table, fallback, tuple(samples.get(key, {}).values())),
-            space,
-            extents,
-        )
-        for key, ((target, signature, extents), table, fallback, space) in tables.items()
-    )
-    replaced = {one[3].study.key: one[3].study.to_json() for one in outcomes if one[3].study.key in anew}
+            tables[key].samples[one.bucket] = sample
+    rules = tuple(table.rules(kernel.contents.key) for table in tables.values())
+    studies = [each.study for one in outcomes for each in one.each]
+    replaced = {study.key: study.to_json() for study in studies if study.key in anew}
     return KernelUpdate(trials=tuple(trials), rules=rules, replaced=tuple(replaced.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Decisions of buckets that become rules; ``mixed``: several compilers made the code that they choose from."""
+
+    key: RulesKey
+    decided: dict[Bucket, CompiledConfig]
+    fallback: CompiledConfig
+    space: int
+    mixed: bool
+    samples: dict[Bucket, Sample] = field(default_factory=dict[Bucket, Sample])
+
+    def rules(self, names: tuple[str, ...]) -> BundleRules:
+        """The rules, by the arguments ``names``."""
+        target, signature, extents = self.key
+        configs = {bucket: one.config for bucket, one in self.decided.items()}
+        made = fitted_rules(names, configs, self.fallback.config, tuple(self.samples.values()))
+        compilers = mixed_rules(made, self.decided, self.fallback) if self.mixed else ()
+        return BundleRules(target, signature, made, self.space, extents, compilers)

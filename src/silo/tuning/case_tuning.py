@@ -247,7 +247,10 @@ def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]
         lambda _, artifact: _grid(study, artifact.variant),
         in_library=kernel.in_library,
     )
-    return [*confined] or [LocalBench(devices[0], case.arguments, launcher_of(study))]
+    if confined:
+        return [*confined]
+    launcher = launcher_of(study)
+    return [LocalBench(devices[0], case.arguments, lambda config, _: launcher(config))]
 
 
 def sent_case(study: CaseStudy, made: Study) -> SentCase:

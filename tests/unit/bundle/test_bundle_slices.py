@@ -153,7 +153,10 @@ def test_kernels_of_other_bundles_are_added(tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (lambda contents: replace(contents, toolchain=(("triton", "0.0"),)), "toolchain of triton"),
+        (
+            lambda contents: replace(contents, producer=tuple((name, "0.0") for name, _ in contents.producer)),
+            "have producer of",
+        ),
         (lambda contents: replace(contents, kernels=(replace(contents.kernels[0], grid=None),)), "another grid"),
         (lambda contents: replace(contents, kernels=(replace(contents.kernels[0], cases=None),)), "another cases"),
         (

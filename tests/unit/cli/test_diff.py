@@ -6,7 +6,7 @@ import pytest
 
 from silo.cli.main import app
 from silo.commands.compare_bundles import compare_bundles, failures
-from silo.errors import SourceError, TrustError
+from silo.errors import SourceError, ToolchainError, TrustError
 from silo.settings import override
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
@@ -121,6 +121,17 @@ def test_a_result_that_is_not_finite_is_text_in_json(bundles, tmp_path):
     assert (numbers["between"], numbers["new_ok"]) == ("inf", False)
 
 
+def test_a_kernel_that_crashes_costs_its_case(bundles, tmp_path):
+    other = tmp_path / "crashing_kernels.py"
+    far = kernel("kept", f"{LOADED} * 2.0").replace("tl.store(out + i", "tl.store(out + i + (n.to(tl.int64) << 40)")
+    other.write_text(HEAD + far + kernel("moved", f"{LOADED} * 2.0"))
+    found = compare_bundles(bundles[0], other, kernels=["kept", "moved"])
+    assert case(found, "kept").status == "failed"
+    assert case(found, "kept").reason.startswith("the new bundle: LaunchError")
+    assert case(found, "moved").numbers.equal
+    assert failures(found, None, None)[0].startswith("kept n=500: failed: the new bundle")
+
+
 def test_a_case_with_other_arguments_is_not_compared(bundles, tmp_path):
     other = tmp_path / "other_kernels.py"
     other.write_text(OLD.replace("make.normal(n)", "make.uniform(n)"))
@@ -157,6 +168,29 @@ def test_a_percentage_that_is_none_is_a_usage_error(bundles, percent, capsys):
         app(["diff", *map(str, bundles), "--fail-slower", percent])
     assert ended.value.code == 2
     assert "no percentage" in capsys.readouterr().err
+
+
+def test_a_file_under_two_toolchains(tmp_path, monkeypatch):
+    built = []
+
+    def build(files, output, toolchains, **options):
+        built.append((files, toolchains, options["download"]))
+        return silo.build(files[0], output=output, tune="off")
+
+    monkeypatch.setattr("silo.commands.build_with_toolchains.build_with_toolchains", build)
+    file = tmp_path / "twice_kernels.py"
+    file.write_text(HEAD + kernel("kept", f"{LOADED} * 2.0"))
+    names = ["triton==1", "triton==2"]
+    found = compare_bundles(file, file, toolchains=names)
+    assert built == [([file], ["triton==1"], False), ([file], ["triton==2"], False)]
+    assert found.same_code == 2
+    with pytest.raises(ToolchainError, match="two toolchains"):
+        compare_bundles(file, file, toolchains=names[:1])
+
+
+def test_a_bundle_is_not_compiled_by_a_toolchain(bundles):
+    with pytest.raises(ToolchainError, match="compiled already"):
+        compare_bundles(*bundles, toolchains=["triton==1", "triton==2"])
 
 
 def test_a_kernel_that_neither_has_is_an_error(bundles):

@@ -144,6 +144,7 @@ CALLS = {
         "store/artifacts.py": "what the compile path hands over",
         "store/trust_ledger.py": "note_variants, of those whose job ran here",
         "commands/build_bundle.py": "the cases of a bundle that is made here",
+        "shipping/slice_bundle.py": "the cases of a joined bundle, if each part's are consented to",
         "integrations/jax/jax_programs.py": "how a traced call has code called that the store vouches for",
         "kinds/triton/programs/records/capture.py": "what Triton compiled, or kept in its cache, and launches here",
         "kinds/triton/programs/records/stored_first_compile.py": "a C module that Triton's driver has built here",
