@@ -357,7 +357,7 @@ def members_of(text: str, name: str) -> tuple[str, ...]:
 def _struct_body(text: str, name: str) -> Sequence[Token]:
     words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
     for at in range(len(words) - 2):
-        if words[at].text not in ("struct", "class", "union"):
+        if words[at].text not in ("struct", "class", "union") or (at > 0 and words[at - 1].text == "enum"):
             continue
         head = at + 1
         while head < len(words) and words[head].text not in ("{", ";", "(", ")", ",", ">", "="):

@@ -1,5 +1,7 @@
 """Reading texts in CUDA C++ without a compiler: kernels, includes, members, and the device code of a file."""
 
+import subprocess
+
 import pytest
 
 import silo
@@ -7,7 +9,7 @@ from silo.errors import SourceError
 from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, device_code, includes_of, kernels_of, members_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
-from silo.kinds.cuda_cpp.nvrtc import headers_beside
+from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
 from silo.settings import override
 
@@ -127,6 +129,8 @@ def test_a_remark_about_includes_is_no_include():
         ),
         ("typedef struct { int a; } P;", ("a",)),
         ("struct Q { int a; };", ()),
+        ("enum class P : int { A, B };", ()),
+        ("enum struct P { A, B };", ()),
         ("struct P;\nstruct P { unsigned a; };", ("a",)),
     ],
 )
@@ -240,18 +244,21 @@ def test_definitions_that_cannot_be(options, message):
         silo.cuda("__global__ void k(float *x, int n) {}", threads=1, **options)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_headers_of_a_wheel_without_cccl_are_completed_from_a_toolkit(tmp_path, whole):
+@pytest.mark.parametrize("has", [(), ("nv/target",), ("cuda_fp16.h",), ("nv/target", "cuda_fp16.h")])
+def test_headers_that_a_wheel_lacks_are_a_toolkits(tmp_path, has):
     wheel, toolkit = tmp_path / "cu13", tmp_path / "cuda"
-    for folder in (wheel / "lib", wheel / "include", toolkit / "include" / "cccl" / "nv"):
-        folder.mkdir(parents=True)
-    (toolkit / "include" / "cccl" / "nv" / "target").touch()
-    if whole:
-        (wheel / "include" / "nv").mkdir()
-        (wheel / "include" / "nv" / "target").touch()
+    (wheel / "lib").mkdir(parents=True)
+    for folder, names in (
+        (wheel / "include", ("nvrtc.h", *has)),
+        (toolkit / "include", ("cuda_fp16.h", "cccl/nv/target")),
+    ):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
     found = headers_beside(wheel / "lib" / "libnvrtc.so.13", [str(tmp_path / "none"), str(toolkit)])
-    expected = [wheel / "include", *([] if whole else [toolkit / "include" / "cccl"])]
-    assert found == tuple(map(str, expected))
+    cccl = () if "nv/target" in has else (toolkit / "include" / "cccl",)
+    rest = () if "cuda_fp16.h" in has else (toolkit / "include",)
+    assert found == tuple(map(str, (wheel / "include", *cccl, *rest)))
 
 
 @pytest.mark.parametrize(
@@ -260,3 +267,15 @@ def test_headers_of_a_wheel_without_cccl_are_completed_from_a_toolkit(tmp_path, 
 def test_other_ways_to_read_a_file_are_refused(text):
     with pytest.raises(SourceError):
         closed_text(CudaText("k.cu", text + "\n__global__ void k() {}", ()), HeaderFolders(None, ()), "k.cu")
+
+
+def test_the_second_library_of_nvrtc_is_loaded_from_its_folder(tmp_path):
+    texts = {
+        "libnvrtc-builtins.so.13.0": "int silo_builtins;",
+        "libnvrtc.so.13": "#include <dlfcn.h>\nconst char *nvrtcGetErrorString(int e) { return e ? dlerror() : 0; }\n"
+        'int nvrtcVersion(int *a, int *b) { *a = 13; *b = 0; return !dlopen("libnvrtc-builtins.so.13.0", RTLD_NOW); }',
+    }
+    for name, text in texts.items():
+        command = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c", "-", "-o", str(tmp_path / name)]
+        subprocess.run(command, input=text.encode(), check=True)
+    assert Nvrtc(NvrtcPlace(str(tmp_path / "libnvrtc.so.13"), "wheel")).release == "13.0"
