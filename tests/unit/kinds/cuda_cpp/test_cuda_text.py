@@ -7,10 +7,11 @@ import pytest
 import silo
 from silo.errors import SourceError
 from silo.kinds.cuda_cpp.compile_log import explained
-from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, device_code, includes_of, kernels_of, members_of
+from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, includes_of, kernels_of, members_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
+from silo.kinds.cuda_cpp.device_extraction import device_code, device_texts
 from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
-from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
+from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text, explained_text
 from silo.settings import override
 
 MANY = """
@@ -140,7 +141,7 @@ def test_members_of_a_struct(text, members):
 
 HOST = """#include <stdio.h>
 #include "own.h"
-struct P { int a; int f() const { return a; } };
+struct P { int a; P() : a{1} {} __device__ P(int x) : a{x} {} int host() { return a; } virtual int v() { return 1; } };
 __device__ float helper(float x) { return x; }
 static void check(int x) {
   if (x) { printf("}"); }
@@ -158,30 +159,104 @@ namespace n { __global__ void inner(P p) {} int gone() { return 1; } }
 extern "C" { __global__ void c(int *x) { x[0] = N; } }
 __global__ void k(float *x) { x[0] = helper(x[1]); }
 int main() {
+#if 1
   k<<<1, 1>>>(nullptr);
+#endif
 }
+#define HD __host__ __device__
+#define BOTH HD
+BOTH int by_macro() { return 1; }
+#define MAKE(name) __global__ void name(int *x) { x[0] = 1; }
+MAKE(made_by_macro);
+template <class T> void launch(T *x) {}
+template void launch<float>(float *x);
+bool operator==(P a, P b) { return true; }
+struct ALIGNED(16) Aligned { float x[4]; };
+template <class T> struct Tagged { T x = {}; T y{3}; };
+int past_the_operator() { return 1; }
 """
 
 
 def test_device_code_keeps_its_lines_and_loses_host_functions():
     kept = device_code(HOST)
     assert kept.count("\n") == HOST.count("\n")
-    for gone in ("check", "printf", "cdiv", "prop", "other", "gone", "main"):
-        assert gone not in kept
+    for gone in ("check", "printf", "cdiv", "prop", "other", "gone", "main", "host()", "a{1}", "launch", "operator"):
+        assert gone not in kept, gone
+    assert "past_the_operator" not in kept
     for own in (
-        "struct P",
-        "int f() const",
-        "helper",
-        "four",
-        "const int N",
-        "enum E",
-        "using F",
-        "inner",
-        'extern "C"',
+        *("struct P", "__device__ P(int x) : a{x} {}", "virtual int v() { return 1; }", "helper", "four"),
+        *("const int N", "enum E", "using F", "inner", 'extern "C"', "int by_macro() {", "MAKE(made_by_macro);"),
+        *("struct ALIGNED(16) Aligned { float x[4]; };", "T x = {}; T y{3};"),
     ):
-        assert own in kept
-    lines = kept.splitlines()
-    assert lines[18].startswith("__global__ void k")
+        assert own in kept, own
+    assert kept.splitlines()[18].startswith("__global__ void k")
+    assert kept.count("#if") == kept.count("#endif") == 2
+
+
+NEEDED = """#include "own.h"
+class Exception : public Base { std::string text; };
+#define THROW(x) throw Exception(x)
+#define SIZE (Sizes::small)
+struct Sizes { enum { small = 4 }; };
+struct Vector { float x; };
+__device__ Vector operator+(Vector a, Vector b) { return {a.x + b.x}; }
+__device__ Unknown operator+(Exception a, Exception b);
+static_assert(sizeof(Exception) == 1);
+static_assert(sizeof(Vector) == 4);
+extern struct cudaGraphicsResource *resource;
+typedef struct { int a; } Tagged;
+typedef unsigned long long word;
+template <class T> struct Traits { using type = T; };
+template <> struct Traits<Tagged> { using type = word; };
+__device__ int used(int x) { return x; }
+__device__ int used(float x) { return x; }
+__device__ int unused(Exception x) { return x; }
+__global__ void other(Exception *x) {}
+template <class T> __global__ void k(T *x, Vector *v) { x[0] = used(SIZE) + from_header(1); v[0] = v[1] + v[2]; }
+"""
+
+
+def test_declarations_that_the_entry_does_not_need_go():
+    header = "struct Own { int a; };\n__device__ int from_header(int x) { Own o; return x; }\n__device__ Bad bad();\n"
+    kept, headers = device_texts(NEEDED, {"own.h": header}, ("k", "Traits", "Tagged"), "k")
+    assert kept.count("\n") == NEEDED.count("\n")
+    for gone in ("class Exception", "Unknown operator+", "sizeof(Exception)", "resource", "unused", "other"):
+        assert gone not in kept, gone
+    for own in (
+        *(
+            "#define THROW",
+            "struct Sizes",
+            "Vector operator+",
+            "sizeof(Vector)",
+            "} Tagged;",
+            "word;",
+            "struct Traits {",
+        ),
+        *("Traits<Tagged>", "used(int x)", "used(float x)"),
+    ):
+        assert own in kept, own
+    assert headers == {"own.h": header.replace("__device__ Bad bad();", "")}
+    every, _ = device_texts(NEEDED, {}, (), "made_by_a_macro")
+    assert "other" in every
+
+
+def test_headers_of_the_host_are_short_and_nvccs_names_are_there(tmp_path):
+    (tmp_path / "k.cu").write_bytes(
+        b"// caf\xe9\n#include <cstdint>\n#include <vector>\n#include <cub/cub.cuh>\n#include <mma.h>\n"
+        b"__global__ void k(uint *x, float) { using R = cub::BlockAdjacentDifference<int, 32>; }\n"
+    )
+    source = silo.cuda(tmp_path / "k.cu", threads=1, device_only=True).kernel.source
+    headers = dict(source.text.headers)
+    assert source.signature.names == ("x", "arg1")
+    assert "typedef unsigned int uint;" in headers["silo/nvcc_names.h"]
+    assert "using ::uint32_t;" in headers["cstdint"]
+    assert headers["cub/cub.cuh"].splitlines()[1:] == ["#include <cub/block/block_adjacent_difference.cuh>"]
+    assert "mma.h" not in headers
+    said = explained_text('k.cu(6): error: identifier "thing" is undefined\n', "k", "k", source.text)
+    assert "These headers were left out, because no folder has them: vector. If one of them declares thing" in said
+    (tmp_path / "k.cu").write_bytes(b'__global__ void k(int *x) { const char *s = "\xe9"; }\n')
+    with pytest.raises(SourceError, match="cannot be read"):
+        silo.cuda(tmp_path / "k.cu", threads=1)
 
 
 def test_the_first_cause_comes_first_with_its_line():
@@ -194,6 +269,11 @@ def test_the_first_cause_comes_first_with_its_line():
     assert said.splitlines()[0] == 'k (k.cu:5): k.cu:7: identifier "y" is undefined'
     assert "warning" not in said
     assert "detected in" not in said
+    follows = (
+        'k.cu(3): error: attribute "__global__" does not apply here\n  __global__ void k(Node *x) {}\n  ^\n\n'
+        'k.cu(3): error: identifier "Node" is undefined\n  __global__ void k(Node *x) {}\n                    ^\n'
+    )
+    assert explained(follows, "k", "k", device_only=True).startswith('k: k.cu:3: identifier "Node" is undefined')
 
 
 @pytest.mark.parametrize(
@@ -202,6 +282,10 @@ def test_the_first_cause_comes_first_with_its_line():
         ('k.cu(1): catastrophic error: cannot open source file "stdint.h"\n', "<cuda/std/cstdint>"),
         ('k.cu(1): catastrophic error: cannot open source file "cuda_runtime.h"\n', "leave it out"),
         ('k.cu(1): catastrophic error: cannot open source file "mine.h"\n', "include="),
+        (
+            'k.cu(1): error: identifier "uint" is undefined\n',
+            "nvcc takes uint from the host's headers; device_only=True",
+        ),
         ('__nv_name_map(2): error: identifier "nope" is undefined\n', "names no kernel"),
         (
             "k.cu(2): error: A function without execution space annotations (__host__) is a host function\n",

@@ -27,10 +27,10 @@ from silo.emulation.clang import (
     stack_needed,
 )
 from silo.errors import CompileError
-from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait, rewritten
 from silo.kinds.cuda_cpp.cpu.runtime import FOLDER
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
+from silo.kinds.cuda_cpp.user_headers import cause_of
 
 __all__ = [
     "HEADER",
@@ -123,7 +123,7 @@ def compile_unit(
             if stack > STACK:
                 built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
     except CompileError as error:
-        raise refused(job.kernel, unit.expression, error) from None
+        raise refused(job.kernel, unit, error) from None
     x, y, z = unit.block
     scratch = scratch_bytes(x * y * z, group_memory(unit), stack) if waits else 0
     launch = LaunchInfo(
@@ -195,9 +195,9 @@ def _built(unit: CudaUnit, entry: str, target: Target, clang: CCompiler, *, wait
             raise type(error)(str(error).replace(f"{folders[1]}/", "")) from None
 
 
-def refused(kernel: str, unit_expression: str, error: CompileError) -> CompileError:
+def refused(kernel: str, unit: CudaUnit, error: CompileError) -> CompileError:
     """Returns clang's error with its first cause first, and the part of CUDA that is refused by its name."""
-    return CompileError(explained(first_cause(str(error)), kernel, unit_expression, device_only=False))
+    return CompileError(cause_of(first_cause(str(error)), kernel, unit))
 
 
 def first_cause(log: str) -> str:
