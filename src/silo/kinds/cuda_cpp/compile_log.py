@@ -25,7 +25,9 @@ _UNKNOWN = re.compile(
     r"|(?P<template>\w+) is not a template|(?:namespace|class) \"(?P<scope>\w+)\" has no member"
     r"|name must be a namespace (?P<rest>name)|(?P<colons>name) followed by"
 )
-_FOLLOWS = re.compile(r'attribute "__\w+__" does not apply here|without memory space annotations')
+_FOLLOWS = re.compile(
+    r'attribute "__\w+__" does not apply here|without memory space annotations|incomplete type "void"'
+)
 _NAME_MAP = "__nv_name_map"
 _MOST_LINES = 24
 

@@ -294,8 +294,10 @@ def _parameter_name(words: Sequence[Token]) -> str:
 def _value_type(words: Sequence[Token]) -> str:
     """Returns the type of a value as it is written, without qualifiers; "" of a pointer, a reference or an array."""
     own: list[str] = []
-    for word in words:
+    for at, word in enumerate(words):
         if word.text in ("*", "&", "[", "("):
+            return ""
+        if word.text == "<" and any(one.text in ("*", "&", "[", "(") for one in _after_angle(words[at:])):
             return ""
         if word.text in ("=", "<"):
             own.append("")  # no name to leave out
@@ -304,6 +306,16 @@ def _value_type(words: Sequence[Token]) -> str:
             own.append(word.text)
     named = len(own) > 1 and own[-1] not in _TYPE_WORDS
     return " ".join(one for one in (own[:-1] if named else own) if one)
+
+
+def _after_angle(words: Sequence[Token]) -> Sequence[Token]:
+    """Returns the words after the template arguments that the words begin with."""
+    depth = 0
+    for index, word in enumerate(words):
+        depth += (word.text == "<") - (word.text == ">")
+        if depth == 0:
+            return words[index + 1 :]
+    return ()
 
 
 _QUALIFIERS = frozenset(("const", "volatile", "struct", "__grid_constant__", "__restrict__"))

@@ -27,6 +27,7 @@ _AFTER_PARAMETERS = frozenset(("const", "noexcept", "override", "final", "try"))
 _NO_PARAMETERS = frozenset(
     ("__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "sizeof", "noexcept")
 )
+_NO_FUNCTION = frozenset(("using", "typedef", "static_assert", "struct", "class", "union", "enum"))
 _ACCESS = frozenset(("public", "private", "protected"))
 _CONTEXT = ("static_assert", "operator")  # the words of declarations that other declarations do not name
 _ALWAYS = frozenset(("begin", "end"))  # called by loops over ranges
@@ -55,6 +56,7 @@ _PLAIN = frozenset(
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DECLARES = _CLASSES | {"typedef", "using", "constexpr", "const"}
 _STAYS = re.compile(r"(?:#|%:)\s*(?:if|el|endif|define|undef|error)")
+_INSTANCE = re.compile(r"\([^)]*\)(?:\s|\\)*template\b(?!\s*<)")
 _MACRO = re.compile(r"(?:#|%:)\s*define\s+(\w+)(.*)", re.DOTALL)
 
 
@@ -158,11 +160,12 @@ def _deciding(item: _Item) -> set[str]:
 
 @dataclass(frozen=True)
 class _Macros:
-    """The macros of the texts: those that mark device code, those with parameters, and those that declare types."""
+    """Names of macros: those that mark device code, have parameters, declare types, or instantiate templates."""
 
     device: frozenset[str]
     calls: frozenset[str]
     types: frozenset[str]
+    instances: frozenset[str]
 
 
 def _macros(texts: Iterable[str]) -> _Macros:
@@ -182,6 +185,7 @@ def _macros(texts: Iterable[str]) -> _Macros:
         frozenset(found),
         frozenset(name for name, body, _ in bodies if body.startswith("(")),
         frozenset(name for name, body, words in bodies if words & _DECLARES and "<<<" not in body),
+        frozenset(name for name, body, _ in bodies if _INSTANCE.match(body) is not None),
     )
 
 
@@ -303,14 +307,16 @@ class _Reader:
             if not assigned:
                 head.add(text)
             at += 1
-        return self._made(start, at, head, called, body, parameters=parameters, members=members), at
+        return self._made(start, at, head, called, body, parameters=parameters, members=members, assigned=assigned), at
 
     def _invocation(self, start: int, end: int) -> _Item:
         """Returns the item of a macro that is invoked as a declaration."""
         words = self._plain[start:end]
         all_words = {one.text for one in words if one.kind is TokenKind.WORD}
         item = _Item(words[0].begin, words[-1].end, kept=True, head={words[0].text}, words=all_words - _PLAIN)
-        if words[0].text not in self._macros.device:
+        if words[0].text in self._macros.instances:
+            item.kept = False
+        elif words[0].text not in self._macros.device:
             item.names = item.words - {words[0].text}
             item.kept = bool(item.names) and words[0].text in self._macros.types
         return item
@@ -335,6 +341,7 @@ class _Reader:
         *,
         parameters: bool,
         members: bool,
+        assigned: bool,
     ) -> _Item:
         words = self._plain[start:end]
         all_words = {one.text for one in words if one.kind is TokenKind.WORD}
@@ -345,7 +352,8 @@ class _Reader:
         if function:
             item.kept = marked or (members and bool(head & _VIRTUAL))
         elif members:
-            item.kept = True
+            declared = parameters and not assigned and bool(called & all_words - _PLAIN)
+            item.kept = marked or not declared or bool(head & (_VIRTUAL | _NO_FUNCTION))
         elif first == "template" and len(words) > 1 and words[1].text != "<":
             item.kept = False  # an explicit instantiation
         else:

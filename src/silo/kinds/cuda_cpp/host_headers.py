@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-__all__ = ["FIRST", "HOST_NAMES", "LEFT_OUT", "first_text", "replacement"]
+__all__ = ["CUB", "FIRST", "HOST_NAMES", "LEFT_OUT", "first_text", "replacement"]
+
+CUB = "cub/cub.cuh"
+"""The header of all of cub, which NVRTC refuses: it takes the headers of the parts."""
 
 FIRST = "silo/nvcc_names.h"
 """The header that each text with ``device_only`` includes first."""
@@ -32,6 +35,10 @@ typedef unsigned long uint64_t;
 #endif
 typedef int64_t intptr_t;
 typedef uint64_t uintptr_t;
+namespace std {
+using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t;
+using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t;
+}
 typedef unsigned char uchar;
 typedef unsigned short ushort;
 typedef unsigned int uint;
@@ -76,18 +83,13 @@ _FLOATS = (
     "#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n"
 )
 _HALVES = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-_INTEGERS = (
-    "#pragma once\nnamespace std {\n"
-    + "".join(f"using ::{sign}int{bits}_t;\n" for sign in ("", "u") for bits in (8, 16, 32, 64))
-    + "}\n"
-)
 _BUILT_IN = "#pragma once\n"  # its names are the compiler's own, or in FIRST
 _SHORT = MappingProxyType(
     {
         **dict.fromkeys(
             ["math.h", "cmath", "cuda_runtime.h", "limits.h", "climits", "cstring", "cuda_runtime_api.h"], _BUILT_IN
         ),
-        **dict.fromkeys(["stdint.h", "cstdint", "inttypes.h", "cinttypes"], _INTEGERS),
+        **dict.fromkeys(["stdint.h", "cstdint", "inttypes.h", "cinttypes"], _BUILT_IN),
         **dict.fromkeys(
             ["stddef.h", "cstddef", "assert.h", "cassert", "stdio.h", "cstdio", "stdlib.h", "cstdlib", "string.h"],
             _BUILT_IN,
@@ -149,9 +151,11 @@ def replacement(name: str, texts: Iterable[str]) -> str | None:
     >>> replacement("cub/cub.cuh", ["using R = cub::BlockReduce<int, 32>;"])
     '#pragma once\n#include <cub/block/block_reduce.cuh>\n'
     """
-    if name == "cub/cub.cuh":
+    if name == CUB:
         found = {_cub_header(*match.groups()) for text in texts for match in _CUB.finditer(text)}
         return "#pragma once\n" + "".join(f"#include <cub/{one}>\n" for one in sorted(found))
+    if name.startswith(("thrust/", "cub/device/")) and not any("thrust::" in text for text in texts):
+        return LEFT_OUT  # for the host alone
     if _in_toolkit(name):
         return None
     if name in _STANDARD:

@@ -97,7 +97,12 @@ class NvrtcCompiler:
         except CompileError as error:
             raise CompileError(cause_of(str(error), job.kernel, unit)) from None
         (entry,) = made.names
-        kernels = {one.entry: one for one in inspect_binary(made.data, "cubin")}
+        try:
+            kernels = {one.entry: one for one in inspect_binary(made.data, "cubin")}
+        except CompileError as error:
+            raise CompileError(
+                f"{job.kernel}: {error}: the text declares {unit.expression}, and does not define it"
+            ) from error
         if entry not in kernels:
             raise CompileError(f"{job.kernel}: NVRTC made no kernel {entry}; it made {', '.join(kernels)}")
         return Compiled(launch_of(job.kernel, unit, kernels[entry]), CompiledBlob("cubin", made.data), log=made.log)

@@ -16,7 +16,7 @@ from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_text import includes_of, tokens_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 from silo.kinds.cuda_cpp.device_extraction import device_texts
-from silo.kinds.cuda_cpp.host_headers import FIRST, LEFT_OUT, first_text, replacement
+from silo.kinds.cuda_cpp.host_headers import CUB, FIRST, LEFT_OUT, first_text, replacement
 from silo.plain_files import read_plain
 from silo.sources.foreign_files import plain_lines, refuse_foreign_files
 
@@ -80,8 +80,7 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
             _check_name(one.name, place)
             header = _header(one.name, place, given, folders, beside if one.quoted else None)
             if header is None:
-                if device_only is not None:
-                    missing.add(one.name)
+                missing.add(one.name)
                 continue
             content, path = plain_lines(header[0]), header[1]
             known = found.get(one.name)
@@ -96,6 +95,8 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
             waiting.append((content, one.name, str(Path(path).parent) if path else None))
     headers = {name: content for name, (content, _) in found.items()}
     if device_only is None:
+        for name in missing & {CUB}:
+            headers[name] = replacement(name, (text.text, *headers.values())) or ""
         return replace(text, headers=tuple(sorted(headers.items())))
     own, headers = device_texts(text.text, headers, device_only.words, device_only.entry)
     for name in missing - headers.keys():

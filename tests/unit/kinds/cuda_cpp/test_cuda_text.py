@@ -111,6 +111,13 @@ def test_two_headers_of_one_name_are_an_error(tmp_path):
         closed_text(text, HeaderFolders.of((), tmp_path), "k.cu")
 
 
+def test_a_pointer_to_an_instance_of_a_template_is_no_value():
+    (found,) = kernels_of(
+        "__global__ void k(Pack<float, 4> *a, const Pack<F<int>, 2> &b, Pack<float *, 4> c, int d) {}"
+    )
+    assert found.types == ("", "", "Pack", "int")
+
+
 def test_includes_know_their_lines():
     text = '#include "a.h" // one\n\n/* #include <b.h> */\nint x;\\\n\n# include <c.h>\n'
     assert [(one.name, one.line) for one in includes_of(text)] == [("a.h", 1), ("c.h", 6)]
@@ -141,7 +148,8 @@ def test_members_of_a_struct(text, members):
 
 HOST = """#include <stdio.h>
 #include "own.h"
-struct P { int a; P() : a{1} {} __device__ P(int x) : a{x} {} int host() { return a; } virtual int v() { return 1; } };
+struct P { int a; P() : a{1} {} P(float); int (*f)(int);
+ __device__ P(int x) : a{x} {} int host() { return a; } virtual int v() { return 1; } };
 __device__ float helper(float x) { return x; }
 static void check(int x) {
   if (x) { printf("}"); }
@@ -168,6 +176,9 @@ int main() {
 BOTH int by_macro() { return 1; }
 #define MAKE(name) __global__ void name(int *x) { x[0] = 1; }
 MAKE(made_by_macro);
+#define INSTANCE(T) \\
+  template __global__ void instance<T>(T *);
+INSTANCE(short)
 template <class T> void launch(T *x) {}
 template void launch<float>(float *x);
 bool operator==(P a, P b) { return true; }
@@ -180,16 +191,36 @@ int past_the_operator() { return 1; }
 def test_device_code_keeps_its_lines_and_loses_host_functions():
     kept = device_code(HOST)
     assert kept.count("\n") == HOST.count("\n")
-    for gone in ("check", "printf", "cdiv", "prop", "other", "gone", "main", "host()", "a{1}", "launch", "operator"):
+    for gone in (
+        "check",
+        "printf",
+        "cdiv",
+        "prop",
+        "other",
+        "gone",
+        "main",
+        "host()",
+        "a{1}",
+        "P(float)",
+        "launch",
+        "operator",
+    ):
         assert gone not in kept, gone
     assert "past_the_operator" not in kept
     for own in (
-        *("struct P", "__device__ P(int x) : a{x} {}", "virtual int v() { return 1; }", "helper", "four"),
+        *(
+            "struct P",
+            "int (*f)(int);",
+            "__device__ P(int x) : a{x} {}",
+            "virtual int v() { return 1; }",
+            "helper",
+            "four",
+        ),
         *("const int N", "enum E", "using F", "inner", 'extern "C"', "int by_macro() {", "MAKE(made_by_macro);"),
         *("struct ALIGNED(16) Aligned { float x[4]; };", "T x = {}; T y{3};"),
     ):
         assert own in kept, own
-    assert kept.splitlines()[18].startswith("__global__ void k")
+    assert kept.splitlines()[19].startswith("__global__ void k")
     assert kept.count("#if") == kept.count("#endif") == 2
 
 
@@ -249,7 +280,7 @@ def test_headers_of_the_host_are_short_and_nvccs_names_are_there(tmp_path):
     headers = dict(source.text.headers)
     assert source.signature.names == ("x", "arg1")
     assert "typedef unsigned int uint;" in headers["silo/nvcc_names.h"]
-    assert "using ::uint32_t;" in headers["cstdint"]
+    assert headers["cstdint"] == "#pragma once\n"
     assert headers["cub/cub.cuh"].splitlines()[1:] == ["#include <cub/block/block_adjacent_difference.cuh>"]
     assert "mma.h" not in headers
     said = explained_text('k.cu(6): error: identifier "thing" is undefined\n', "k", "k", source.text)
