@@ -118,6 +118,8 @@ def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: 
             f"These headers were left out, because no folder has them: {', '.join(left_out)}. If one of them declares "
             f"{_named(unknown)}, name its folder in include="
         )
+    elif "inline assembly is disabled" in text:
+        lines.append("Inline assembly is refused for AMD GPUs: it may put any file into the code")
     elif any(word in found.rest for word in _HOST):
         lines.append(f"Host code is not compiled{alone}")
     rest = found.rest.splitlines()

@@ -59,7 +59,7 @@ _TOKEN: Final = re.compile(
         |"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\Z)|'(?:[^'\\\n]|\\.)*(?:'|(?=\n)|\Z))
     | (?P<number>\.?[0-9](?:[eEpP][+-]|'?[\w]|\.)*)
     | (?P<word>[A-Za-z_$][\w$]*)
-    | (?P<space>\s+)
+    | (?P<space>[\s\u180e\u200b\ufeff]+)
     | (?P<sign>::|->|%:|.)
     """,
     re.DOTALL | re.VERBOSE,
@@ -101,9 +101,10 @@ class Include(NamedTuple):
     line: int
 
 
-_GAP = r"(?:[ \t\f\v]|/\*.*?\*/)*"
+_GAP = r"(?:[^\S\n]|[\u180e\u200b\ufeff]|/\*.*?\*/)*"  # clang also takes spaces of Unicode
 _INCLUDE = re.compile(
-    rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)", re.MULTILINE | re.DOTALL
+    rf"^(?:\s|[\u180e\u200b\ufeff]|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)",
+    re.MULTILINE | re.DOTALL,
 )
 _LITERAL = re.compile(r'"([^"\n]*)"|<([^>\n]*)>')
 _MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")

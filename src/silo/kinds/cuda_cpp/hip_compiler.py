@@ -53,6 +53,7 @@ _FLAGS = (
     "-mcode-object-version=5",
     "-fno-ident",
     "-fuse-cuid=none",
+    "-fno-gnu-inline-asm",  # assembly may put files into the code (.incbin)
     f"-fdebug-prefix-map={_NOWHERE}=.",
 )
 # Options of NVRTC that clang has by another name; others are refused.

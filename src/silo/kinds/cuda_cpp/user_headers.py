@@ -7,13 +7,14 @@ leads out of these folders, or that a macro holds, is refused, because the compi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from silo.errors import SourceError
 from silo.frozen import frozen, replace
 from silo.kinds.cuda_cpp.compile_log import explained
-from silo.kinds.cuda_cpp.cuda_text import includes_of, tokens_of
+from silo.kinds.cuda_cpp.cuda_text import TokenKind, includes_of, tokens_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 from silo.kinds.cuda_cpp.device_extraction import device_texts
 from silo.kinds.cuda_cpp.host_headers import CUB, FIRST, LEFT_OUT, first_text, replacement
@@ -22,6 +23,7 @@ from silo.sources.foreign_files import plain_lines, refuse_foreign_files
 
 __all__ = ["HeaderFolders", "Wanted", "cause_of", "closed_text", "decoded", "explained_text"]
 
+_CLOCK = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 _MOST_HEADERS = 2000
 _MOST_BYTES = 64 << 20
 
@@ -73,6 +75,7 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
     while waiting:
         own, label, beside = waiting.pop()
         refuse_foreign_files(own, label)
+        _refuse_clocks(own, label)
         for one in includes_of(own):
             place = f"{label}:{one.line}"
             if not one.name:
@@ -129,6 +132,16 @@ def decoded(data: bytes) -> str:
         if any(not one.text.isascii() for one in tokens_of(text)):
             raise
         return text
+
+
+def _refuse_clocks(text: str, shown: str) -> None:
+    """Raises SourceError if a text has the time of its compile in it: its code would differ from run to run."""
+    if _CLOCK.search(text) is None:
+        return
+    for one in tokens_of(text):
+        if one.kind in (TokenKind.WORD, TokenKind.DIRECTIVE) and (found := _CLOCK.search(one.text)) is not None:
+            line = text.count("\n", 0, one.begin + found.start()) + 1
+            raise SourceError(f"{shown}:{line}: {found.group()} differs from compile to compile: leave it out")
 
 
 def _check_name(name: str, place: str) -> None:

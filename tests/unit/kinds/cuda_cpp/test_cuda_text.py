@@ -72,6 +72,8 @@ def test_a_choice_that_the_text_leaves_open_is_an_error(text, entry, message):
         '#define FILE "/etc/hostname"\n#include FILE',
         '#define FILE(x) "/etc/hostname"\n#include FILE(1)',
         '#include "C:/boot.ini"',
+        '#\u00a0include "/etc/hostname"',
+        '#incl\\\f\nude "/etc/hostname"',
     ],
 )
 def test_a_header_outside_of_its_folder_is_refused(tmp_path, line):
@@ -394,3 +396,10 @@ def test_the_second_library_of_nvrtc_is_loaded_from_its_folder(tmp_path):
         command = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c", "-", "-o", str(tmp_path / name)]
         subprocess.run(command, input=text.encode(), check=True)
     assert Nvrtc(NvrtcPlace(str(tmp_path / "libnvrtc.so.13"), "wheel")).release == "13.0"
+
+
+def test_the_time_of_a_compile_is_refused_and_a_remark_about_it_is_not(tmp_path):
+    (tmp_path / "own.h").write_text("\n#define WHEN __TIME__\n")
+    with pytest.raises(SourceError, match=r"own\.h:2: __TIME__ differs from compile to compile"):
+        silo.cuda('#include "own.h"\n__global__ void k() {}', threads=1, include=[tmp_path])
+    silo.cuda('// not __DATE__\n__global__ void k(char *x) { const char *s = "__TIME__"; }', threads=1)

@@ -58,7 +58,7 @@ _PLAIN_BYTES = 48  # sizeof(silo_cuda::Here)
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _TLS = 7
 _NO_SUCH = re.compile(r"undefined (?:reference|symbol|hidden symbol)")
-_PTX = "SILO_inline_PTX_does_not_run_on_the_CPU"
+_ASSEMBLY = re.compile("attempt to use a poisoned identifier")
 _REFUSALS = re.compile(
     r"'[^'\n]*' is unavailable: (?P<what>[^\n]*does not run on the CPU)"
     r"|error: \"(?P<header>[^\"\n]*does not run on the CPU)\""
@@ -205,8 +205,8 @@ def first_cause(log: str) -> str:
     found = _REFUSALS.search(log)
     if found is not None:
         what, at = found["what"] or found["header"], found.start()
-    elif _PTX in log:
-        what, at = "inline PTX does not run on the CPU", log.index(_PTX)
+    elif (assembly := _ASSEMBLY.search(log)) is not None:
+        what, at = "inline PTX does not run on the CPU", assembly.start()
     else:
         return log
     return f"{_place_of(log, at)}error: {what}\n{log}"
