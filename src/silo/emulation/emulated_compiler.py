@@ -22,7 +22,7 @@ __all__ = ["EmulatedCompiler"]
 
 
 class EmulatedCompiler(abc.ABC):
-    """The methods that such compilers share. Subclasses add ``identity``, ``lower``, ``compile`` and ``check_source``.
+    """The methods that compilers for the CPU share; subclasses add those that read their kind's sources and jobs.
 
     ``subject`` names the compiler in messages.
     """

@@ -28,6 +28,7 @@ from silo.kinds.cuda_cpp.cuda_text import (
     with_constant_memory,
 )
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaType, Form
+from silo.kinds.cuda_cpp.literal_places import literal_places
 from silo.kinds.cuda_cpp.signature_probe import written_scalar
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, Wanted, closed_text, decoded
 from silo.plain_files import read_plain
@@ -148,7 +149,12 @@ def cuda(
         named = tuple(one or f"arg{at}" for at, one in enumerate(kernel.parameters))
         kernel = replace(kernel, parameters=named)
     made_name = name or base
-    location = f"{shown}:{kernel.line}" if kernel is not None else shown
+    places = literal_places(caller.f_code.co_filename, text) if path is None else None
+    line = kernel.line if kernel is not None else 0
+    python_line = places.line(line) if places is not None else 0
+    location = f"{Path(caller.f_code.co_filename).name}:{python_line}" if python_line else f"{shown}:{line}"
+    if not line:
+        location = shown
     where = f"{made_name} ({location})"
     names, configs, made_space = _constants(where, constants, space)
     values = dict(constants) if isinstance(constants, Mapping) else {}
@@ -178,6 +184,7 @@ def cuda(
         flags=_flags(where, flags),
         cooperative=cooperative,
         pdl=pdl,
+        places=places,
         typed=_is_complete(where, kernel, signature),
     )
     return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)

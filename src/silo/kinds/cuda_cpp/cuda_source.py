@@ -19,6 +19,7 @@ from silo.emulation.text_source import TextSource
 from silo.errors import ArgumentError, CompileError, CompilerMissingError, SourceError
 from silo.frozen import frozen, replace
 from silo.kinds.cuda_cpp.cuda_unit import CudaParameter, CudaText, CudaType, CudaUnit, Form
+from silo.kinds.cuda_cpp.literal_places import LiteralPlaces
 from silo.kinds.cuda_cpp.signature_probe import Prober, parameter_types
 from silo.sources.launch_options import LaunchOptions
 
@@ -128,7 +129,7 @@ class CudaSource(TextSource):
     ``signature`` has the kernel's parameters, whose types are read when they are first needed, then the constants.
     ``entry`` names the kernel as the author wrote it; a constant that its template arguments name is put in there, the
     others are macros. ``first`` are the values of the constants with which the types are read. ``typed``: the author
-    has declared all types, which no compiler reads then.
+    has declared all types, which no compiler reads then. ``places``: the lines of the Python file that has the text.
     """
 
     text: CudaText
@@ -140,6 +141,7 @@ class CudaSource(TextSource):
     cooperative: bool = False
     pdl: bool = False
     typed: bool = False
+    places: LiteralPlaces | None = None
     kind: str = "cuda"
 
     @property
@@ -201,7 +203,8 @@ class CudaSource(TextSource):
         except CompileError as error:
             if type(error) is not CompileError:
                 raise
-            raise CompileError(explained_text(str(error), str(self), expression, self.text)) from None
+            said = explained_text(str(error), str(self), expression, self.text)
+            raise CompileError(said if self.places is None else self.places.renamed(said, self.text.file)) from None
 
     def _agreed(self, declared: DeclaredParameter, found: CudaType) -> CudaParameter:
         own = declared.type

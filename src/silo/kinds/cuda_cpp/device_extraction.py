@@ -1,7 +1,7 @@
 """Reads the device code of files with host code: host functions go, and declarations that no kernel needs.
 
 The texts are read as tokens. A declaration is dropped whole, and each line stays where it is. All declarations of one
-name are kept or dropped together, so what is kept means the same as before, or does not compile.
+name are kept or dropped together, so the rest means the same as before, or does not compile.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Item:
 def device_code(text: str) -> str:
     r"""Returns a text without its host functions and host variables; every line stays where it is.
 
-    A function stays if it is ``__global__``, ``__device__`` or ``constexpr``, or if a macro says so. Of variables,
+    A function stays if it is ``__global__``, ``__device__`` or ``constexpr``, or if a macro marks it. Of variables,
     constants and those in device memory stay. Explicit instantiations go: the entry instantiates its template.
 
     >>> device_code("int f() { return 1; }\n__global__ void k(int *p) { *p = 1; }\nint main() {\n k<<<1, 1>>>(0); }")

@@ -1,7 +1,7 @@
 """The texts that take the place of the host's headers in device code, with ``device_only`` alone.
 
-nvcc reads ``cuda_runtime.h`` before each text, and with it much of the host's C library, so files use names such as
-``uint`` and ``UINT_MAX`` without an include. NVRTC knows none of them.
+nvcc reads ``cuda_runtime.h`` before each text, and with it much of the host's C library, so files use ``uint`` and
+``UINT_MAX`` without an include. NVRTC knows none of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Reading texts in CUDA C++ without a compiler: kernels, includes, members, and the device code of a file."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, includes_of, kernels_of, members_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.kinds.cuda_cpp.device_extraction import device_code, device_texts
+from silo.kinds.cuda_cpp.literal_places import literal_places
 from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text, explained_text
 from silo.settings import override
@@ -403,3 +405,29 @@ def test_the_time_of_a_compile_is_refused_and_a_remark_about_it_is_not(tmp_path)
     with pytest.raises(SourceError, match=r"own\.h:2: __TIME__ differs from compile to compile"):
         silo.cuda('#include "own.h"\n__global__ void k() {}', threads=1, include=[tmp_path])
     silo.cuda('// not __DATE__\n__global__ void k(char *x) { const char *s = "__TIME__"; }', threads=1)
+
+
+LITERAL_HEAD = """
+__device__ int twice(int x) { return 2 * x; }
+"""
+
+
+def test_errors_about_a_literal_name_its_line_in_the_python_file():
+    made = silo.cuda(
+        LITERAL_HEAD
+        + """
+__global__ void k(int *x) {
+  x[0] = twice(unknown_name);
+}
+""",
+        threads=1,
+    )
+    lines = Path(__file__).read_text().splitlines()
+    head = 1 + next(at for at, line in enumerate(lines) if line.startswith("__device__ int twice"))
+    kernel = 1 + max(at for at, line in enumerate(lines) if line == "__global__ void k(int *x) {")
+    source = made.kernel.source
+    assert str(source) == f"k ({Path(__file__).name}:{kernel})"
+    said = source.places.renamed("kernel.cu(5): error\nkernel.cu:2: note\nown/kernel.cu:2: note", "kernel.cu")
+    name = Path(__file__).name
+    assert said == f"{name}({kernel + 1}): error\n{name}:{head}: note\nown/kernel.cu:2: note"
+    assert literal_places(__file__, "int other;\n").parts == ()
