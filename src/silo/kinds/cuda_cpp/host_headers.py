@@ -11,10 +11,13 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 from types import MappingProxyType
 
-__all__ = ["CUB", "FIRST", "HOST_NAMES", "LEFT_OUT", "first_text", "replacement"]
+__all__ = ["ALWAYS", "FIRST", "HOST_NAMES", "LEFT_OUT", "first_text", "replacement"]
 
 CUB = "cub/cub.cuh"
 """The header of all of cub, which NVRTC refuses: it takes the headers of the parts."""
+
+ALWAYS = frozenset((CUB, "float.h", "cfloat"))
+"""Headers that are replaced in every text: NVRTC lacks them, and they are constants, or names of other headers."""
 
 FIRST = "silo/nvcc_names.h"
 """The header that each text with ``device_only`` includes first."""
@@ -81,6 +84,9 @@ _FLOATS = (
     "#pragma once\n#define FLT_MAX 3.402823466e+38F\n#define FLT_MIN 1.175494351e-38F\n"
     "#define FLT_EPSILON 1.192092896e-07F\n#define DBL_MAX 1.7976931348623157e+308\n"
     "#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n"
+    "#define FLT_RADIX 2\n#define FLT_DIG 6\n#define FLT_MANT_DIG 24\n#define FLT_MAX_EXP 128\n"
+    "#define FLT_MIN_EXP (-125)\n#define FLT_MAX_10_EXP 38\n#define FLT_MIN_10_EXP (-37)\n"
+    "#define DBL_DIG 15\n#define DBL_MANT_DIG 53\n"
 )
 _HALVES = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
 _BUILT_IN = "#pragma once\n"  # its names are the compiler's own, or in FIRST

@@ -17,7 +17,7 @@ from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_text import TokenKind, includes_of, tokens_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 from silo.kinds.cuda_cpp.device_extraction import device_texts
-from silo.kinds.cuda_cpp.host_headers import CUB, FIRST, LEFT_OUT, first_text, replacement
+from silo.kinds.cuda_cpp.host_headers import ALWAYS, FIRST, LEFT_OUT, first_text, replacement
 from silo.plain_files import read_plain
 from silo.sources.foreign_files import plain_lines, refuse_foreign_files
 
@@ -98,7 +98,7 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
             waiting.append((content, one.name, str(Path(path).parent) if path else None))
     headers = {name: content for name, (content, _) in found.items()}
     if device_only is None:
-        for name in missing & {CUB}:
+        for name in missing & ALWAYS:
             headers[name] = replacement(name, (text.text, *headers.values())) or ""
         return replace(text, headers=tuple(sorted(headers.items())))
     own, headers = device_texts(text.text, headers, device_only.words, device_only.entry)
