@@ -87,6 +87,11 @@ def _scan(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"o": np.cumsum(given["a"].astype(np.int64)).astype(np.int32)}
 
 
+def _warp_scans(rows: Any) -> Any:
+    up = np.cumsum(rows, 1)
+    return (up + 1000 * (up - rows) + 1000000 * up[:, -1:]).reshape(-1).astype(np.int32)
+
+
 def _integers(n: int, most: int, kind: Any = np.int32) -> Callable[[np.random.Generator], Any]:
     return lambda rng: rng.integers(0, most, n).astype(kind)
 
@@ -619,6 +624,91 @@ __global__ void k(const float *a, float *o, int n) {
         lambda given: {"o": [given["a"][:32].sum(), given["a"][32:].sum()]},
         tolerance=1e-4,
     ),
+    RightKernel(
+        "sums of a block by cub",
+        """
+#include <cub/cub.cuh>
+struct Most { __device__ float operator()(float a, float b) const { return a > b ? a : b; } };
+__global__ void k(const float *a, float *o) {
+  using Reduce = cub::BlockReduce<float, 72>;
+  using Warp = cub::WarpReduce<float, 8>;
+  __shared__ union { typename Reduce::TempStorage block; typename Warp::TempStorage warp[9]; } storage;
+  int t = threadIdx.x;
+  float sum = Reduce(storage.block).Sum(a[t]);
+  __syncthreads();
+  float most = Reduce(storage.block).Reduce(a[t], Most());
+  __syncthreads();
+  float some = Reduce(storage.block).Sum(a[t], 40);
+  __syncthreads();
+  float pair[2] = {a[t], 1};
+  float all = Reduce(storage.block).Sum(pair);
+  float eight = Warp(storage.warp[t / 8]).Sum(a[t]);
+  float five = Warp(storage.warp[t / 8]).Sum(a[t], 5);
+  if (t == 0) { o[0] = sum; o[1] = most; o[2] = some; o[3] = all; }
+  if (t % 8 == 0) { o[4 + t / 8] = eight; o[13 + t / 8] = five; }
+}""",
+        _floats("a", n=72, o=_zeros(22)),
+        lambda given: {
+            "o": [
+                given["a"].sum(),
+                given["a"].max(),
+                given["a"][:40].sum(),
+                given["a"].sum() + 72,
+                *given["a"].reshape(9, 8).sum(1),
+                *given["a"].reshape(9, 8)[:, :5].sum(1),
+            ]
+        },
+        72,
+        tolerance=1e-5,
+    ),
+    RightKernel(
+        "scans of a block by cub",
+        """
+#include <cub/block/block_load.cuh>
+#include <cub/block/block_scan.cuh>
+#include <cub/block/block_store.cuh>
+struct Prefix { int before; __device__ int operator()(int all) { int old = before; before += all; return old; } };
+__global__ void k(const int *a, int *o, int n) {
+  using Load = cub::BlockLoad<int, 48, 3, cub::BLOCK_LOAD_TRANSPOSE>;
+  using Store = cub::BlockStore<int, 48, 3, cub::BLOCK_STORE_TRANSPOSE>;
+  using Scan = cub::BlockScan<int, 48>;
+  __shared__ typename Load::TempStorage load;
+  __shared__ typename Store::TempStorage store;
+  __shared__ typename Scan::TempStorage scan;
+  Prefix prefix{5};
+  for (int at = 0; at < n; at += 144) {
+    int x[3];
+    Load(load).Load(a + at, x, n - at, 0);
+    __syncthreads();
+    Scan(scan).InclusiveSum(x, x, prefix);
+    __syncthreads();
+    Store(store).Store(o + at, x, n - at);
+    __syncthreads();
+  }
+  int one = threadIdx.x, before, all;
+  Scan(scan).ExclusiveSum(one, before, all);
+  o[n + threadIdx.x] = before + all;
+}""",
+        lambda rng: {"a": rng.integers(0, 9, 200).astype(np.int32), "o": np.zeros(248, np.int32), "n": 200},
+        lambda given: {"o": [*(5 + np.cumsum(given["a"])), *(np.arange(48) * (np.arange(48) - 1) // 2 + 48 * 47 // 2)]},
+        48,
+    ),
+    RightKernel(
+        "lanes of a warp scanned by cub",
+        """
+#include <cub/cub.cuh>
+__global__ void k(const int *a, int *o) {
+  using Scan = cub::WarpScan<int, 16>;
+  __shared__ typename Scan::TempStorage storage[4];
+  int t = threadIdx.x, up, before, all;
+  Scan(storage[t / 16]).InclusiveSum(a[t], up);
+  Scan(storage[t / 16]).ExclusiveSum(a[t], before, all);
+  o[t] = up + 1000 * before + 1000000 * all;
+}""",
+        lambda rng: {"a": rng.integers(0, 9, 64).astype(np.int32), "o": np.zeros(64, np.int32)},
+        lambda given: {"o": _warp_scans(given["a"].reshape(4, 16).astype(np.int64))},
+        64,
+    ),
 )
 
 _HEAD = (
@@ -626,8 +716,8 @@ _HEAD = (
 )
 
 
-def _fault(name: str, body: str, error: str, **more: Any) -> CudaFault:
-    return CudaFault(name, f"{_HEAD}{body}\n}}\n", error, **more)
+def _fault(name: str, body: str, error: str, head: str = "", **more: Any) -> CudaFault:
+    return CudaFault(name, f"{head}{_HEAD}{body}\n}}\n", error, **more)
 
 
 FAULTS = (
@@ -643,6 +733,14 @@ FAULTS = (
         "  __shared__ int count;\n  if (t == 0) count = 0;\n  __syncthreads();\n"
         "  atomicAdd(&count, 1);\n  o[t] = count; // here",
         "race",
+    ),
+    _fault(
+        "a storage of cub that is used again at once",
+        "  using Reduce = cub::BlockReduce<float, 64>;\n  __shared__ typename Reduce::TempStorage storage;\n"
+        "  float sum = Reduce(storage).Sum(a[t]);\n  float other = Reduce(storage).Sum(a[63 - t]); // here\n"
+        "  if (t == 0) o[0] = sum + other;",
+        "race",
+        head="#include <cub/cub.cuh>\n",
     ),
     _fault("two threads write one element", "  o[t / 2] = a[t]; // here", "race"),
     _fault("blocks add without atomics", "  o[t] += a[t]; // here", "race", grid=(2,)),

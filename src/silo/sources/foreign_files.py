@@ -10,19 +10,30 @@ from silo.errors import SourceError
 __all__ = ["plain_lines", "refuse_foreign_files"]
 
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-_GAP = r"(?:[ \t\f\v]|/\*.*?\*/)*"
-_INCLUDE = re.compile(
-    rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}(include)\b{_GAP}(?:<(?P<name>[^>\n]*)>)?", re.MULTILINE | re.DOTALL
-)
+_GAP = r"(?:[^\S\n]|[\u180e\u200b\ufeff]|/\*.*?\*/)*"  # clang also takes spaces of Unicode
+_START = r"^(?:\s|[\u180e\u200b\ufeff]|/\*.*?\*/)*"
+_INCLUDE = re.compile(rf"{_START}(?:\#|%:){_GAP}(include)\b{_GAP}(?:<(?P<name>[^>\n]*)>)?", re.MULTILINE | re.DOTALL)
 _READS = re.compile(
-    rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}(embed|import|include_next|(?:define|undef){_GAP}__?asm(?:__)?\b|(?:define|undef){_GAP}asm)\b",
+    rf"{_START}(?:\#|%:){_GAP}(embed|import|include_next|(?:define|undef){_GAP}__?asm(?:__)?\b|(?:define|undef){_GAP}asm)\b",
     re.MULTILINE | re.DOTALL,
 )
 
 
+# Trigraphs of C++14 for the sign and for the line that goes on, and a zero, which clang takes for a space.
+_HIDES = re.compile(r"\?\?[=/]|\0")
+# Whether a file is there, which differs from machine to machine: a header of the text's folders or of the language.
+_ASKS = re.compile(r"(?<![\w$])(__has_(?:include|include_next|embed))\b")
+_PLAIN_QUESTION = re.compile(rf"__has_include{_GAP}\({_GAP}(?:\"([^\"\n]*)\"|<([^>\n]*)>){_GAP}\)")
+_DEFINED = re.compile(rf"(?:defined{_GAP}\(?|ifn?def|elifn?def){_GAP}\Z", re.DOTALL)
+
+
 def plain_lines(text: str) -> str:
-    """Returns a text whose lines end with LF alone: some compilers take a lone CR for an end of a line, too."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    """Returns a text whose lines end with LF alone, with spaces for form feeds and vertical tabs, and without a mark.
+
+    Some compilers take a lone CR for an end of a line, too, and go on with a line after a backslash and any space.
+    """
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\f", " ").replace("\v", " ")
 
 
 def refuse_foreign_files(
@@ -54,6 +65,21 @@ def refuse_foreign_files(
         raise SourceError(
             f"{place}: #{found[1]} is not followed: it would read any file. Write the content in the text"
         )
+    hidden = _HIDES.search(joined)
+    if hidden is not None:
+        sign = "a zero byte" if hidden.group() == "\0" else f"the trigraph {hidden.group()}"
+        raise SourceError(
+            f"{shown}:{_line(pieces, hidden.start())}: {sign} is refused: it may hide a directive that reads a file"
+        )
+    for one in _ASKS.finditer(joined):
+        plain = _PLAIN_QUESTION.match(joined, one.start())
+        name = "/" if plain is None else plain[1] or plain[2] or "/"
+        leads_out = name.startswith(("/", "~", "\\")) or ".." in name.split("/") or name[1:2] == ":"
+        if leads_out and not _DEFINED.search(joined[max(one.start() - 200, 0) : one.start()]):
+            raise SourceError(
+                f"{shown}:{_line(pieces, one.start())}: {one[1]} is followed for a name in quotes or angle brackets "
+                "that does not lead out of the text's folders: machines differ in the files that they have"
+            )
     for one in _INCLUDE.finditer(joined) if library is not None else ():
         name = one["name"] or ""
         if name not in (library or ()) and (".." in name.split("/") or not name.startswith((*folders, "\0"))):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from silo.frozen import frozen
+from silo.kinds.cuda_cpp.host_headers import HOST_NAMES
 
 __all__ = ["Diagnosis", "diagnosed", "explained"]
 
@@ -18,6 +20,14 @@ _SUMMARY = re.compile(
 )
 _WARNING = re.compile(r"^[^\n]*: warning #[^\n]*\n(?:  [^\n]*\n|\n)*", re.MULTILINE)
 _MISSING = re.compile(r'cannot open source file "([^"]*)"|\'([^\']*)\' file not found')
+_UNKNOWN = re.compile(
+    r"identifier \"(?P<name>\w+)\" is undefined|(?:undeclared identifier|unknown type name) '(?P<other>\w+)'"
+    r"|(?P<template>\w+) is not a template|(?:namespace|class) \"(?P<scope>\w+)\" has no member"
+    r"|name must be a namespace (?P<rest>name)|(?P<colons>name) followed by"
+)
+_FOLLOWS = re.compile(
+    r'attribute "__\w+__" does not apply here|without memory space annotations|incomplete type "void"'
+)
 _NAME_MAP = "__nv_name_map"
 _MOST_LINES = 24
 
@@ -60,7 +70,7 @@ def diagnosed(log: str) -> Diagnosis:
     2
     """
     shown = _SUMMARY.sub("", log).strip("\n")
-    first = _MESSAGE.search(shown)
+    first = _first(shown)
     if first is None:
         text = next((line for line in shown.splitlines() if "error" in line or "fatal" in line), shown[:300])
         return Diagnosis("", 0, text.strip(), shown)
@@ -68,10 +78,24 @@ def diagnosed(log: str) -> Diagnosis:
     return Diagnosis(first["file"].strip(), line, first["text"].strip(), _WARNING.sub("", shown[first.start() :]))
 
 
-def explained(log: str, label: str, entry: str, *, device_only: bool) -> str:
+def _named(match: re.Match[str]) -> str:
+    return next(one for one in match.groups() if one is not None)
+
+
+def _first(shown: str) -> re.Match[str] | None:
+    """Returns the first message that has a cause: an unknown name comes before the errors that follow from it."""
+    found = list(_MESSAGE.finditer(shown))
+    if found and _FOLLOWS.search(found[0]["text"]) is not None:
+        here = [one for one in found if one["file"] == found[0]["file"] and _UNKNOWN.search(one["text"]) is not None]
+        return here[0] if here else found[0]
+    return found[0] if found else None
+
+
+def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: Sequence[str] = ()) -> str:
     """Returns the error for users: the cause first, then a cure, then the compiler's own messages, shortened.
 
-    ``label`` names the kernel, ``entry`` its expression. ``device_only``: only the device code was compiled.
+    ``label`` names the kernel, ``entry`` its expression. ``device_only``: only the device code was compiled, without
+    the headers ``left_out``.
     """
     found = diagnosed(log)
     place = f"{found.file}:{found.line}: " if found.file else ""
@@ -87,6 +111,15 @@ def explained(log: str, label: str, entry: str, *, device_only: bool) -> str:
         if name in _CURES and _CURES[name].startswith("nothing"):
             instead = f"leave it out ({_CURES[name].removeprefix('nothing: ')})"
         lines.append(f"The header {name!r} is not among the toolkit's for device code: {instead}{alone}")
+    elif (unknown := _UNKNOWN.search(text)) is not None and _named(unknown) in HOST_NAMES:
+        lines.append(f"nvcc takes {_named(unknown)} from the host's headers{alone}")
+    elif unknown is not None and left_out:
+        lines.append(
+            f"These headers were left out, because no folder has them: {', '.join(left_out)}. If one of them declares "
+            f"{_named(unknown)}, name its folder in include="
+        )
+    elif "inline assembly is disabled" in text:
+        lines.append("Inline assembly is refused for AMD GPUs: it may put any file into the code")
     elif any(word in found.rest for word in _HOST):
         lines.append(f"Host code is not compiled{alone}")
     rest = found.rest.splitlines()

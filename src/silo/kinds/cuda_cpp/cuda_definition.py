@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from silo.core.config import Config
 from silo.core.dtypes import DTypeKind, dtype
@@ -22,14 +23,14 @@ from silo.kinds.cuda_cpp.cuda_text import (
     KernelText,
     Numbers,
     chosen_kernel,
-    device_code,
     flat_members,
     kernels_of,
     with_constant_memory,
 )
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaType, Form
+from silo.kinds.cuda_cpp.literal_places import literal_places
 from silo.kinds.cuda_cpp.signature_probe import written_scalar
-from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
+from silo.kinds.cuda_cpp.user_headers import HeaderFolders, Wanted, closed_text, decoded
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, read_launch_options
@@ -63,6 +64,7 @@ _ALLOWED = (
     "-w",
 )
 _STANDARD = "-std=c++17"
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def cuda(
@@ -92,7 +94,8 @@ def cuda(
     value is passed member by member: ``p_x`` and ``p_n`` for ``struct P { float *x; int n; } p``.
 
     Args:
-        source: the text, or the path of a file (``.cu``, ``.cuh``, ``.hip``, ...).
+        source: the text, or the path of a file (``.cu``, ``.cuh``, ``.hip``, ...). A parameter without a name is
+            called ``arg0``, ``arg1``, ... by its position.
         entry: the kernel's name, with its arguments if it is a template: ``"vadd"``, ``"ns::vadd<float, BLOCK>"``.
             Constants among the template arguments get their values there; other constants are macros. Needed if the
             text has several kernels or a template.
@@ -114,7 +117,7 @@ def cuda(
             ``-maxrregcount=``, ``-lineinfo``.
         constant_memory: values of ``__constant__`` variables, by name: numbers, or rows of them (``array.tolist()``).
             They are part of the code.
-        device_only: leave out the file's host functions and host headers.
+        device_only: leave out the file's host functions, host headers, and declarations that the kernel does not need.
         cooperative: launch cooperatively, so that blocks may wait for each other.
         pdl: programmatic dependent launch.
         name: the kernel's name in Silo; its own name by default.
@@ -131,20 +134,27 @@ def cuda(
     text, path = _read(source)
     file = path.name if path is not None else "kernel.cu"
     shown = path.name if path is not None else f"<text at {place}>"
-    if device_only:
-        text = device_code(text)
     if constant_memory:
         text = with_constant_memory(text, shown, constant_memory)
     expression, kernel = chosen_kernel(text, shown, entry)
     folders = HeaderFolders.of(include, None if path is None else path.parent)
-    closed = closed_text(CudaText(file, text), folders, shown, device_only=device_only)
+    wanted = Wanted(_base(expression), _named_types(expression, constants, space)) if device_only else None
+    closed = closed_text(CudaText(file, text), folders, shown, wanted)
     if kernel is None:
-        base = expression.partition("<")[0].strip().rpartition("::")[2]
+        base = _base(expression)
         found = [one for _, header in closed.headers for one in kernels_of(header) if one.name == base]
         kernel = found[0] if found else None
-    base = (kernel.name if kernel is not None else expression.partition("<")[0].rpartition("::")[2]).strip()
+    base = kernel.name if kernel is not None else _base(expression)
+    if kernel is not None:
+        named = tuple(one or f"arg{at}" for at, one in enumerate(kernel.parameters))
+        kernel = replace(kernel, parameters=named)
     made_name = name or base
-    location = f"{shown}:{kernel.line}" if kernel is not None else shown
+    places = literal_places(caller.f_code.co_filename, text) if path is None else None
+    line = kernel.line if kernel is not None else 0
+    python_line = places.line(line) if places is not None else 0
+    location = f"{Path(caller.f_code.co_filename).name}:{python_line}" if python_line else f"{shown}:{line}"
+    if not line:
+        location = shown
     where = f"{made_name} ({location})"
     names, configs, made_space = _constants(where, constants, space)
     values = dict(constants) if isinstance(constants, Mapping) else {}
@@ -174,10 +184,32 @@ def cuda(
         flags=_flags(where, flags),
         cooperative=cooperative,
         pdl=pdl,
-        device_only=device_only,
+        places=places,
         typed=_is_complete(where, kernel, signature),
     )
     return Declaration(source=made, space=made_space, key=tuple(key), grid=grid, release_gil=release_gil)
+
+
+def _base(expression: str) -> str:
+    """Returns the name of a kernel without its namespace and its template arguments."""
+    return expression.partition("<")[0].strip().rpartition("::")[2].strip()
+
+
+def _named_types(expression: str, *values: object) -> tuple[str, ...]:
+    """Returns the words of an entry, and of all texts among the values of constants: names of the user's types."""
+    return tuple(dict.fromkeys(_WORD.findall(" ".join((expression, *_texts(values))))))
+
+
+def _texts(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Config):
+        yield from _texts([own for _, own in value.values])
+    elif isinstance(value, Mapping):
+        yield from _texts(list(cast("Mapping[str, object]", value).values()))
+    elif isinstance(value, list | tuple):
+        for one in cast("Sequence[object]", value):
+            yield from _texts(one)
 
 
 def _read(source: str | Path) -> tuple[str, Path | None]:
@@ -186,7 +218,7 @@ def _read(source: str | Path) -> tuple[str, Path | None]:
         return source, None
     path = Path(source)
     try:
-        return read_plain(path).decode(), path
+        return decoded(read_plain(path)), path
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"{source}: the text of CUDA kernels cannot be read: {error}") from error
 
@@ -231,8 +263,6 @@ def _declared(
     for one in made:
         if one not in known:
             raise SourceError(f"{where}: signature= names {one}, and the parameters are {', '.join(known)}")
-    if not all(names):
-        raise SourceError(f"{where}: a parameter has no name: declare all with their types in signature=")
     types = {} if kernel is None else dict(zip(kernel.parameters, kernel.types, strict=True))
     return tuple(
         DeclaredParameter(one, members=tuple(_completed(made, own, kind) for own, kind in members[one]))

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 
 from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
-from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
-from silo.core.signature import Effect, NoDefault, Parameter, ParameterKind, Signature
-from silo.core.specialization import Specialization
+from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.values import JSON, Value, digest
 from silo.core.variant import Variant
+from silo.emulation.text_source import TextSource
 from silo.errors import ArgumentError, CompileError, CompilerMissingError, SourceError
 from silo.frozen import frozen, replace
 from silo.kinds.cuda_cpp.cuda_unit import CudaParameter, CudaText, CudaType, CudaUnit, Form
+from silo.kinds.cuda_cpp.literal_places import LiteralPlaces
 from silo.kinds.cuda_cpp.signature_probe import Prober, parameter_types
 from silo.sources.launch_options import LaunchOptions
 
@@ -123,34 +123,26 @@ def entry_expression(entry: str, constants: Mapping[str, Value]) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class CudaSource:
+class CudaSource(TextSource):
     """One kernel of a text. Implements :class:`silo.sources.kernel_source.KernelSource`.
 
     ``signature`` has the kernel's parameters, whose types are read when they are first needed, then the constants.
     ``entry`` names the kernel as the author wrote it; a constant that its template arguments name is put in there, the
     others are macros. ``first`` are the values of the constants with which the types are read. ``typed``: the author
-    has declared all types, which no compiler reads then.
+    has declared all types, which no compiler reads then. ``places``: the lines of the Python file that has the text.
     """
 
-    name: str
-    signature: Signature
     text: CudaText
     entry: str
-    location: str
     declared: tuple[DeclaredParameter, ...]
     launch: LaunchOptions
     first: tuple[tuple[str, Value], ...] = ()
     flags: tuple[str, ...] = ()
     cooperative: bool = False
     pdl: bool = False
-    device_only: bool = False
     typed: bool = False
+    places: LiteralPlaces | None = None
     kind: str = "cuda"
-    exact: frozenset[str] = frozenset()  # no scalar's value decides the code
-    extents: None = None  # nor does an array's shape
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.location})"
 
     @property
     def fingerprint(self) -> str:
@@ -172,16 +164,6 @@ class CudaSource:
                 [self.cooperative, self.pdl],
             ],
         )
-
-    @property
-    def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """Empty: no constants are computed from the arguments."""
-        return {}
-
-    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """Returns an empty mapping: a config only sets constants of the signature."""
-        del config, specialization
-        return {}
 
     # ---- Types ----
 
@@ -214,14 +196,15 @@ class CudaSource:
     def _ask(
         self, prober: Prober, defines: tuple[tuple[str, str], ...], asked: object, expression: str
     ) -> tuple[str, ...]:
-        from silo.kinds.cuda_cpp.compile_log import explained  # noqa: PLC0415  # for refused texts alone
+        from silo.kinds.cuda_cpp.user_headers import explained_text  # noqa: PLC0415  # for refused texts alone
 
         try:
             return prober(self.text, defines, self.flags, asked)  # pyright: ignore[reportArgumentType]
         except CompileError as error:
             if type(error) is not CompileError:
                 raise
-            raise CompileError(explained(str(error), str(self), expression, device_only=self.device_only)) from None
+            said = explained_text(str(error), str(self), expression, self.text)
+            raise CompileError(said if self.places is None else self.places.renamed(said, self.text.file)) from None
 
     def _agreed(self, declared: DeclaredParameter, found: CudaType) -> CudaParameter:
         own = declared.type
@@ -276,31 +259,12 @@ class CudaSource:
             found.append(PassedValue(member.name, one.type, member.effect or _effect_of(one.type), part))
         return found
 
-    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """Returns the typed signature of one call, and its constants. Raises ArgumentError."""
-        if unknown := [one for one in arguments if one not in self.signature.names]:
-            known = ", ".join(self.signature.names)
-            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
-        types = {one.name: one for one in self.passed}
-        parameters: list[Parameter] = []
-        constants: list[tuple[str, Value]] = []
-        for one in self.signature.parameters:
-            given = arguments.get(one.name)
-            if one.kind is ParameterKind.CONSTEXPR:
-                if given is not None:
-                    if given.is_pointer:
-                        raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
-                    constants.append((one.name, given.value))
-                parameters.append(one)
-            elif given is None:
-                raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
-            else:
-                parameters.append(self._typed(one, types[one.name], given))
-                if given.block_shape:
-                    constants.append((one.name, given.block_shape))
-        return Signature(tuple(parameters)), Specialization((), tuple(constants))
+    @cached_property
+    def _passed_by_name(self) -> dict[str, PassedValue]:
+        return {one.name: one for one in self.passed}
 
-    def _typed(self, parameter: Parameter, declared: PassedValue, given: ArgumentFacts) -> Parameter:
+    def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+        declared = self._passed_by_name[parameter.name]
         match declared.type.form:
             case Form.POINTER:
                 return self._array(parameter, declared, given)
@@ -349,42 +313,10 @@ class CudaSource:
         return replace(parameter, kind=ParameterKind.DESCRIPTOR, dtype=given.dtype, effect=declared.effect)
 
     def _scalar(self, parameter: Parameter, own: CudaType, given: ArgumentFacts) -> Parameter:
-        name, kind, value = parameter.name, dtype(own.dtype), given.value
-        if given.is_pointer:
-            raise ArgumentError(f"{self.name}: {name} is {own.spelled}; it takes a number, not an array")
-        if not isinstance(value, bool | int | float):
-            raise ArgumentError(f"{self.name}: {name} is {own.spelled}; it cannot be {describe(value)}")
-        made = _KINDS.get(kind.kind, ParameterKind.INTEGER)
-        if made is ParameterKind.INTEGER:
-            low = 0 if kind.kind is DTypeKind.UINT else -(1 << (kind.bits - 1))
-            if not isinstance(value, int):
-                raise ArgumentError(f"{self.name}: {name} is {own.spelled}; {describe(value)} is not an integer")
-            if not low <= value < low + (1 << kind.bits):
-                raise ArgumentError(f"{self.name}: {name} is {own.spelled}; {value} does not fit")
+        self._check_scalar(parameter.name, dtype(own.dtype), own.spelled, given)
         return scalar_parameter(parameter, own)
 
-    def constant(self, value: object) -> Value:
-        """Returns the value of a constant: a number, a bool, or the text of a macro. Raises SourceError."""
-        if isinstance(value, bool | int | float | str):
-            return value
-        raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
-
     # ---- Variants ----
-
-    def constants(self, variant: Variant) -> dict[str, Value]:
-        """Returns every constant of a variant: the call's, else the config's, else the default. Raises CompileError."""
-        known = {**dict(variant.config.values), **variant.specialization.constant_values}
-        found: dict[str, Value] = {}
-        for one in self.signature.parameters:
-            if one.kind is not ParameterKind.CONSTEXPR:
-                continue
-            if one.name in known:
-                found[one.name] = known[one.name]
-            elif not isinstance(one.default, NoDefault):
-                found[one.name] = one.default
-            else:
-                raise CompileError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
-        return found
 
     def _named(self, constants: Mapping[str, Value]) -> tuple[str, tuple[tuple[str, str], ...]]:
         """Returns the entry's expression, and the macros, which are the constants that it does not name."""

@@ -1,4 +1,4 @@
-"""Reads texts in CUDA C++: includes, the names of kernels and of their parameters, and the device code of a file.
+"""Reads texts in CUDA C++: includes, the names of kernels and of their parameters, members of structs.
 
 Nothing here interprets the language: types come from a compiler (:mod:`silo.kinds.cuda_cpp.signature_probe`).
 """
@@ -21,11 +21,12 @@ __all__ = [
     "Token",
     "TokenKind",
     "chosen_kernel",
-    "device_code",
+    "closing",
     "flat_members",
     "includes_of",
     "kernels_of",
     "members_of",
+    "tokens_of",
     "with_constant_memory",
 ]
 
@@ -58,7 +59,7 @@ _TOKEN: Final = re.compile(
         |"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\Z)|'(?:[^'\\\n]|\\.)*(?:'|(?=\n)|\Z))
     | (?P<number>\.?[0-9](?:[eEpP][+-]|'?[\w]|\.)*)
     | (?P<word>[A-Za-z_$][\w$]*)
-    | (?P<space>\s+)
+    | (?P<space>[\s\u180e\u200b\ufeff]+)
     | (?P<sign>::|->|%:|.)
     """,
     re.DOTALL | re.VERBOSE,
@@ -67,7 +68,7 @@ _LINE = re.compile(r"(?:[^\\\n]|\\[ \t]*\r?\n|\\.)*")
 _CONTINUED = re.compile(r"\\[ \t]*\r?\n")
 
 
-def _tokens(text: str) -> Iterator[Token]:
+def tokens_of(text: str) -> Iterator[Token]:
     """Yields the tokens of a text; a directive is one token."""
     at, starts = 0, True  # whether only spaces and comments precede in the line
     while at < len(text):
@@ -100,9 +101,10 @@ class Include(NamedTuple):
     line: int
 
 
-_GAP = r"(?:[ \t\f\v]|/\*.*?\*/)*"
+_GAP = r"(?:[^\S\n]|[\u180e\u200b\ufeff]|/\*.*?\*/)*"  # clang also takes spaces of Unicode
 _INCLUDE = re.compile(
-    rf"^(?:\s|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)", re.MULTILINE | re.DOTALL
+    rf"^(?:\s|[\u180e\u200b\ufeff]|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)",
+    re.MULTILINE | re.DOTALL,
 )
 _LITERAL = re.compile(r'"([^"\n]*)"|<([^>\n]*)>')
 _MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")
@@ -132,7 +134,7 @@ def includes_of(text: str) -> tuple[Include, ...]:
         place = max(number for number, end in enumerate(ends[:-1]) if end <= at)
         return lines[place] + joined.count("\n", ends[place], at) + 1
 
-    directives = {one.begin for one in _tokens(joined) if one.kind is TokenKind.DIRECTIVE}
+    directives = {one.begin for one in tokens_of(joined) if one.kind is TokenKind.DIRECTIVE}
     for match in _INCLUDE.finditer(joined):
         sign = joined.find("#", match.start())
         other = joined.find("%:", match.start())
@@ -167,7 +169,7 @@ class KernelText:
 _OPENS = {"(": ")", "[": "]", "{": "}"}
 
 
-def _closing(words: Sequence[Token], at: int) -> int:
+def closing(words: Sequence[Token], at: int) -> int:
     """Returns the index after the bracket that closes the one at ``at``; the number of tokens without one."""
     depth = 0
     for index in range(at, len(words)):
@@ -184,7 +186,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     >>> kernels_of('template<class T> __global__ void __launch_bounds__(64) k(const T *x, int n[2], float = 1);')
     (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float')),)
     """
-    words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
+    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
     found: dict[str, KernelText] = {}
     start = 0  # of the declaration
     at = 0
@@ -199,7 +201,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
         if name is None:
             at += 1
             continue
-        end = _closing(words, name + 1)
+        end = closing(words, name + 1)
         parts = _parts(words[name + 2 : end - 1])
         kernel = KernelText(
             words[name].text,
@@ -219,7 +221,7 @@ def _named_function(words: Sequence[Token], at: int) -> int | None:
     """Returns the index of the function's name in the declaration that goes on at ``at``; None for any other."""
     while at + 1 < len(words) and words[at].text not in (";", "{", "}"):
         if words[at].kind is TokenKind.WORD and words[at + 1].text == "(":
-            end = _closing(words, at + 1)
+            end = closing(words, at + 1)
             if end < len(words) and words[end].text in ("{", ";"):
                 return at
             at = end
@@ -293,8 +295,10 @@ def _parameter_name(words: Sequence[Token]) -> str:
 def _value_type(words: Sequence[Token]) -> str:
     """Returns the type of a value as it is written, without qualifiers; "" of a pointer, a reference or an array."""
     own: list[str] = []
-    for word in words:
+    for at, word in enumerate(words):
         if word.text in ("*", "&", "[", "("):
+            return ""
+        if word.text == "<" and any(one.text in ("*", "&", "[", "(") for one in _after_angle(words[at:])):
             return ""
         if word.text in ("=", "<"):
             own.append("")  # no name to leave out
@@ -303,6 +307,16 @@ def _value_type(words: Sequence[Token]) -> str:
             own.append(word.text)
     named = len(own) > 1 and own[-1] not in _TYPE_WORDS
     return " ".join(one for one in (own[:-1] if named else own) if one)
+
+
+def _after_angle(words: Sequence[Token]) -> Sequence[Token]:
+    """Returns the words after the template arguments that the words begin with."""
+    depth = 0
+    for index, word in enumerate(words):
+        depth += (word.text == "<") - (word.text == ">")
+        if depth == 0:
+            return words[index + 1 :]
+    return ()
 
 
 _QUALIFIERS = frozenset(("const", "volatile", "struct", "__grid_constant__", "__restrict__"))
@@ -355,17 +369,17 @@ def members_of(text: str, name: str) -> tuple[str, ...]:
 
 
 def _struct_body(text: str, name: str) -> Sequence[Token]:
-    words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
+    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
     for at in range(len(words) - 2):
-        if words[at].text not in ("struct", "class", "union"):
+        if words[at].text not in ("struct", "class", "union") or (at > 0 and words[at - 1].text == "enum"):
             continue
         head = at + 1
         while head < len(words) and words[head].text not in ("{", ";", "(", ")", ",", ">", "="):
             aligned = words[head].text in _ATTRIBUTES and head + 1 < len(words)
-            head = _closing(words, head + 1) if aligned else head + 1
+            head = closing(words, head + 1) if aligned else head + 1
         own = [one.text for one in words[at + 1 : head]]
         before_bases = own[: own.index(":")] if ":" in own else own
-        end = _closing(words, head) if head < len(words) else head
+        end = closing(words, head) if head < len(words) else head
         alias = words[end].text if end < len(words) else ""
         if head < len(words) and words[head].text == "{" and (name in before_bases or alias == name):
             return words[head + 1 : end - 1]
@@ -378,7 +392,7 @@ def _members(words: Sequence[Token]) -> Iterator[_Member]:
         end = at
         while end < len(words) and words[end].text != ";":
             body = words[end].text == "{" and end > at and words[end - 1].text in (")", "const")
-            end = _closing(words, end) if words[end].text in _OPENS else end + 1
+            end = closing(words, end) if words[end].text in _OPENS else end + 1
             if body:
                 break
         own = [one for one in words[at:end] if one.text not in ("public", "private", "protected", ":")]
@@ -415,100 +429,7 @@ def _sizes(words: Sequence[Token]) -> tuple[int, ...]:
     return tuple(found)
 
 
-# ---- The device code of a file with host code ----
-
-_KEPT_FUNCTIONS = frozenset({"__global__", "__device__", "constexpr", "consteval"})
-_KEPT_DECLARATIONS = frozenset(
-    [
-        "using",
-        "typedef",
-        "struct",
-        "class",
-        "union",
-        "enum",
-        "template",
-        "static_assert",
-        "constexpr",
-        "const",
-        "concept",
-        "namespace",
-        "__device__",
-        "__constant__",
-        "__shared__",
-        "__global__",
-        "__managed__",
-    ]
-)
-_CLASSES = ("struct", "class", "union", "enum")
-
-
-def device_code(text: str) -> str:
-    r"""Returns a text without its host functions and host variables; every line stays where it is.
-
-    A function stays if it is ``__global__``, ``__device__`` or ``constexpr``. Of variables, constants and those in
-    device memory stay. Functions that macros make, and lambdas at file scope, are beyond this reading.
-
-    >>> device_code("int f() { return 1; }\n__global__ void k(int *p) { *p = 1; }\nint main() {\n k<<<1, 1>>>(0); }")
-    '\n__global__ void k(int *p) { *p = 1; }\n\n'
-    """
-    words = list(_tokens(text))
-    dropped: list[tuple[int, int]] = []
-    at = 0
-    while at < len(words):
-        at = _item(words, at, dropped)
-    parts: list[str] = []
-    end = 0
-    for begin, after in dropped:
-        parts += [text[end:begin], "\n" * text.count("\n", begin, after)]
-        end = after
-    return "".join((*parts, text[end:]))
-
-
-def _item(words: Sequence[Token], at: int, dropped: list[tuple[int, int]]) -> int:
-    """Reads one declaration at file or namespace scope, and returns the index after it."""
-    if words[at].kind is TokenKind.DIRECTIVE or words[at].text in (";", "}"):
-        return at + 1
-    heads: set[str] = set()
-    index = at
-    while index < len(words):
-        word = words[index]
-        if word.kind is TokenKind.DIRECTIVE:
-            index += 1
-        elif word.text == "{":
-            before = words[index - 1].text
-            namespace = "namespace" in heads or ("extern" in heads and before.startswith('"'))
-            if namespace:
-                return index + 1  # its members are items of their own
-            end = _closing_over_directives(words, index)
-            function = not heads & set(_CLASSES) and "=" not in heads
-            if function or (heads & set(_CLASSES) and ")" in heads and before == ")"):
-                if not heads & _KEPT_FUNCTIONS:
-                    dropped.append((words[at].begin, words[end - 1].end))
-                return end
-            index = end
-        elif word.text in ("(", "["):
-            heads.add(")")
-            index = _closing_over_directives(words, index)
-        elif word.text == ";":
-            if not heads & _KEPT_DECLARATIONS:
-                dropped.append((words[at].begin, word.end))
-            return index + 1
-        elif word.text == "}":
-            return index + 1  # of a namespace
-        else:
-            heads.add(word.text)
-            index += 1
-    return index
-
-
-def _closing_over_directives(words: Sequence[Token], at: int) -> int:
-    end = _closing([word for word in words[at:] if word.kind is not TokenKind.DIRECTIVE], 0)
-    index = at
-    while end and index < len(words):
-        end -= words[index].kind is not TokenKind.DIRECTIVE
-        index += 1
-    return index
-
+# ---- Constant memory ----
 
 Numbers: TypeAlias = "int | float | Sequence[Numbers]"
 """A number, or numbers in rows, rows of rows, ..."""
@@ -523,7 +444,7 @@ def with_constant_memory(text: str, file: str, values: Mapping[str, Numbers]) ->
     Raises:
         SourceError: the text declares no such variable, or gives it values itself; or a value is not a finite number.
     """
-    words = [one for one in _tokens(text) if one.kind is not TokenKind.DIRECTIVE]
+    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
     places: dict[str, int] = {}
     for at, word in enumerate(words):
         if word.text != "__constant__":

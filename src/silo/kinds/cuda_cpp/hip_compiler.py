@@ -30,6 +30,7 @@ from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_declaration import HIPCLANG
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 from silo.kinds.cuda_cpp.nvrtc_compiler import launch_of, lowered_unit, read_unit
+from silo.kinds.cuda_cpp.user_headers import cause_of
 from silo.settings import child_environment, settings
 from silo.temporary import own_folder
 
@@ -52,6 +53,7 @@ _FLAGS = (
     "-mcode-object-version=5",
     "-fno-ident",
     "-fuse-cuid=none",
+    "-fno-gnu-inline-asm",  # assembly may put files into the code (.incbin)
     f"-fdebug-prefix-map={_NOWHERE}=.",
 )
 # Options of NVRTC that clang has by another name; others are refused.
@@ -250,8 +252,8 @@ def _run(job: CompileJob, unit: CudaUnit | None, command: list[str], folder: str
         done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=folder), cwd=folder, stdin=file)
     if done.returncode != 0:
         log = done.stderr.decode(errors="replace").replace(f"{_NOWHERE}/", "")
-        entry = "" if unit is None else unit.expression
-        raise CompileError(explained(log, job.kernel, entry, device_only=False) + memory_note(log))
+        said = explained(log, job.kernel, "", device_only=False) if unit is None else cause_of(log, job.kernel, unit)
+        raise CompileError(said + memory_note(log))
 
 
 def _overlay(text: CudaText, folder: str) -> Path:

@@ -7,6 +7,7 @@ import importlib.util
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
@@ -120,16 +121,30 @@ def find_nvrtc() -> NvrtcPlace:
 def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
     """Returns the header folders of a toolkit, or of wheels of headers, beside a library; () without them.
 
-    Wheels may come without CCCL, whose ``nv/target`` the headers of the others include: it is then a toolkit's.
+    A wheel of NVRTC alone has no other headers, and wheels may come without CCCL, whose ``nv/target`` the headers of
+    the others include: the folders that lack are then a toolkit's.
     """
     root = library.parent.parent
     candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
     found = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
-    if not any((folder / "nv" / "target").is_file() for folder in found):
-        others = [Path(one) / "include" for one in toolkits]
-        have = [folder for base in others for folder in (base / "cccl", base) if (folder / "nv" / "target").is_file()]
-        found += have[:1]
+    others = [Path(one) / "include" for one in toolkits]
+    for header in ("nv/target", "cuda_fp16.h"):
+        if not any((folder / header).is_file() for folder in found):
+            have = (folder for base in others for folder in (base / "cccl", base) if (folder / header).is_file())
+            found += list(islice(have, 1))
     return tuple(map(str, found))
+
+
+def _load_builtins(library: Path) -> ctypes.CDLL | None:
+    """Loads the second library of NVRTC, from the same folder; None if it is not there.
+
+    NVRTC opens it by its name alone, which the loader searches in the system's folders, never in a wheel's. A library
+    that is loaded already is found by that name.
+    """
+    version = _SONAME.fullmatch(library.name)
+    name = f"libnvrtc-builtins.so.{version[1] if version is not None else ''}*"
+    found = sorted((one for one in library.parent.glob(name)), key=lambda one: len(one.name))
+    return ctypes.CDLL(str(found[0])) if found else None
 
 
 class Nvrtc:
@@ -139,6 +154,7 @@ class Nvrtc:
         """Raises ToolchainError: the library does not load, or is too old."""
         self.place = place
         try:
+            self._builtins = _load_builtins(Path(place.path))
             self._library = ctypes.CDLL(place.path)
         except OSError as error:
             raise ToolchainError(f"NVRTC at {place.path} ({place.origin}) does not load: {error}") from None

@@ -21,12 +21,12 @@ from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError
-from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_declaration import NVRTC
 from silo.kinds.cuda_cpp.cuda_source import CudaSource
 from silo.kinds.cuda_cpp.cuda_unit import CudaUnit, Form
 from silo.kinds.cuda_cpp.nvrtc import find_nvrtc, load_nvrtc
 from silo.kinds.cuda_cpp.nvrtc_process import ask_nvrtc, macro_options
+from silo.kinds.cuda_cpp.user_headers import cause_of
 from silo.settings import settings
 
 __all__ = ["EffectFacts", "NvrtcCompiler", "launch_of", "lowered_unit", "read_unit"]
@@ -95,9 +95,14 @@ class NvrtcCompiler:
             with _bounded_memory():
                 made = library.compile(unit.text, options, [unit.expression], "CUBIN")
         except CompileError as error:
-            raise CompileError(explained(str(error), job.kernel, unit.expression, device_only=False)) from None
+            raise CompileError(cause_of(str(error), job.kernel, unit)) from None
         (entry,) = made.names
-        kernels = {one.entry: one for one in inspect_binary(made.data, "cubin")}
+        try:
+            kernels = {one.entry: one for one in inspect_binary(made.data, "cubin")}
+        except CompileError as error:
+            raise CompileError(
+                f"{job.kernel}: {error}: the text declares {unit.expression}, and does not define it"
+            ) from error
         if entry not in kernels:
             raise CompileError(f"{job.kernel}: NVRTC made no kernel {entry}; it made {', '.join(kernels)}")
         return Compiled(launch_of(job.kernel, unit, kernels[entry]), CompiledBlob("cubin", made.data), log=made.log)
@@ -119,7 +124,7 @@ class NvrtcCompiler:
         try:
             return ask_nvrtc(unit.text, options, [unit.expression], "PTX").data.rstrip(b"\0").decode()
         except CompileError as error:
-            raise CompileError(explained(str(error), job.kernel, unit.expression, device_only=False)) from None
+            raise CompileError(cause_of(str(error), job.kernel, unit)) from None
 
 
 def _options(unit: CudaUnit) -> list[str]:

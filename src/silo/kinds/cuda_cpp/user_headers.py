@@ -7,19 +7,23 @@ leads out of these folders, or that a macro holds, is refused, because the compi
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from types import MappingProxyType
 
 from silo.errors import SourceError
 from silo.frozen import frozen, replace
-from silo.kinds.cuda_cpp.cuda_text import device_code, includes_of
-from silo.kinds.cuda_cpp.cuda_unit import CudaText
+from silo.kinds.cuda_cpp.compile_log import explained
+from silo.kinds.cuda_cpp.cuda_text import TokenKind, includes_of, tokens_of
+from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
+from silo.kinds.cuda_cpp.device_extraction import device_texts
+from silo.kinds.cuda_cpp.host_headers import ALWAYS, FIRST, LEFT_OUT, first_text, replacement
 from silo.plain_files import read_plain
 from silo.sources.foreign_files import plain_lines, refuse_foreign_files
 
-__all__ = ["HeaderFolders", "closed_text"]
+__all__ = ["HeaderFolders", "Wanted", "cause_of", "closed_text", "decoded", "explained_text"]
 
+_CLOCK = re.compile(r"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 _MOST_HEADERS = 2000
 _MOST_BYTES = 64 << 20
 
@@ -45,74 +49,19 @@ class HeaderFolders:
         return cls(beside, tuple(str(Path(one).resolve()) for one in folders))
 
 
-# Texts for headers of the host that device code needs little of; with device_only alone.
-_INTEGERS = "#pragma once\n#include <cuda/std/cstdint>\nusing namespace cuda::std;\n"
-_FLOATS = (
-    "#pragma once\n#define FLT_MAX 3.402823466e+38F\n#define FLT_MIN 1.175494351e-38F\n"
-    "#define FLT_EPSILON 1.192092896e-07F\n#define DBL_MAX 1.7976931348623157e+308\n"
-    "#define DBL_EPSILON 2.2204460492503131e-16\n"
-)
-_LIMITS = (
-    "#pragma once\n#define INT_MAX 2147483647\n#define INT_MIN (-INT_MAX - 1)\n#define UINT_MAX 4294967295U\n"
-    "#define CHAR_BIT 8\n"
-)
-_TRAITS = "#pragma once\n#include <cuda/std/type_traits>\nnamespace std { using namespace cuda::std; }\n"
-_MATHEMATICS = (
-    "#pragma once\n#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif\n"
-    "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif\n"
-    "#ifndef M_PI\n#define M_PI 3.14159265358979323846\n#endif\n"
-)
-_HALVES = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
-_SHORT = MappingProxyType(
-    {
-        "math.h": _MATHEMATICS,
-        "cmath": _MATHEMATICS,
-        "cuda_runtime.h": _MATHEMATICS,  # nvcc's own includes the host's math.h
-        "cublas_v2.h": _HALVES,
-        "cublasLt.h": _HALVES,
-        "stdint.h": _INTEGERS,
-        "cstdint": _INTEGERS,
-        "inttypes.h": _INTEGERS,
-        "float.h": _FLOATS,
-        "cfloat": _FLOATS,
-        "limits.h": _LIMITS,
-        "climits": _LIMITS,
-        "type_traits": _TRAITS,
-    }
-)
-_TOOLKIT_FOLDERS = ("cub", "cuda", "nv", "thrust", "cooperative_groups", "crt")
-_TOOLKIT = frozenset(
-    [
-        "cooperative_groups.h",
-        "cuComplex.h",
-        "cuda_awbarrier.h",
-        "cuda_awbarrier_primitives.h",
-        "cuda_bf16.h",
-        "cuda_fp16.h",
-        "cuda_fp4.h",
-        "cuda_fp6.h",
-        "cuda_fp8.h",
-        "cuda_pipeline.h",
-        "cuda_pipeline_primitives.h",
-        "cuda_tf32.h",
-        "math_constants.h",
-        "mma.h",
-        "vector_types.h",
-    ]
-)
-_REPLACED = MappingProxyType({"cub/cub.cuh": "#pragma once\n#include <cub/block/block_reduce.cuh>\n"})
+@frozen
+class Wanted:
+    """The parts of a text that are needed with ``device_only``: the kernel's name, and the words of its constants."""
+
+    entry: str
+    words: tuple[str, ...] = ()
 
 
-def _in_toolkit(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return name in _TOOLKIT or (len(parts) > 1 and parts[0] in _TOOLKIT_FOLDERS)
-
-
-def closed_text(text: CudaText, folders: HeaderFolders, shown: str, *, device_only: bool = False) -> CudaText:
+def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only: Wanted | None = None) -> CudaText:
     """Returns the text with every header of the user's that it may include. ``shown`` is its name in messages.
 
-    With ``device_only`` the headers lose their host code too, and headers of the host that are not found are replaced
-    by short ones or by nothing.
+    With ``device_only`` the texts lose their host code and all that the entry does not need, and headers of the host
+    that are not found are replaced by short ones or by nothing.
 
     Raises:
         SourceError: a header's name leads out of its folder, a macro holds it, or two files have one name.
@@ -121,10 +70,12 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, *, device_on
     given = dict(folders.texts)
     found: dict[str, tuple[str, str]] = {}  # the text and the path by the name of an include
     waiting: list[tuple[str, str, str | None]] = [(text.text, shown, folders.own)]
+    missing: set[str] = set()  # headers that are not the user's
     total = 0
     while waiting:
         own, label, beside = waiting.pop()
         refuse_foreign_files(own, label)
+        _refuse_clocks(own, label)
         for one in includes_of(own):
             place = f"{label}:{one.line}"
             if not one.name:
@@ -132,10 +83,7 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, *, device_on
             _check_name(one.name, place)
             header = _header(one.name, place, given, folders, beside if one.quoted else None)
             if header is None:
-                if device_only and one.name not in found and not _in_toolkit(one.name):
-                    found[one.name] = (_SHORT.get(one.name, "#pragma once\n"), "")
-                elif device_only and one.name in _REPLACED:
-                    found[one.name] = (_REPLACED[one.name], "")
+                missing.add(one.name)
                 continue
             content, path = plain_lines(header[0]), header[1]
             known = found.get(one.name)
@@ -143,14 +91,57 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, *, device_on
                 if known[1] != path and known[0] != content:
                     raise SourceError(f"{place}: {one.name!r} names two files, {known[1]} and {path}: rename one")
                 continue
-            if device_only:
-                content = device_code(content)
             found[one.name] = (content, path)
             total += len(content)
             if len(found) > _MOST_HEADERS or total > _MOST_BYTES:
                 raise SourceError(f"{shown}: its headers are more than {_MOST_HEADERS}, or {_MOST_BYTES >> 20} MiB")
             waiting.append((content, one.name, str(Path(path).parent) if path else None))
-    return replace(text, headers=tuple(sorted((name, content) for name, (content, _) in found.items())))
+    headers = {name: content for name, (content, _) in found.items()}
+    if device_only is None:
+        for name in missing & ALWAYS:
+            headers[name] = replacement(name, (text.text, *headers.values())) or ""
+        return replace(text, headers=tuple(sorted(headers.items())))
+    own, headers = device_texts(text.text, headers, device_only.words, device_only.entry)
+    for name in missing - headers.keys():
+        instead = replacement(name, (own, *headers.values()))
+        if instead is not None:
+            headers[name] = instead
+    headers[FIRST] = first_text((own, *headers.values()))
+    first = f'#include "{FIRST}"\n#line 1 "{text.file}"\n'
+    return replace(text, text=first + own, headers=tuple(sorted(headers.items())))
+
+
+def cause_of(log: str, label: str, unit: CudaUnit) -> str:
+    """Returns a compiler's messages about one variant, explained for users; ``label`` names the kernel."""
+    return explained_text(log, label, unit.expression, unit.text)
+
+
+def explained_text(log: str, label: str, entry: str, text: CudaText) -> str:
+    """Returns a compiler's messages about a text as :func:`~silo.kinds.cuda_cpp.compile_log.explained` does."""
+    left_out = [name for name, content in text.headers if content == LEFT_OUT]
+    device_only = any(name == FIRST for name, _ in text.headers)
+    return explained(log, label, entry, device_only=device_only, left_out=left_out)
+
+
+def decoded(data: bytes) -> str:
+    """Returns the text of a file: UTF-8, or Latin-1 if only comments have other bytes. Raises UnicodeDecodeError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+        if any(not one.text.isascii() for one in tokens_of(text)):
+            raise
+        return text
+
+
+def _refuse_clocks(text: str, shown: str) -> None:
+    """Raises SourceError if a text has the time of its compile in it: its code would differ from run to run."""
+    if _CLOCK.search(text) is None:
+        return
+    for one in tokens_of(text):
+        if one.kind in (TokenKind.WORD, TokenKind.DIRECTIVE) and (found := _CLOCK.search(one.text)) is not None:
+            line = text.count("\n", 0, one.begin + found.start()) + 1
+            raise SourceError(f"{shown}:{line}: {found.group()} differs from compile to compile: leave it out")
 
 
 def _check_name(name: str, place: str) -> None:
@@ -173,7 +164,7 @@ def _header(
             if not any(real.is_relative_to(root) for root in roots):
                 raise SourceError(f"{place}: {name!r} is a link that leads out of {base}")
             try:
-                return read_plain(real).decode(), str(real)
+                return decoded(read_plain(real)), str(real)
             except (OSError, UnicodeDecodeError) as error:
                 raise SourceError(f"{place}: the header {name!r} cannot be read: {error}") from error
     if ".." in PurePosixPath(name).parts:

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled
-from silo.core.consent import Consent, require_text_consent
-from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.target import Target
-from silo.core.values import parse_json
 from silo.core.variant import CompileJob, Variant
 from silo.emulation.clang import find_clang
-from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError
+from silo.emulation.emulated_compiler import EmulatedCompiler
+from silo.errors import SourceError
 from silo.kinds.metal.clang import code_flags
 from silo.kinds.metal.compile_job import compile_job, emulator_identity, entry_text
 from silo.kinds.metal.front.metal_source import MetalSource
@@ -37,10 +34,11 @@ class _Facts(CodeFacts):
         return self._effects
 
 
-class EmulatorCompiler:
+class EmulatorCompiler(EmulatedCompiler):
     """The plug-in ``metalcpu``: source kind ``metal``, targets ``cpu:*``. A threadgroup is a program."""
 
     declaration = EMULATOR
+    subject = "the Metal emulator"
 
     def identity(self, target: Target) -> str:
         """Returns the digest of Silo's code and Metal's library, clang's version and flags. Runs clang once.
@@ -49,21 +47,6 @@ class EmulatorCompiler:
             CompilerMissingError: no suitable clang.
         """
         return emulator_identity(target, find_clang(), self.declaration.code)
-
-    def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Accepts Metal sources for a CPU level, if a suitable clang is installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
-        try:
-            code_flags(target)
-            clang = find_clang()
-        except (TargetError, CompilerMissingError) as error:
-            return Rejected(str(error))
-        return Accepted(f"run on the CPU, compiled by {clang.version}")
-
-    def artifact_target(self, target: Target) -> Target:
-        """Returns ``target`` itself: the code is for that level."""
-        return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
         """Returns a job with the text as C++, and the arguments of its function.
@@ -84,41 +67,24 @@ class EmulatorCompiler:
         """
         return compile_job(job, find_clang(), self.identity(job.target))
 
-    def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Returns the form of clang's input."""
-        del target
-        return ("c++",)
-
-    def code_form(self, job: CompileJob, form: str) -> str:
-        """Returns the text with its entry. Raises CompileError as :meth:`compile`."""
-        if form != "c++":
-            raise CompileError(f"{job.kernel}: code of the Metal emulator has no form {form}; it has c++")
-        return entry_text(EmulatorJob.from_job(job), "silo_entry")
-
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Returns code that checks itself, with the lines of the text."""
-        job = _job(source, variant)
         del nan  # the limits of a launch have it
+        job = _job(source, variant).to_job(variant.kernel, variant.target)
         return self._checked(variant, job, {one.name: one.effect for one in source.signature.parameters})
 
-    def check_text(
-        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
-    ) -> CheckedKernel:
-        """Returns code that checks itself, from the job that is stored with an artifact."""
-        del nan  # the limits of a launch have it
-        require_text_consent(consent, text, launch, variant.signature, variant.kernel)
-        try:
-            job = EmulatorJob.from_job(CompileJob.from_json(parse_json(text.encode())))
-        except ValueError as error:
-            raise CompileError(f"{variant.kernel}: its text is no job of the Metal emulator: {error}") from error
-        return self._checked(variant, job, {one.name: one.effect for one in variant.signature.parameters})
+    def _check_level(self, target: Target) -> None:
+        code_flags(target)
 
-    @staticmethod
-    def _checked(variant: Variant, job: EmulatorJob, effects: Mapping[str, Effect]) -> CheckedKernel:
+    def _entry_text(self, job: CompileJob) -> str:
+        return entry_text(EmulatorJob.from_job(job), "silo_entry")
+
+    def _checked(self, variant: Variant, job: CompileJob, effects: Mapping[str, Effect]) -> CheckedKernel:
         from silo.kinds.metal.checking.compiling import compile_checked  # noqa: PLC0415  # for ``silo check`` alone
 
-        each = tuple(effects.get(slot.name, Effect.BOTH) for slot in job.layout)
-        return compile_checked(variant.kernel, job, each, target=variant.target, clang=find_clang())
+        own = EmulatorJob.from_job(job)
+        each = tuple(effects.get(slot.name, Effect.BOTH) for slot in own.layout)
+        return compile_checked(variant.kernel, own, each, target=variant.target, clang=find_clang())
 
 
 def _job(source: Source, variant: Variant) -> EmulatorJob:

@@ -21,7 +21,16 @@ from silo.settings import override
 
 pytestmark = pytest.mark.skipif(bool(need_clang()), reason=need_clang() or "clang is here")
 
-_QUICK_RIGHT = {"a plain loop", "three axes", "a tree in shared memory", "shuffles", "cooperative groups", "half"}
+_QUICK_RIGHT = {
+    "sums of a block by cub",
+    "scans of a block by cub",
+    "a plain loop",
+    "three axes",
+    "a tree in shared memory",
+    "shuffles",
+    "cooperative groups",
+    "half",
+}
 _QUICK_FAULTS = {"a barrier is missing", "no guard at the end", "an element of shared memory is not set"}
 
 
@@ -96,21 +105,33 @@ __global__ void k(const float *a, float *o) { o[threadIdx.x] = turned(a[threadId
     ("body", "line", "message"),
     [
         ('asm volatile("bar.sync 0;");', 3, "inline PTX does not run on the CPU"),
+        ('__asm volatile(".incbin \\"/etc/hostname\\"");', 3, "inline PTX does not run on the CPU"),
         ("o[0] = tex2D<float>(t, 1.0f, 2.0f);", 3, r"a texture \(tex2D\) does not run on the CPU"),
         ("cooperative_groups::this_grid().sync();", 3, "a barrier of the grid .* does not run on the CPU"),
+        ("cub::BlockRadixSort<float, 32, 4> s;", 3, "cub::BlockRadixSort does not run on the CPU"),
         ("o[0] = undeclared;", 3, "use of undeclared identifier 'undeclared'"),
     ],
-    ids=["PTX", "a texture", "a barrier of the grid", "an unknown name"],
+    ids=["PTX", "assembly", "a texture", "a barrier of the grid", "another part of cub", "an unknown name"],
 )
 def test_a_refusal_names_the_part_and_the_line(body, line, message, monkeypatch):
-    text = f"#include <cooperative_groups.h>\n__global__ void k(float *o, unsigned long long t) {{\n  {body}\n}}\n"
+    head = "cub/cub.cuh" if "cub::" in body else "cooperative_groups.h"
+    text = f"#include <{head}>\n__global__ void k(float *o, unsigned long long t) {{\n  {body}\n}}\n"
     made = silo.cuda(text, threads=32, grid=(1,), signature="o: out *fp32, t: u64")
     with pytest.raises(CompileError, match=rf"kernel\.cu:{line}: {message}"):
         made(np.zeros(4, np.float32), 1)
 
 
+@pytest.mark.parametrize("word", ["asm", "__asm", "__asm__", "JOIN(a, sm)", "JOIN(__a, sm)"])
+def test_no_word_for_assembly_reads_a_file(word):
+    read = f'{word}(".incbin \\"/etc/hostname\\"");'
+    text = f"#define JOIN(a, b) a##b\n{read}\n__global__ void k(float *o) {{ o[0] = 1; }}\n"
+    made = silo.cuda(text, threads=32, grid=(1,), signature="o: out *fp32")
+    with pytest.raises(CompileError, match=r"kernel\.cu:2: inline PTX does not run on the CPU"):
+        made(np.zeros(4, np.float32))
+
+
 @pytest.mark.parametrize(
-    ("header", "what"), [("mma.h", "wmma"), ("cuda/barrier", "cuda::barrier"), ("cub/cub.cuh", "cub")]
+    ("header", "what"), [("mma.h", "wmma"), ("cuda/barrier", "cuda::barrier"), ("cuda/pipeline", "cuda::pipeline")]
 )
 def test_a_refused_header_is_named_with_its_line(header, what):
     text = f"\n#include <{header}>\n__global__ void k(float *o) {{ o[0] = 1; }}\n"
@@ -210,8 +231,8 @@ __global__ void k(const T *a, T *__restrict__ b, n::P p, n::E e, half h, float4 
 
 
 def test_declarations_of_dynamic_shared_memory():
-    assert rewritten("extern volatile __shared__ int s[];") == 'extern volatile __thread int s[] __asm("silo_dynamic");'
-    assert rewritten("__shared__ extern int s[];") == 'extern __thread int s[] __asm("silo_dynamic");'
+    assert rewritten("extern volatile __shared__ int s[];") == "extern volatile __thread int s[] SILO_DYNAMIC;"
+    assert rewritten("__shared__ extern int s[];") == "extern __thread int s[] SILO_DYNAMIC;"
     assert rewritten("extern int g;\n__shared__ int s;") == "extern int g;\n__shared__ int s;"
 
 

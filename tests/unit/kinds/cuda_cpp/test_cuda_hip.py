@@ -68,3 +68,10 @@ def test_no_file_of_the_process_is_read(tmp_path, monkeypatch):
     made = silo.cuda('#include "leak.h"\n__global__ void k(int *x) { x[0] = X; }', threads=64, signature="x: out *i32")
     with pytest.raises(CompileError, match=r"leak\.h"):
         compiled(made, "hip:gfx942")
+
+
+def test_no_assembly_reads_a_file():
+    text = '__global__ void k(int *x) { __asm(".incbin \\"/etc/hostname\\""); }'
+    made = silo.cuda(text, threads=64, signature="x: out *i32")
+    with pytest.raises(CompileError, match=r"kernel\.cu:1: .*\nInline assembly is refused for AMD GPUs"):
+        compiled(made, "hip:gfx942")

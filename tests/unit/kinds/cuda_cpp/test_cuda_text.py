@@ -1,14 +1,19 @@
 """Reading texts in CUDA C++ without a compiler: kernels, includes, members, and the device code of a file."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 import silo
 from silo.errors import SourceError
 from silo.kinds.cuda_cpp.compile_log import explained
-from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, device_code, includes_of, kernels_of, members_of
+from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, includes_of, kernels_of, members_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
-from silo.kinds.cuda_cpp.nvrtc import headers_beside
-from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text
+from silo.kinds.cuda_cpp.device_extraction import device_code, device_texts
+from silo.kinds.cuda_cpp.literal_places import literal_places
+from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
+from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text, explained_text
 from silo.settings import override
 
 MANY = """
@@ -69,6 +74,8 @@ def test_a_choice_that_the_text_leaves_open_is_an_error(text, entry, message):
         '#define FILE "/etc/hostname"\n#include FILE',
         '#define FILE(x) "/etc/hostname"\n#include FILE(1)',
         '#include "C:/boot.ini"',
+        '#\u00a0include "/etc/hostname"',
+        '#incl\\\f\nude "/etc/hostname"',
     ],
 )
 def test_a_header_outside_of_its_folder_is_refused(tmp_path, line):
@@ -108,6 +115,13 @@ def test_two_headers_of_one_name_are_an_error(tmp_path):
         closed_text(text, HeaderFolders.of((), tmp_path), "k.cu")
 
 
+def test_a_pointer_to_an_instance_of_a_template_is_no_value():
+    (found,) = kernels_of(
+        "__global__ void k(Pack<float, 4> *a, const Pack<F<int>, 2> &b, Pack<float *, 4> c, int d) {}"
+    )
+    assert found.types == ("", "", "Pack", "int")
+
+
 def test_includes_know_their_lines():
     text = '#include "a.h" // one\n\n/* #include <b.h> */\nint x;\\\n\n# include <c.h>\n'
     assert [(one.name, one.line) for one in includes_of(text)] == [("a.h", 1), ("c.h", 6)]
@@ -127,6 +141,8 @@ def test_a_remark_about_includes_is_no_include():
         ),
         ("typedef struct { int a; } P;", ("a",)),
         ("struct Q { int a; };", ()),
+        ("enum class P : int { A, B };", ()),
+        ("enum struct P { A, B };", ()),
         ("struct P;\nstruct P { unsigned a; };", ("a",)),
     ],
 )
@@ -136,7 +152,8 @@ def test_members_of_a_struct(text, members):
 
 HOST = """#include <stdio.h>
 #include "own.h"
-struct P { int a; int f() const { return a; } };
+struct P { int a; P() : a{1} {} P(float); int (*f)(int);
+ __device__ P(int x) : a{x} {} int host() { return a; } virtual int v() { return 1; } };
 __device__ float helper(float x) { return x; }
 static void check(int x) {
   if (x) { printf("}"); }
@@ -154,30 +171,127 @@ namespace n { __global__ void inner(P p) {} int gone() { return 1; } }
 extern "C" { __global__ void c(int *x) { x[0] = N; } }
 __global__ void k(float *x) { x[0] = helper(x[1]); }
 int main() {
+#if 1
   k<<<1, 1>>>(nullptr);
+#endif
 }
+#define HD __host__ __device__
+#define BOTH HD
+BOTH int by_macro() { return 1; }
+#define MAKE(name) __global__ void name(int *x) { x[0] = 1; }
+MAKE(made_by_macro);
+#define INSTANCE(T) \\
+  template __global__ void instance<T>(T *);
+INSTANCE(short)
+template <class T> void launch(T *x) {}
+template void launch<float>(float *x);
+bool operator==(P a, P b) { return true; }
+struct ALIGNED(16) Aligned { float x[4]; };
+template <class T> struct Tagged { T x = {}; T y{3}; };
+int past_the_operator() { return 1; }
 """
 
 
 def test_device_code_keeps_its_lines_and_loses_host_functions():
     kept = device_code(HOST)
     assert kept.count("\n") == HOST.count("\n")
-    for gone in ("check", "printf", "cdiv", "prop", "other", "gone", "main"):
-        assert gone not in kept
-    for own in (
-        "struct P",
-        "int f() const",
-        "helper",
-        "four",
-        "const int N",
-        "enum E",
-        "using F",
-        "inner",
-        'extern "C"',
+    for gone in (
+        "check",
+        "printf",
+        "cdiv",
+        "prop",
+        "other",
+        "gone",
+        "main",
+        "host()",
+        "a{1}",
+        "P(float)",
+        "launch",
+        "operator",
     ):
-        assert own in kept
-    lines = kept.splitlines()
-    assert lines[18].startswith("__global__ void k")
+        assert gone not in kept, gone
+    assert "past_the_operator" not in kept
+    for own in (
+        *(
+            "struct P",
+            "int (*f)(int);",
+            "__device__ P(int x) : a{x} {}",
+            "virtual int v() { return 1; }",
+            "helper",
+            "four",
+        ),
+        *("const int N", "enum E", "using F", "inner", 'extern "C"', "int by_macro() {", "MAKE(made_by_macro);"),
+        *("struct ALIGNED(16) Aligned { float x[4]; };", "T x = {}; T y{3};"),
+    ):
+        assert own in kept, own
+    assert kept.splitlines()[19].startswith("__global__ void k")
+    assert kept.count("#if") == kept.count("#endif") == 2
+
+
+NEEDED = """#include "own.h"
+class Exception : public Base { std::string text; };
+#define THROW(x) throw Exception(x)
+#define SIZE (Sizes::small)
+struct Sizes { enum { small = 4 }; };
+struct Vector { float x; };
+__device__ Vector operator+(Vector a, Vector b) { return {a.x + b.x}; }
+__device__ Unknown operator+(Exception a, Exception b);
+static_assert(sizeof(Exception) == 1);
+static_assert(sizeof(Vector) == 4);
+extern struct cudaGraphicsResource *resource;
+typedef struct { int a; } Tagged;
+typedef unsigned long long word;
+template <class T> struct Traits { using type = T; };
+template <> struct Traits<Tagged> { using type = word; };
+__device__ int used(int x) { return x; }
+__device__ int used(float x) { return x; }
+__device__ int unused(Exception x) { return x; }
+__global__ void other(Exception *x) {}
+template <class T> __global__ void k(T *x, Vector *v) { x[0] = used(SIZE) + from_header(1); v[0] = v[1] + v[2]; }
+"""
+
+
+def test_declarations_that_the_entry_does_not_need_go():
+    header = "struct Own { int a; };\n__device__ int from_header(int x) { Own o; return x; }\n__device__ Bad bad();\n"
+    kept, headers = device_texts(NEEDED, {"own.h": header}, ("k", "Traits", "Tagged"), "k")
+    assert kept.count("\n") == NEEDED.count("\n")
+    for gone in ("class Exception", "Unknown operator+", "sizeof(Exception)", "resource", "unused", "other"):
+        assert gone not in kept, gone
+    for own in (
+        *(
+            "#define THROW",
+            "struct Sizes",
+            "Vector operator+",
+            "sizeof(Vector)",
+            "} Tagged;",
+            "word;",
+            "struct Traits {",
+        ),
+        *("Traits<Tagged>", "used(int x)", "used(float x)"),
+    ):
+        assert own in kept, own
+    assert headers == {"own.h": header.replace("__device__ Bad bad();", "")}
+    every, _ = device_texts(NEEDED, {}, (), "made_by_a_macro")
+    assert "other" in every
+
+
+def test_headers_of_the_host_are_short_and_nvccs_names_are_there(tmp_path):
+    (tmp_path / "k.cu").write_bytes(
+        b"// caf\xe9\n#include <cstdint>\n#include <vector>\n#include <cub/cub.cuh>\n#include <mma.h>\n"
+        b"__global__ void k(uint *x, float) { using R = cub::BlockAdjacentDifference<int, 32>; }\n"
+    )
+    source = silo.cuda(tmp_path / "k.cu", threads=1, device_only=True).kernel.source
+    headers = dict(source.text.headers)
+    assert source.signature.names == ("x", "arg1")
+    assert "typedef unsigned int uint;" in headers["silo/nvcc_names.h"]
+    assert headers["cstdint"] == "#pragma once\n"
+    assert headers["cub/cub.cuh"].splitlines()[1:] == ["#include <cub/block/block_adjacent_difference.cuh>"]
+    assert "mma.h" not in headers
+    said = explained_text('k.cu(6): error: identifier "thing" is undefined\n', "k", "k", source.text)
+    assert "These headers were left out, because no folder has them: vector. If one of them declares thing" in said
+    (tmp_path / "k.cu").write_bytes(b'__global__ void k(int *x) { const char *s = "\xe9"; }\n')
+    with pytest.raises(SourceError, match="cannot be read"):
+        silo.cuda(tmp_path / "k.cu", threads=1)
 
 
 def test_the_first_cause_comes_first_with_its_line():
@@ -190,6 +304,11 @@ def test_the_first_cause_comes_first_with_its_line():
     assert said.splitlines()[0] == 'k (k.cu:5): k.cu:7: identifier "y" is undefined'
     assert "warning" not in said
     assert "detected in" not in said
+    follows = (
+        'k.cu(3): error: attribute "__global__" does not apply here\n  __global__ void k(Node *x) {}\n  ^\n\n'
+        'k.cu(3): error: identifier "Node" is undefined\n  __global__ void k(Node *x) {}\n                    ^\n'
+    )
+    assert explained(follows, "k", "k", device_only=True).startswith('k: k.cu:3: identifier "Node" is undefined')
 
 
 @pytest.mark.parametrize(
@@ -198,6 +317,10 @@ def test_the_first_cause_comes_first_with_its_line():
         ('k.cu(1): catastrophic error: cannot open source file "stdint.h"\n', "<cuda/std/cstdint>"),
         ('k.cu(1): catastrophic error: cannot open source file "cuda_runtime.h"\n', "leave it out"),
         ('k.cu(1): catastrophic error: cannot open source file "mine.h"\n', "include="),
+        (
+            'k.cu(1): error: identifier "uint" is undefined\n',
+            "nvcc takes uint from the host's headers; device_only=True",
+        ),
         ('__nv_name_map(2): error: identifier "nope" is undefined\n', "names no kernel"),
         (
             "k.cu(2): error: A function without execution space annotations (__host__) is a host function\n",
@@ -240,18 +363,21 @@ def test_definitions_that_cannot_be(options, message):
         silo.cuda("__global__ void k(float *x, int n) {}", threads=1, **options)
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_headers_of_a_wheel_without_cccl_are_completed_from_a_toolkit(tmp_path, whole):
+@pytest.mark.parametrize("has", [(), ("nv/target",), ("cuda_fp16.h",), ("nv/target", "cuda_fp16.h")])
+def test_headers_that_a_wheel_lacks_are_a_toolkits(tmp_path, has):
     wheel, toolkit = tmp_path / "cu13", tmp_path / "cuda"
-    for folder in (wheel / "lib", wheel / "include", toolkit / "include" / "cccl" / "nv"):
-        folder.mkdir(parents=True)
-    (toolkit / "include" / "cccl" / "nv" / "target").touch()
-    if whole:
-        (wheel / "include" / "nv").mkdir()
-        (wheel / "include" / "nv" / "target").touch()
+    (wheel / "lib").mkdir(parents=True)
+    for folder, names in (
+        (wheel / "include", ("nvrtc.h", *has)),
+        (toolkit / "include", ("cuda_fp16.h", "cccl/nv/target")),
+    ):
+        for name in names:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
     found = headers_beside(wheel / "lib" / "libnvrtc.so.13", [str(tmp_path / "none"), str(toolkit)])
-    expected = [wheel / "include", *([] if whole else [toolkit / "include" / "cccl"])]
-    assert found == tuple(map(str, expected))
+    cccl = () if "nv/target" in has else (toolkit / "include" / "cccl",)
+    rest = () if "cuda_fp16.h" in has else (toolkit / "include",)
+    assert found == tuple(map(str, (wheel / "include", *cccl, *rest)))
 
 
 @pytest.mark.parametrize(
@@ -260,3 +386,48 @@ def test_headers_of_a_wheel_without_cccl_are_completed_from_a_toolkit(tmp_path, 
 def test_other_ways_to_read_a_file_are_refused(text):
     with pytest.raises(SourceError):
         closed_text(CudaText("k.cu", text + "\n__global__ void k() {}", ()), HeaderFolders(None, ()), "k.cu")
+
+
+def test_the_second_library_of_nvrtc_is_loaded_from_its_folder(tmp_path):
+    texts = {
+        "libnvrtc-builtins.so.13.0": "int silo_builtins;",
+        "libnvrtc.so.13": "#include <dlfcn.h>\nconst char *nvrtcGetErrorString(int e) { return e ? dlerror() : 0; }\n"
+        'int nvrtcVersion(int *a, int *b) { *a = 13; *b = 0; return !dlopen("libnvrtc-builtins.so.13.0", RTLD_NOW); }',
+    }
+    for name, text in texts.items():
+        command = ["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-x", "c", "-", "-o", str(tmp_path / name)]
+        subprocess.run(command, input=text.encode(), check=True)
+    assert Nvrtc(NvrtcPlace(str(tmp_path / "libnvrtc.so.13"), "wheel")).release == "13.0"
+
+
+def test_the_time_of_a_compile_is_refused_and_a_remark_about_it_is_not(tmp_path):
+    (tmp_path / "own.h").write_text("\n#define WHEN __TIME__\n")
+    with pytest.raises(SourceError, match=r"own\.h:2: __TIME__ differs from compile to compile"):
+        silo.cuda('#include "own.h"\n__global__ void k() {}', threads=1, include=[tmp_path])
+    silo.cuda('// not __DATE__\n__global__ void k(char *x) { const char *s = "__TIME__"; }', threads=1)
+
+
+LITERAL_HEAD = """
+__device__ int twice(int x) { return 2 * x; }
+"""
+
+
+def test_errors_about_a_literal_name_its_line_in_the_python_file():
+    made = silo.cuda(
+        LITERAL_HEAD
+        + """
+__global__ void k(int *x) {
+  x[0] = twice(unknown_name);
+}
+""",
+        threads=1,
+    )
+    lines = Path(__file__).read_text().splitlines()
+    head = 1 + next(at for at, line in enumerate(lines) if line.startswith("__device__ int twice"))
+    kernel = 1 + max(at for at, line in enumerate(lines) if line == "__global__ void k(int *x) {")
+    source = made.kernel.source
+    assert str(source) == f"k ({Path(__file__).name}:{kernel})"
+    said = source.places.renamed("kernel.cu(5): error\nkernel.cu:2: note\nown/kernel.cu:2: note", "kernel.cu")
+    name = Path(__file__).name
+    assert said == f"{name}({kernel + 1}): error\n{name}:{head}: note\nown/kernel.cu:2: note"
+    assert literal_places(__file__, "int other;\n").parts == ()

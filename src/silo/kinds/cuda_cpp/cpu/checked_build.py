@@ -98,7 +98,7 @@ def _compiled(kernel: str, of: _Unit, effects: tuple[Effect, ...], target: Targe
             try:
                 return build(text, (*every, *folders, *use, *checked_links()), clang, "c++")
             except CompileError as error:
-                raise refused(kernel, unit.expression, error) from None
+                raise refused(kernel, unit, error) from None
 
     library = (str(FOLDER), str(SHARED), "entry")
     return _Code(checked_runs(built, launch, effects, unit.text.file, library, WORDS), launch)

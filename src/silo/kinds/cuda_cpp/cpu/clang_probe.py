@@ -11,7 +11,7 @@ from silo.core.target import Target
 from silo.emulation.clang import find_clang
 from silo.errors import CompileError
 from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags, first_cause, header_folder
-from silo.kinds.cuda_cpp.cpu.cpu_text import head_text, quoted, rewritten
+from silo.kinds.cuda_cpp.cpu.cpu_text import POISON, head_text, quoted, rewritten
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.kinds.cuda_cpp.signature_probe import PROBE
 from silo.settings import child_environment
@@ -41,7 +41,7 @@ def lowered_names(
     listed = ",\n".join(f"    (const void *)&{one}" for one in expressions)
     whole = (
         f"{head_text(text, defines, waits=True)}"
-        f"#line 1 {quoted(text.file)}\n"
+        f"{POISON}#line 1 {quoted(text.file)}\n"
         f"{rewritten(text.text)}\n"
         f'#line 1 "entry"\n'
         f"{PROBE}"

@@ -27,10 +27,10 @@ from silo.emulation.clang import (
     stack_needed,
 )
 from silo.errors import CompileError
-from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait, rewritten
 from silo.kinds.cuda_cpp.cpu.runtime import FOLDER
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
+from silo.kinds.cuda_cpp.user_headers import cause_of
 
 __all__ = [
     "HEADER",
@@ -58,7 +58,7 @@ _PLAIN_BYTES = 48  # sizeof(silo_cuda::Here)
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _TLS = 7
 _NO_SUCH = re.compile(r"undefined (?:reference|symbol|hidden symbol)")
-_PTX = "SILO_inline_PTX_does_not_run_on_the_CPU"
+_ASSEMBLY = re.compile("attempt to use a poisoned identifier")
 _REFUSALS = re.compile(
     r"'[^'\n]*' is unavailable: (?P<what>[^\n]*does not run on the CPU)"
     r"|error: \"(?P<header>[^\"\n]*does not run on the CPU)\""
@@ -123,7 +123,7 @@ def compile_unit(
             if stack > STACK:
                 built = _built(unit, entry, job.target, clang, waits=True, stack=stack)
     except CompileError as error:
-        raise refused(job.kernel, unit.expression, error) from None
+        raise refused(job.kernel, unit, error) from None
     x, y, z = unit.block
     scratch = scratch_bytes(x * y * z, group_memory(unit), stack) if waits else 0
     launch = LaunchInfo(
@@ -195,9 +195,9 @@ def _built(unit: CudaUnit, entry: str, target: Target, clang: CCompiler, *, wait
             raise type(error)(str(error).replace(f"{folders[1]}/", "")) from None
 
 
-def refused(kernel: str, unit_expression: str, error: CompileError) -> CompileError:
+def refused(kernel: str, unit: CudaUnit, error: CompileError) -> CompileError:
     """Returns clang's error with its first cause first, and the part of CUDA that is refused by its name."""
-    return CompileError(explained(first_cause(str(error)), kernel, unit_expression, device_only=False))
+    return CompileError(cause_of(first_cause(str(error)), kernel, unit))
 
 
 def first_cause(log: str) -> str:
@@ -205,8 +205,8 @@ def first_cause(log: str) -> str:
     found = _REFUSALS.search(log)
     if found is not None:
         what, at = found["what"] or found["header"], found.start()
-    elif _PTX in log:
-        what, at = "inline PTX does not run on the CPU", log.index(_PTX)
+    elif (assembly := _ASSEMBLY.search(log)) is not None:
+        what, at = "inline PTX does not run on the CPU", assembly.start()
     else:
         return log
     return f"{_place_of(log, at)}error: {what}\n{log}"

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from silo.core.launch_info import parameter_bytes
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 
-__all__ = ["HIDDEN", "entry_text", "head_text", "may_wait", "quoted", "rewritten"]
+__all__ = ["HIDDEN", "POISON", "entry_text", "head_text", "may_wait", "quoted", "rewritten"]
+
+POISON = "#pragma GCC poison asm __asm __asm__\n"
+"""Makes assembly an error in the texts that follow, also if a macro joins the word: it may read files (.incbin)."""
 
 HIDDEN = "silo_dynamic"
 """The symbol of dynamic shared memory."""
@@ -36,12 +39,12 @@ def rewritten(text: str) -> str:
     """Returns a text in which declarations of dynamic shared memory name its symbol. Lines stay the same.
 
     >>> rewritten("extern __shared__ float s[];")
-    'extern __thread float s[] __asm("silo_dynamic");'
+    'extern __thread float s[] SILO_DYNAMIC;'
     """
 
     def declared(match: re.Match[str]) -> str:
         before, after, only = match.groups()
-        return f'extern{before or ""} __thread{(after if only is None else only)} __asm("{HIDDEN}");'.replace(
+        return f"extern{before or ''} __thread{after if only is None else only} SILO_DYNAMIC;".replace(
             "  __thread", " __thread"
         )
 
@@ -82,7 +85,10 @@ def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool
     macros = dict(defines)
     arch = {} if _ARCH in macros else {_ARCH: "900"}
     lines = "".join(f"#define {name} {value}\n" for name, value in {**arch, **macros}.items())
-    return f'#line 1 "entry"\n#include <silo_cuda.h>\n{switch}#include <emulator/refused.h>\n{lines}'
+    return (
+        f'#line 1 "entry"\n#include <silo_cuda.h>\n{switch}#include <emulator/refused.h>\n'
+        f'#define SILO_DYNAMIC __asm("{HIDDEN}")\n{lines}'
+    )
 
 
 def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: int) -> str:
@@ -118,7 +124,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
         f"{dynamic}"
         # Internal linkage: only the functions that this kernel calls are compiled.
         f"#pragma clang attribute push(__attribute__((internal_linkage)), apply_to = function)\n"
-        f"#line 1 {quoted(unit.text.file)}\n"
+        f"{POISON}#line 1 {quoted(unit.text.file)}\n"
         f"{rewritten(unit.text.text)}\n"
         f'#line 1 "entry"\n'
         f"#pragma clang attribute pop\n"

@@ -7,30 +7,26 @@ from typing import cast
 
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled
-from silo.core.consent import Consent, require_text_consent
-from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Effect
 from silo.core.target import Target
-from silo.core.values import parse_json
 from silo.core.variant import CompileJob, Variant
 from silo.emulation.clang import STACK, find_clang
-from silo.errors import CompileError, CompilerMissingError, TargetError
+from silo.emulation.emulated_compiler import EmulatedCompiler
 from silo.frozen import replace
 from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags, compile_unit, cpu_identity, group_memory
 from silo.kinds.cuda_cpp.cpu.cpu_declaration import CUDACPU
 from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait
-from silo.kinds.cuda_cpp.cuda_unit import CudaUnit
 from silo.kinds.cuda_cpp.nvrtc_compiler import lowered_unit, read_unit
 
 __all__ = ["CudaCpuCompiler"]
 
 
-class CudaCpuCompiler:
+class CudaCpuCompiler(EmulatedCompiler):
     """The plug-in ``cudacpu``: source kind ``cuda``, targets ``cpu:*``. A block is a program."""
 
     declaration = CUDACPU
+    subject = "CUDA C++ on the CPU"
 
     def identity(self, target: Target) -> str:
         """Returns the digest of Silo's code and CUDA's language, clang's version and flags. Runs clang once.
@@ -39,21 +35,6 @@ class CudaCpuCompiler:
             CompilerMissingError: no suitable clang.
         """
         return cpu_identity(target, find_clang(), self.declaration.code)
-
-    def accepts(self, source_kind: str, target: Target) -> Decision:
-        """Accepts CUDA C++ for a CPU level, if a suitable clang is installed."""
-        if not (taken := self.declaration.takes(source_kind, target)):
-            return taken
-        try:
-            code_flags(target, waits=True)
-            clang = find_clang()
-        except (TargetError, CompilerMissingError) as error:
-            return Rejected(str(error))
-        return Accepted(f"run on the CPU, compiled by {clang.version}")
-
-    def artifact_target(self, target: Target) -> Target:
-        """Returns ``target`` itself: the code is for that level."""
-        return target
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
         """Returns a job with the texts, the macros and the launch.
@@ -78,39 +59,22 @@ class CudaCpuCompiler:
         options = [(one.name, given.get(one.name, 0)) for one in CUDACPU.options]
         return compile_unit(job, read_unit(job), find_clang(), self.identity(job.target), options)
 
-    def code_forms(self, target: Target) -> tuple[str, ...]:
-        """Returns the form of clang's input."""
-        del target
-        return ("c++",)
-
-    def code_form(self, job: CompileJob, form: str) -> str:
-        """Returns the text with its entry. Raises CompileError as :meth:`compile`."""
-        if form != "c++":
-            raise CompileError(f"{job.kernel}: code of CUDA C++ on the CPU has no form {form}; it has c++")
-        unit = read_unit(job)
-        return entry_text(unit, "silo_entry", waits=may_wait(unit), stack=STACK, memory=group_memory(unit))
-
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Returns code that checks itself, with the lines of the text."""
         del nan  # the limits of a launch have it
         made = self.lower(source, variant)
-        return self._checked(variant, read_unit(made.job), made.facts.effects)
+        return self._checked(variant, made.job, made.facts.effects)
 
-    def check_text(
-        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
-    ) -> CheckedKernel:
-        """Returns code that checks itself, from the job that is stored with an artifact."""
-        del nan  # the limits of a launch have it
-        require_text_consent(consent, text, launch, variant.signature, variant.kernel)
-        try:
-            unit = read_unit(CompileJob.from_json(parse_json(text.encode())))
-        except ValueError as error:
-            raise CompileError(f"{variant.kernel}: its text is no job of CUDA C++ on the CPU: {error}") from error
-        return self._checked(variant, unit, {one.name: one.effect for one in variant.signature.parameters})
+    def _check_level(self, target: Target) -> None:
+        code_flags(target, waits=True)
 
-    @staticmethod
-    def _checked(variant: Variant, unit: CudaUnit, effects: Mapping[str, Effect]) -> CheckedKernel:
+    def _entry_text(self, job: CompileJob) -> str:
+        unit = read_unit(job)
+        return entry_text(unit, "silo_entry", waits=may_wait(unit), stack=STACK, memory=group_memory(unit))
+
+    def _checked(self, variant: Variant, job: CompileJob, effects: Mapping[str, Effect]) -> CheckedKernel:
         from silo.kinds.cuda_cpp.cpu.checked_build import compile_checked  # noqa: PLC0415  # for ``silo check`` alone
 
+        unit = read_unit(job)
         each = tuple(effects.get(slot.name, Effect.READ) for slot in unit.layout)
         return compile_checked(variant.kernel, unit, each, target=variant.target, clang=find_clang())

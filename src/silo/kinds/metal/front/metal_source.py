@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
-from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.nodes import Node, to_json
-from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
-from silo.core.specialization import Specialization
+from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.values import Value, digest
-from silo.core.variant import Variant
-from silo.errors import ArgumentError, CompileError, SourceError
+from silo.emulation.text_source import TextSource
+from silo.errors import ArgumentError, CompileError
 from silo.frozen import replace
 from silo.kinds.metal.front.parser import MslKernel, MslText
 from silo.kinds.metal.front.variant_text import metal_text
@@ -82,26 +80,18 @@ MOST_GROUP_BYTES = 32768
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MetalSource:
+class MetalSource(TextSource):
     """One kernel of a text. ``group`` is the shape of a threadgroup, ``memory`` the threadgroup memory of a launch.
 
     The signature has the buffers by rising index, then constants.
     """
 
-    name: str
-    signature: Signature
     text: MslText
     kernel: MslKernel
-    location: str
     group: tuple[Node, ...]
     memory: tuple[tuple[str, Node], ...] = ()
     kind: str = "metal"
     cut: bool = False  # the grid may end within a threadgroup: a call passes its threads after the buffers
-    exact: frozenset[str] = frozenset()  # no scalar's value decides the code
-    extents: None = None  # nor does an array's shape
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.location})"
 
     @property
     def fingerprint(self) -> str:
@@ -119,38 +109,12 @@ class MetalSource:
             ],
         )
 
-    @property
-    def heuristics(self) -> Mapping[str, Callable[..., object]]:
-        """Empty: no constants are computed from the arguments."""
-        return {}
-
-    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
-        """Returns an empty mapping: a config only sets constants of the signature."""
-        del config, specialization
-        return {}
-
-    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """Returns the typed signature of one call, and its constants. Raises ArgumentError."""
-        if unknown := [one for one in arguments if one not in self.signature.names]:
-            known = ", ".join(self.signature.names)
-            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
-        parameters: list[Parameter] = []
-        constants: list[tuple[str, Value]] = []
-        for one in self.signature.parameters:
-            given = arguments.get(one.name)
-            if one.kind is ParameterKind.CONSTEXPR:
-                if given is not None:
-                    if given.is_pointer:
-                        raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
-                    constants.append((one.name, given.value))
-                parameters.append(one)
-            elif given is None:
-                raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
-            elif one.kind is ParameterKind.POINTER:
-                parameters.append(self._array(one, given))
-            else:
-                parameters.append(self._scalar(one, given))
-        return Signature(tuple(parameters)), Specialization((), tuple(constants))
+    def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+        if parameter.kind is ParameterKind.POINTER:
+            return self._array(parameter, given)
+        assert parameter.dtype is not None  # read from the text
+        self._check_scalar(parameter.name, parameter.dtype, str(parameter.dtype), given)
+        return parameter
 
     def _array(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
         name = parameter.name
@@ -167,42 +131,6 @@ class MetalSource:
                 f"{self.name}: {name} is an array of {given.dtype}, and the kernel reads {element.type}: pass {wanted}"
             )
         return replace(parameter, dtype=given.dtype)
-
-    def _scalar(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
-        name, kind, value = parameter.name, parameter.dtype, given.value
-        assert kind is not None  # read from the text
-        if given.is_pointer:
-            raise ArgumentError(f"{self.name}: {name} is {kind}; it takes a number, not an array")
-        if not isinstance(value, bool | int | float):
-            raise ArgumentError(f"{self.name}: {name} is {kind}; it cannot be {describe(value)}")
-        if parameter.kind is ParameterKind.INTEGER:
-            low = 0 if kind.kind is DTypeKind.UINT else -(1 << (kind.bits - 1))
-            if not isinstance(value, int):
-                raise ArgumentError(f"{self.name}: {name} is {kind}; {describe(value)} is not an integer")
-            if not low <= value < low + (1 << kind.bits):
-                raise ArgumentError(f"{self.name}: {name} is {kind}; {value} does not fit")
-        return parameter
-
-    def constant(self, value: object) -> Value:
-        """Returns the value of a constant: a number, a bool, or the text of a macro. Raises SourceError."""
-        if isinstance(value, bool | int | float | str):
-            return value
-        raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
-
-    def constants(self, variant: Variant) -> dict[str, Value]:
-        """Returns every constant of a variant: the call's, else the config's, else the default. Raises CompileError."""
-        known = {**dict(variant.config.values), **variant.specialization.constant_values}
-        found: dict[str, Value] = {}
-        for one in self.signature.parameters:
-            if one.kind is not ParameterKind.CONSTEXPR:
-                continue
-            if one.name in known:
-                found[one.name] = known[one.name]
-            elif not isinstance(one.default, NoDefault):
-                found[one.name] = one.default
-            else:
-                raise CompileError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
-        return found
 
     def ending_within_groups(self) -> MetalSource:
         """Returns the kernel for grids that end within a threadgroup. A call passes the grid's threads as well."""

@@ -27,7 +27,3 @@ SILO_REFUSED(surf3Dwrite, "a surface (surf3Dwrite)")
 SILO_REFUSED(__pipeline_memcpy_async, "an asynchronous copy (__pipeline_memcpy_async)")
 SILO_REFUSED(__pipeline_commit, "an asynchronous copy (__pipeline_commit)")
 SILO_REFUSED(__pipeline_wait_prior, "an asynchronous copy (__pipeline_wait_prior)")
-
-// Inline PTX. (The emulator names symbols with __asm, which stays defined.)
-#define asm SILO_inline_PTX_does_not_run_on_the_CPU
-#define __asm__ SILO_inline_PTX_does_not_run_on_the_CPU

@@ -1,0 +1,82 @@
+"""The base of compilers that make CPU code of a GPU's language, with clang in a worker."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from typing import ClassVar
+
+from silo.core.consent import Consent, require_text_consent
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.declaration import CompilerDeclaration
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import CheckedKernel
+from silo.core.signature import Effect
+from silo.core.target import Target
+from silo.core.values import parse_json
+from silo.core.variant import CompileJob, Variant
+from silo.emulation.clang import find_clang
+from silo.errors import CompileError, CompilerMissingError, TargetError
+
+__all__ = ["EmulatedCompiler"]
+
+
+class EmulatedCompiler(abc.ABC):
+    """The methods that compilers for the CPU share; subclasses add those that read their kind's sources and jobs.
+
+    ``subject`` names the compiler in messages.
+    """
+
+    declaration: ClassVar[CompilerDeclaration]
+    subject: ClassVar[str]
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Accepts the kind's sources for a CPU level, if a suitable clang is installed."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        try:
+            self._check_level(target)
+            clang = find_clang()
+        except (TargetError, CompilerMissingError) as error:
+            return Rejected(str(error))
+        return Accepted(f"run on the CPU, compiled by {clang.version}")
+
+    def artifact_target(self, target: Target) -> Target:
+        """Returns ``target`` itself: the code is for that level."""
+        return target
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """Returns the form of clang's input."""
+        del target
+        return ("c++",)
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """Returns the text with its entry. Raises CompileError as ``compile``."""
+        if form != "c++":
+            raise CompileError(f"{job.kernel}: code of {self.subject} has no form {form}; it has c++")
+        return self._entry_text(job)
+
+    def check_text(
+        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
+    ) -> CheckedKernel:
+        """Returns code that checks itself, from the job that is stored with an artifact."""
+        del nan  # the limits of a launch have it
+        require_text_consent(consent, text, launch, variant.signature, variant.kernel)
+        effects = {one.name: one.effect for one in variant.signature.parameters}
+        try:
+            job = CompileJob.from_json(parse_json(text.encode()))
+            return self._checked(variant, job, effects)
+        except ValueError as error:
+            raise CompileError(f"{variant.kernel}: its text is no job of {self.subject}: {error}") from error
+
+    @abc.abstractmethod
+    def _check_level(self, target: Target) -> None:
+        """Raises TargetError: no code is made for this level."""
+
+    @abc.abstractmethod
+    def _entry_text(self, job: CompileJob) -> str:
+        """Returns clang's input. Raises CompileError."""
+
+    @abc.abstractmethod
+    def _checked(self, variant: Variant, job: CompileJob, effects: Mapping[str, Effect]) -> CheckedKernel:
+        """Returns code that checks itself. Raises ValueError: the job is another compiler's; CompileError."""

@@ -1,0 +1,109 @@
+"""The base of kernels in a language of C: constants are macros or literals, scalars fit their types."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
+from silo.core.dtypes import DType, DTypeKind
+from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, CompileError, SourceError
+
+__all__ = ["TextSource"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TextSource(abc.ABC):
+    """One kernel of a text; the signature has its parameters, then constants.
+
+    Subclasses implement the rest of :class:`silo.sources.kernel_source.KernelSource`.
+    """
+
+    name: str
+    signature: Signature
+    location: str
+    exact: frozenset[str] = frozenset()  # no scalar's value decides the code
+    extents: None = None  # nor does an array's shape
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.location})"
+
+    @property
+    def heuristics(self) -> Mapping[str, Callable[..., object]]:
+        """Empty: no constants are computed from the arguments."""
+        return {}
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """Returns an empty mapping: a config only sets constants of the signature."""
+        del config, specialization
+        return {}
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """Returns the typed signature of one call, and its constants. Raises ArgumentError."""
+        if unknown := [one for one in arguments if one not in self.signature.names]:
+            known = ", ".join(self.signature.names)
+            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
+        parameters: list[Parameter] = []
+        constants: list[tuple[str, Value]] = []
+        for one in self.signature.parameters:
+            given = arguments.get(one.name)
+            if one.kind is ParameterKind.CONSTEXPR:
+                if given is not None:
+                    if given.is_pointer:
+                        raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
+                    constants.append((one.name, given.value))
+                parameters.append(one)
+            elif given is None:
+                raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
+            else:
+                parameters.append(self._typed(one, given))
+                if given.block_shape:
+                    constants.append((one.name, given.block_shape))
+        return Signature(tuple(parameters)), Specialization((), tuple(constants))
+
+    @abc.abstractmethod
+    def _typed(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+        """Returns a parameter with the type that one argument gives it. Raises ArgumentError: it cannot be passed."""
+
+    def _check_scalar(self, name: str, kind: DType, spelled: str, given: ArgumentFacts) -> None:
+        """Raises ArgumentError: the argument is no number, or does not fit the type ``spelled``."""
+        value = given.value
+        if given.is_pointer:
+            raise ArgumentError(f"{self.name}: {name} is {spelled}; it takes a number, not an array")
+        if not isinstance(value, bool | int | float):
+            raise ArgumentError(f"{self.name}: {name} is {spelled}; it cannot be {describe(value)}")
+        if kind.kind in (DTypeKind.FLOAT, DTypeKind.BOOL):
+            return
+        low = 0 if kind.kind is DTypeKind.UINT else -(1 << (kind.bits - 1))
+        if not isinstance(value, int):
+            raise ArgumentError(f"{self.name}: {name} is {spelled}; {describe(value)} is not an integer")
+        if not low <= value < low + (1 << kind.bits):
+            raise ArgumentError(f"{self.name}: {name} is {spelled}; {value} does not fit")
+
+    def constant(self, value: object) -> Value:
+        """Returns the value of a constant: a number, a bool, or the text of a macro. Raises SourceError."""
+        if isinstance(value, bool | int | float | str):
+            return value
+        raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
+
+    def constants(self, variant: Variant) -> dict[str, Value]:
+        """Returns every constant of a variant: the call's, else the config's, else the default. Raises CompileError."""
+        known = {**dict(variant.config.values), **variant.specialization.constant_values}
+        found: dict[str, Value] = {}
+        for one in self.signature.parameters:
+            if one.kind is not ParameterKind.CONSTEXPR:
+                continue
+            if one.name in known:
+                found[one.name] = known[one.name]
+            elif not isinstance(one.default, NoDefault):
+                found[one.name] = one.default
+            else:
+                raise CompileError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
+        return found

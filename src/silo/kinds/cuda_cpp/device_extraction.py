@@ -1,0 +1,430 @@
+"""Reads the device code of files with host code: host functions go, and declarations that no kernel needs.
+
+The texts are read as tokens. A declaration is dropped whole, and each line stays where it is. All declarations of one
+name are kept or dropped together, so the rest means the same as before, or does not compile.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from silo.kinds.cuda_cpp.cuda_text import Token, TokenKind, closing, tokens_of
+
+__all__ = ["device_code", "device_texts"]
+
+_DEVICE = frozenset(("__global__", "__device__", "__constant__", "__shared__", "__managed__"))
+_KEPT_FUNCTIONS = frozenset(("__global__", "__device__", "constexpr", "consteval"))
+_CLASSES = frozenset(("struct", "class", "union", "enum"))
+_KEPT_DECLARATIONS = _DEVICE | _CLASSES | {
+    *("using", "typedef", "template", "static_assert", "constexpr", "const", "concept", "namespace")
+}  # fmt: skip
+_VIRTUAL = frozenset(("virtual", "override", "final"))
+_AFTER_PARAMETERS = frozenset(("const", "noexcept", "override", "final", "try"))
+_NO_PARAMETERS = frozenset(
+    ("__launch_bounds__", "__attribute__", "__align__", "alignas", "decltype", "sizeof", "noexcept")
+)
+_NO_FUNCTION = frozenset(("using", "typedef", "static_assert", "struct", "class", "union", "enum"))
+_ACCESS = frozenset(("public", "private", "protected"))
+_CONTEXT = ("static_assert", "operator")  # the words of declarations that other declarations do not name
+_ALWAYS = frozenset(("begin", "end"))  # called by loops over ranges
+_PLAIN = frozenset(
+    [
+        *("alignas", "auto", "bool", "char", "class", "const", "consteval", "constexpr", "double", "enum", "explicit"),
+        *(
+            "extern",
+            "final",
+            "float",
+            "friend",
+            "inline",
+            "int",
+            "long",
+            "mutable",
+            "namespace",
+            "noexcept",
+            "operator",
+        ),
+        *("short", "signed", "static", "struct", "template", "this", "typedef", "typename", "union", "unsigned"),
+        *("using", "virtual", "void", "volatile", "decltype", "sizeof", "__align__", "__attribute__", "__constant__"),
+        *("__device__", "__forceinline__", "__global__", "__host__", "__inline__", "__launch_bounds__"),
+        *("__managed__", "__noinline__", "__restrict__", "__shared__"),
+    ]
+)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DECLARES = _CLASSES | {"typedef", "using", "constexpr", "const"}
+_STAYS = re.compile(r"(?:#|%:)\s*(?:if|el|endif|define|undef|error)")
+_INSTANCE = re.compile(r"\([^)]*\)(?:\s|\\)*template\b(?!\s*<)")
+_MACRO = re.compile(r"(?:#|%:)\s*define\s+(\w+)(.*)", re.DOTALL)
+
+
+class _Edit(NamedTuple):
+    begin: int
+    end: int
+    text: str | None  # None: the part goes, and its lines stay
+
+
+@dataclass
+class _Item:
+    """A declaration at file or namespace scope.
+
+    ``head``: its words outside of bodies and initializers. ``names``: the words that it may declare; empty if other
+    declarations cannot name it. ``words``: all of its words. ``kept``: whether it is device code at all.
+    ``edits``: changes within it if it is kept, each a place and its new text.
+    """
+
+    begin: int
+    end: int
+    kept: bool
+    head: set[str] = field(default_factory=set[str])
+    names: set[str] = field(default_factory=set[str])
+    words: set[str] = field(default_factory=set[str])
+    edits: list[_Edit] = field(default_factory=list["_Edit"])
+
+
+def device_code(text: str) -> str:
+    r"""Returns a text without its host functions and host variables; every line stays where it is.
+
+    A function stays if it is ``__global__``, ``__device__`` or ``constexpr``, or if a macro marks it. Of variables,
+    constants and those in device memory stay. Explicit instantiations go: the entry instantiates its template.
+
+    >>> device_code("int f() { return 1; }\n__global__ void k(int *p) { *p = 1; }\nint main() {\n k<<<1, 1>>>(0); }")
+    '\n__global__ void k(int *p) { *p = 1; }\n\n'
+    """
+    read = _Reader(tokens_of(text), _macros([text]))
+    return _edited(text, [edit for one in read.items() for edit in _edits(one, kept=one.kept)])
+
+
+def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], entry: str) -> tuple[str, dict[str, str]]:
+    """Returns the device code of a text and its headers that the entry needs.
+
+    A declaration is needed if a word of the entry's kernel names it, a word in ``used`` does, a directive, or another
+    needed declaration.
+
+    Args:
+        text: the main text.
+        headers: the text of each header by name.
+        used: further words that name declarations.
+        entry: the name of the kernel; if no declaration has it, all kernels are needed.
+    """
+    texts = {"": text, **{f"/{name}": own for name, own in headers.items()}}
+    macros = _macros(texts.values())
+    tokens = {name: list(tokens_of(own)) for name, own in texts.items()}
+    items = {name: list(_Reader(own, macros).items()) for name, own in tokens.items()}
+    wanted, declared = {*_ALWAYS, *used}, [one for own in items.values() for one in own if one.kept]
+    for one in (one for own in tokens.values() for one in own if one.kind is TokenKind.DIRECTIVE):
+        macro = _MACRO.match(one.text)
+        if macro is None:
+            wanted |= {*_WORD.findall(one.text)}
+        else:
+            words = {*_WORD.findall(macro[2])}
+            declared.append(_Item(one.begin, one.end, kept=True, names={macro[1]}, words=words))
+    needed = _needed(declared, wanted, entry)
+    made = {
+        name: _edited(own, [edit for one in items[name] for edit in _edits(one, kept=id(one) in needed)])
+        for name, own in texts.items()
+    }
+    return made.pop(""), {name[1:]: own for name, own in made.items()}
+
+
+def _needed(items: Sequence[_Item], wanted: set[str], entry: str) -> set[int]:
+    """Returns the identities of the items that are needed, directly or by others."""
+    kernels = [one for one in items if "__global__" in one.head]
+    chosen = [one for one in kernels if entry in one.names] or kernels
+    waiting = [*chosen, *(one for one in items if not one.names and not one.head & {*_CONTEXT})]
+    needed = {id(one) for one in waiting}
+    by_name: dict[str, list[_Item]] = {}
+    for one in items:
+        for name in one.names:
+            by_name.setdefault(name, []).append(one)
+    fresh = set(wanted)
+    while True:
+        for one in waiting:
+            fresh |= one.words
+        waiting = [one for word in fresh for one in by_name.pop(word, ()) if id(one) not in needed]
+        fresh = set[str]()
+        if not waiting:
+            # An operator is needed if all types of its parameters are, an assertion if all of its words are.
+            rest = [one for one in items if not one.names and id(one) not in needed]
+            waiting = [one for one in rest if by_name.keys().isdisjoint(_deciding(one))]
+        if not waiting:
+            return needed
+        needed |= {id(one) for one in waiting}
+
+
+def _deciding(item: _Item) -> set[str]:
+    return item.words if "static_assert" in item.head else item.head
+
+
+@dataclass(frozen=True)
+class _Macros:
+    """Names of macros: those that mark device code, have parameters, declare types, or instantiate templates."""
+
+    device: frozenset[str]
+    calls: frozenset[str]
+    types: frozenset[str]
+    instances: frozenset[str]
+
+
+def _macros(texts: Iterable[str]) -> _Macros:
+    """Returns the macros; one marks device code also through other macros."""
+    bodies = [
+        (match[1], match[2], set(_WORD.findall(match[2])))
+        for text in texts
+        for one in tokens_of(text)
+        if one.kind is TokenKind.DIRECTIVE and (match := _MACRO.match(one.text)) is not None
+    ]
+    found: set[str] = set()
+    marks = set(_DEVICE)
+    while more := {name for name, _, words in bodies if name not in found and words & marks}:
+        found |= more
+        marks |= more
+    return _Macros(
+        frozenset(found),
+        frozenset(name for name, body, _ in bodies if body.startswith("(")),
+        frozenset(name for name, body, words in bodies if words & _DECLARES and "<<<" not in body),
+        frozenset(name for name, body, _ in bodies if _INSTANCE.match(body) is not None),
+    )
+
+
+def _edits(item: _Item, *, kept: bool) -> list[_Edit]:
+    return item.edits if kept else [_Edit(item.begin, item.end, None)]
+
+
+def _edited(text: str, edits: Sequence[_Edit]) -> str:
+    parts: list[str] = []
+    at = 0
+    for begin, end, instead in edits:
+        parts += [text[at:begin], _blank(text[begin:end]) if instead is None else instead]
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+def _blank(text: str) -> str:
+    """Returns the lines of a dropped text, with the directives that conditions and macros need."""
+    if "#" not in text and "%:" not in text:
+        return "\n" * text.count("\n")
+    parts: list[str] = []
+    at = 0
+    for one in tokens_of(text):
+        if one.kind is TokenKind.DIRECTIVE and _STAYS.match(one.text) is not None:
+            parts += ["\n" * text.count("\n", at, one.begin), one.text]
+            at = one.end
+    return "".join((*parts, "\n" * text.count("\n", at)))
+
+
+class _Reader:
+    """Reads declarations from tokens."""
+
+    def __init__(self, tokens: Iterable[Token], macros: _Macros) -> None:
+        self._tokens = list(tokens)
+        self._plain = [one for one in self._tokens if one.kind is not TokenKind.DIRECTIVE]
+        self._macros = macros
+
+    def items(self) -> Iterable[_Item]:
+        """Yields the declarations of the text, in order."""
+        return self._items(0, len(self._plain), members=False)
+
+    def _items(self, at: int, end: int, *, members: bool) -> Iterable[_Item]:
+        words = self._plain
+        while at < end:
+            text = words[at].text
+            if text in (";", "}"):
+                at += 1
+            elif members and text in _ACCESS:
+                at += 2 if at + 1 < end and words[at + 1].text == ":" else 1
+            else:
+                item, at = self._item(at, end, members=members)
+                if item is not None:
+                    yield item
+
+    def _item(self, start: int, end: int, *, members: bool) -> tuple[_Item | None, int]:
+        """Reads one declaration; returns it, None for the head of a namespace, and the index after it."""
+        words = self._plain
+        if words[start].text in self._macros.calls and start + 1 < end and words[start + 1].text == "(":
+            after = min(closing(words, start + 1), end)
+            if after == end or words[after].text not in ("{", ":", "::", "(", "->", "=", ","):
+                return self._invocation(start, after), after
+        head: set[str] = set()
+        called: set[str] = set()  # words before a parenthesis
+        at = start
+        parameters = initialized = assigned = bases = False
+        body: tuple[int, int] | None = None
+        while at < end:
+            text = words[at].text
+            if text == ";":
+                at += 1
+                break
+            if text == "}":
+                break
+            if text == "{":
+                if "namespace" in head or ("extern" in head and words[at - 1].kind is TokenKind.STRING):
+                    return None, at + 1
+                after = min(closing(words, at), end)
+                if at == start:
+                    at = after
+                    break
+                before = words[at - 1]
+                named = before.kind is TokenKind.WORD and before.text not in _AFTER_PARAMETERS
+                is_class = bool(head & _CLASSES) and (named or bases or not parameters)
+                parameters = parameters and not is_class
+                if parameters and not assigned:
+                    if initialized and after < end and words[after].text in ("{", ","):
+                        at = after  # an initializer of a constructor: a{1}
+                        continue
+                    body = (at, after)
+                    at = after
+                    break
+                if is_class and body is None and not assigned:
+                    body = (at, after)
+                at = after
+                continue
+            if text in ("(", "["):
+                after = min(closing(words, at), end)
+                if text == "(":
+                    called.add(words[at - 1].text if at > start else "")
+                    parameters = parameters or at == start or words[at - 1].text not in _NO_PARAMETERS
+                head |= {one.text for one in words[at:after] if one.kind is TokenKind.WORD}
+                at = after
+                continue
+            if text == "<" and at > start and words[at - 1].text == "template":
+                at = self._angle(at, end)
+                continue
+            if text == "operator":
+                head.add(text)
+                at += 1
+                while at < end and words[at].text not in ("(", ";"):
+                    at += 1
+                if at + 2 < end and words[at + 1].text == ")":
+                    at += 2
+                continue
+            if text == "=":
+                assigned = True
+            elif text == ":":
+                initialized, bases = initialized or parameters, bases or not parameters
+            if not assigned:
+                head.add(text)
+            at += 1
+        return self._made(start, at, head, called, body, parameters=parameters, members=members, assigned=assigned), at
+
+    def _invocation(self, start: int, end: int) -> _Item:
+        """Returns the item of a macro that is invoked as a declaration."""
+        words = self._plain[start:end]
+        all_words = {one.text for one in words if one.kind is TokenKind.WORD}
+        item = _Item(words[0].begin, words[-1].end, kept=True, head={words[0].text}, words=all_words - _PLAIN)
+        if words[0].text in self._macros.instances:
+            item.kept = False
+        elif words[0].text not in self._macros.device:
+            item.names = item.words - {words[0].text}
+            item.kept = bool(item.names) and words[0].text in self._macros.types
+        return item
+
+    def _angle(self, at: int, end: int) -> int:
+        depth = 0
+        for index in range(at, end):
+            depth += (self._plain[index].text == "<") - (self._plain[index].text == ">")
+            if depth == 0:
+                return index + 1
+            if self._plain[index].text in ("{", ";"):
+                return index
+        return end
+
+    def _made(
+        self,
+        start: int,
+        end: int,
+        head: set[str],
+        called: set[str],
+        body: tuple[int, int] | None,
+        *,
+        parameters: bool,
+        members: bool,
+        assigned: bool,
+    ) -> _Item:
+        words = self._plain[start:end]
+        all_words = {one.text for one in words if one.kind is TokenKind.WORD}
+        item = _Item(words[0].begin, words[-1].end, kept=True, head=head, words=all_words - _PLAIN)
+        marked = bool((head | called) & (_KEPT_FUNCTIONS | self._macros.device))
+        function = parameters and body is not None
+        first = words[0].text
+        if function:
+            item.kept = marked or (members and bool(head & _VIRTUAL))
+        elif members:
+            declared = parameters and not assigned and bool(called & all_words - _PLAIN)
+            item.kept = marked or not declared or bool(head & (_VIRTUAL | _NO_FUNCTION))
+        elif first == "template" and len(words) > 1 and words[1].text != "<":
+            item.kept = False  # an explicit instantiation
+        else:
+            item.kept = marked or bool(head & _KEPT_DECLARATIONS)
+        if item.kept and function and "constexpr" in head and not head & (_DEVICE | self._macros.device):
+            place = next(one.begin for one in words if one.text == "constexpr")
+            item.edits.append(_Edit(place, place, "__host__ __device__ "))  # as nvcc's --expt-relaxed-constexpr
+        if not item.kept or members:
+            return item
+        if body is not None and not function and "enum" not in head:
+            inner = self._items(body[0] + 1, body[1] - 1, members=True)
+            item.edits += [edit for one in inner for edit in _edits(one, kept=one.kept)]
+            gone = [edit for edit in item.edits if edit.text is None]
+            item.words = {
+                one.text
+                for one in words
+                if one.kind is TokenKind.WORD and not any(edit.begin <= one.begin < edit.end for edit in gone)
+            } - _PLAIN
+        item.names = self._names(words, head, called, body, start, function=function)
+        return item
+
+    def _names(
+        self,
+        words: Sequence[Token],
+        head: set[str],
+        called: set[str],
+        body: tuple[int, int] | None,
+        start: int,
+        *,
+        function: bool,
+    ) -> set[str]:
+        """Returns the words that a declaration may declare: too many keep more, none keep it for other reasons."""
+        if "operator" in head or "static_assert" in head:
+            return set()
+        texts = [one.text for one in words]
+        if texts[:2] == ["using", "namespace"] or texts[:1] == ["namespace"]:
+            return set()
+        if function or (called - _PLAIN and not head & {"using", "typedef"} and body is None and "=" not in texts):
+            return {one for one in called if one not in _PLAIN and _WORD.fullmatch(one)} | _owners(words)
+        if body is not None and "enum" in head:
+            return {one.text for one in words if one.kind is TokenKind.WORD} - _PLAIN
+        if body is not None:
+            first, last = body[0] - start, body[1] - start
+            own = [one for index, one in enumerate(words) if index < first or index >= last]
+            before = [one.text for one in own[:first]]
+            bases = before.index(":") if ":" in before else len(before)
+            own = own[:bases] + own[first:]
+        else:
+            stop = texts.index("=") if "=" in texts else len(texts)
+            own = list(words[:stop])
+        return {one.text for one in _without_template(own) if one.kind is TokenKind.WORD} - _PLAIN - {"std", "cuda"}
+
+
+def _owners(words: Sequence[Token]) -> set[str]:
+    """Returns the classes whose members a function defines outside of them: ``A`` of ``A::f() {}``."""
+    found: set[str] = set()
+    for one, sign in pairwise(words):
+        if one.text in ("(", "{"):
+            break
+        if sign.text == "::" and one.kind is TokenKind.WORD:
+            found.add(one.text)
+    return found - {"std", "cuda"}
+
+
+def _without_template(words: Sequence[Token]) -> list[Token]:
+    """Returns the words after the parameters of a template."""
+    if len(words) < 2 or words[0].text != "template" or words[1].text != "<":
+        return list(words)
+    depth = 0
+    for index in range(1, len(words)):
+        depth += (words[index].text == "<") - (words[index].text == ">")
+        if depth == 0:
+            return _without_template(words[index + 1 :])
+    return list(words)

@@ -1,0 +1,175 @@
+"""The texts that take the place of the host's headers in device code, with ``device_only`` alone.
+
+nvcc reads ``cuda_runtime.h`` before each text, and with it much of the host's C library, so files use ``uint`` and
+``UINT_MAX`` without an include. NVRTC knows none of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from types import MappingProxyType
+
+__all__ = ["ALWAYS", "FIRST", "HOST_NAMES", "LEFT_OUT", "first_text", "replacement"]
+
+CUB = "cub/cub.cuh"
+"""The header of all of cub, which NVRTC refuses: it takes the headers of the parts."""
+
+ALWAYS = frozenset((CUB, "float.h", "cfloat"))
+"""Headers that are replaced in every text: NVRTC lacks them, and they are constants, or names of other headers."""
+
+FIRST = "silo/nvcc_names.h"
+"""The header that each text with ``device_only`` includes first."""
+
+_FIRST_TEXT = """#pragma once
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+#ifdef __CUDACC_RTC__
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#else
+typedef long int64_t;
+typedef unsigned long uint64_t;
+#endif
+typedef int64_t intptr_t;
+typedef uint64_t uintptr_t;
+namespace std {
+using ::int8_t; using ::int16_t; using ::int32_t; using ::int64_t;
+using ::uint8_t; using ::uint16_t; using ::uint32_t; using ::uint64_t;
+}
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN __int_as_float(0x7fffffff)
+#endif
+#ifndef M_PI
+#define M_PI 3.14159265358979323846
+#endif
+#ifndef INT_MAX
+#define CHAR_BIT 8
+#define UCHAR_MAX 255
+#define SHRT_MAX 32767
+#define SHRT_MIN (-SHRT_MAX - 1)
+#define USHRT_MAX 65535
+#define INT_MAX 2147483647
+#define INT_MIN (-INT_MAX - 1)
+#define UINT_MAX 4294967295U
+#define LONG_MAX 9223372036854775807L
+#define LONG_MIN (-LONG_MAX - 1)
+#define ULONG_MAX 18446744073709551615UL
+#define LLONG_MAX 9223372036854775807LL
+#define LLONG_MIN (-LLONG_MAX - 1)
+#define ULLONG_MAX 18446744073709551615ULL
+#endif
+"""
+"""Types and constants that every text has under nvcc, on Linux with 64 bits. NVRTC's own 64-bit types differ."""
+
+HOST_NAMES = frozenset(re.findall(r"(?:#define |^typedef .* )(\w+)", _FIRST_TEXT, re.MULTILINE))
+"""The names that :data:`_FIRST_TEXT` declares."""
+
+LEFT_OUT = "#pragma once  // left out\n"
+"""The text of a header that is left out."""
+
+_FLOATS = (
+    "#pragma once\n#define FLT_MAX 3.402823466e+38F\n#define FLT_MIN 1.175494351e-38F\n"
+    "#define FLT_EPSILON 1.192092896e-07F\n#define DBL_MAX 1.7976931348623157e+308\n"
+    "#define DBL_MIN 2.2250738585072014e-308\n#define DBL_EPSILON 2.2204460492503131e-16\n"
+    "#define FLT_RADIX 2\n#define FLT_DIG 6\n#define FLT_MANT_DIG 24\n#define FLT_MAX_EXP 128\n"
+    "#define FLT_MIN_EXP (-125)\n#define FLT_MAX_10_EXP 38\n#define FLT_MIN_10_EXP (-37)\n"
+    "#define DBL_DIG 15\n#define DBL_MANT_DIG 53\n"
+)
+_HALVES = "#pragma once\n#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n"
+_BUILT_IN = "#pragma once\n"  # its names are the compiler's own, or in FIRST
+_SHORT = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ["math.h", "cmath", "cuda_runtime.h", "limits.h", "climits", "cstring", "cuda_runtime_api.h"], _BUILT_IN
+        ),
+        **dict.fromkeys(["stdint.h", "cstdint", "inttypes.h", "cinttypes"], _BUILT_IN),
+        **dict.fromkeys(
+            ["stddef.h", "cstddef", "assert.h", "cassert", "stdio.h", "cstdio", "stdlib.h", "cstdlib", "string.h"],
+            _BUILT_IN,
+        ),
+        **dict.fromkeys(["device_launch_parameters.h", "math_functions.h", "ctime", "time.h"], _BUILT_IN),
+        "cublas_v2.h": _HALVES,
+        "cublasLt.h": _HALVES,
+        "float.h": _FLOATS,
+        "cfloat": _FLOATS,
+    }
+)
+# Headers of C++ that the toolkit has under cuda/std, for NVRTC; clang has its own texts for the CPU.
+_STANDARD = ("type_traits", "limits", "utility", "tuple", "array", "functional", "initializer_list", "bit", "complex")
+_TOOLKIT_FOLDERS = ("cub", "cuda", "nv", "thrust", "cooperative_groups", "crt")
+_TOOLKIT = frozenset(
+    [
+        *("cooperative_groups.h", "cuComplex.h", "cuda_awbarrier.h", "cuda_awbarrier_primitives.h", "cuda_bf16.h"),
+        *("cuda_fp16.h", "cuda_fp4.h", "cuda_fp6.h", "cuda_fp8.h", "cuda_pipeline.h", "cuda_pipeline_primitives.h"),
+        *("cuda_tf32.h", "math_constants.h", "mma.h", "vector_types.h"),
+    ]
+)
+_TRAITS = re.compile(
+    r"\bstd\s*::\s*(?:enable_if|is_|conditional|remove_|decay|integral_constant|bool_constant|declval)"
+)
+_CUB = re.compile(r"\bcub\s*::\s*(Block|Warp|Thread)([A-Z]\w*)")
+_CUB_HEADERS = MappingProxyType(
+    {
+        "BlockStoreAlgorithm": "block/block_store.cuh",
+        "BlockLoadAlgorithm": "block/block_load.cuh",
+        "BlockReduceAlgorithm": "block/block_reduce.cuh",
+        "BlockScanAlgorithm": "block/block_scan.cuh",
+        "BlockRadixSort": "block/block_radix_sort.cuh",
+        "ThreadReduce": "thread/thread_reduce.cuh",
+    }
+)
+
+
+def first_text(texts: Iterable[str]) -> str:
+    """Returns the header that comes first: with the traits of types if a text names them, as nvcc's headers have."""
+    named = any(_TRAITS.search(text) is not None for text in texts)
+    return _FIRST_TEXT + (_standard("type_traits") if named else "")
+
+
+def _standard(name: str) -> str:
+    return f"#include <cuda/std/{name}>\nnamespace std {{ using namespace cuda::std; }}\n"
+
+
+def _in_toolkit(name: str) -> bool:
+    """Whether the toolkit that NVRTC brings has a header of this name."""
+    parts = PurePosixPath(name).parts
+    return name in _TOOLKIT or (len(parts) > 1 and parts[0] in _TOOLKIT_FOLDERS)
+
+
+def replacement(name: str, texts: Iterable[str]) -> str | None:
+    r"""Returns the text for a header that is not the user's; None to take the toolkit's own.
+
+    ``texts`` are the user's own: of ``cub/cub.cuh`` NVRTC compiles the parts that they name.
+
+    >>> replacement("cub/cub.cuh", ["using R = cub::BlockReduce<int, 32>;"])
+    '#pragma once\n#include <cub/block/block_reduce.cuh>\n'
+    """
+    if name == CUB:
+        found = {_cub_header(*match.groups()) for text in texts for match in _CUB.finditer(text)}
+        return "#pragma once\n" + "".join(f"#include <cub/{one}>\n" for one in sorted(found))
+    if name.startswith(("thrust/", "cub/device/")) and not any("thrust::" in text for text in texts):
+        return LEFT_OUT  # for the host alone
+    if _in_toolkit(name):
+        return None
+    if name in _STANDARD:
+        return f"#pragma once\n{_standard(name)}"
+    return _SHORT.get(name, LEFT_OUT)
+
+
+def _cub_header(kind: str, rest: str) -> str:
+    name = kind + rest
+    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    return _CUB_HEADERS.get(name, f"{kind.lower()}/{snake}.cuh")

@@ -1,0 +1,72 @@
+"""The lines of a Python file that a text in it comes from: errors about the text name these."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from silo.frozen import frozen
+
+__all__ = ["LiteralPlaces", "literal_places"]
+
+
+@frozen
+class LiteralPlaces:
+    """The parts of a text that are literals of a Python file: first line and count in the text, line in the file."""
+
+    file: str
+    parts: tuple[tuple[int, int, int], ...]
+
+    def line(self, number: int) -> int:
+        """Returns the line of the Python file for a line of the text; 0 if it is unknown."""
+        return next((at + number - first for first, count, at in self.parts if first <= number < first + count), 0)
+
+    def renamed(self, message: str, name: str) -> str:
+        r"""Returns a compiler's message with the Python file's lines; ``name`` is the text's name in it.
+
+        >>> LiteralPlaces("k.py", ((1, 3, 10),)).renamed("k.cu:2: error\nk.cu(9): error", "k.cu")
+        'k.py:11: error\nk.cu(9): error'
+        """
+
+        def place(match: re.Match[str]) -> str:
+            line = self.line(int(match[1] or match[2]))
+            return match.group() if not line else f"{self.file}:{line}" if match[1] else f"{self.file}({line})"
+
+        return re.sub(rf"(?<![\w/.]){re.escape(name)}(?::(\d+)|\((\d+)\))", place, message)
+
+
+def literal_places(path: str, text: str) -> LiteralPlaces:
+    """Returns the places of a text that a Python file defines; empty if the file is not readable, or has it not alone.
+
+    A literal counts if its lines are lines of the file, and if the text has it once.
+    """
+    found: list[tuple[int, int, int]] = []
+    for value, line in _literals("".join(linecache.getlines(path))):
+        if text.count(value) == 1:
+            begin = text.count("\n", 0, text.index(value)) + 1
+            found.append((begin, value.count("\n") + 1, line))
+    lines = [first + offset for first, count, _ in found for offset in range(1, count - 1)]
+    return LiteralPlaces(Path(path).name, tuple(sorted(found)) if len(lines) == len(set(lines)) else ())
+
+
+@lru_cache(maxsize=8)
+def _literals(source: str) -> tuple[tuple[str, int], ...]:
+    """Returns the texts of several lines in a Python file, with their first lines; each text once."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ()
+    found: dict[str, list[int]] = {}
+    for one in _constants(tree):
+        value = str(one.value)
+        if "\n" in value and one.end_lineno is not None and one.end_lineno - one.lineno == value.count("\n"):
+            found.setdefault(value, []).append(one.lineno)
+    return tuple((value, lines[0]) for value, lines in found.items() if len(lines) == 1)
+
+
+def _constants(tree: ast.AST) -> Iterable[ast.Constant]:
+    return (one for one in ast.walk(tree) if isinstance(one, ast.Constant) and isinstance(one.value, str))
