@@ -1,0 +1,125 @@
+"""The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes``, never by hand.
+
+It imports what jobs need, then forks a child for each job. It runs no code of a candidate itself, has one thread, and
+ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+from silo.compile.worker_serving import die_with_parent
+from silo.frozen import frozen
+
+__all__ = ["main"]
+
+Job = Callable[[int, int], None]
+
+
+def _jobs() -> dict[str, Job]:
+    """What a child does, by the kind of its job: imported before the first fork."""
+    from silo.judging.candidate_process import lower_candidate, warm_up  # noqa: PLC0415  # after the process is set up
+    from silo.judging.kernel_process import run_kernel  # noqa: PLC0415
+
+    warm_up()
+    return {"candidate": lower_candidate, "kernel": run_kernel}
+
+
+@frozen
+class _Child:
+    """A child that runs: its descriptor for polling, the pipe for its status, and the time at which it is killed."""
+
+    pid: int
+    handle: int
+    status: int
+    deadline: float
+
+
+def main(arguments: list[str]) -> None:
+    """Serves jobs until the other end of the control socket is closed."""
+    die_with_parent()
+    control = socket.socket(fileno=int(arguments[0]))
+    jobs = _jobs()
+    gc.collect()
+    gc.freeze()  # children share these pages
+    control.send(b"ready")
+    children: dict[int, _Child] = {}
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    while True:
+        now = time.monotonic()
+        soonest = min((one.deadline for one in children.values()), default=now + 3600)
+        for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1)):
+            if descriptor == control.fileno():
+                child = _accept(control, jobs)
+                if child is None:
+                    for one in children.values():
+                        signal.pidfd_send_signal(one.handle, signal.SIGKILL)
+                    return
+                children[child.handle] = child
+                poll.register(child.handle, select.POLLIN)
+            else:
+                poll.unregister(descriptor)
+                _report(children.pop(descriptor), late=False)
+        for one in [one for one in children.values() if one.deadline <= time.monotonic()]:
+            signal.pidfd_send_signal(one.handle, signal.SIGKILL)
+            poll.unregister(one.handle)
+            _report(children.pop(one.handle), late=True)
+
+
+def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
+    """Starts the next job; None at the end of the control socket."""
+    text, descriptors, _, _ = socket.recv_fds(control, 4096, 4)
+    if not text:
+        return None
+    request = json.loads(text)
+    asked, answer, errors, status = descriptors
+    pid = os.fork()
+    if not pid:
+        _run(jobs[request["kind"]], asked, answer, errors)
+    for one in (asked, answer, errors):
+        os.close(one)
+    return _Child(pid, os.pidfd_open(pid), status, time.monotonic() + float(request["wall_s"]))
+
+
+def _run(job: Job, asked: int, answer: int, errors: int) -> None:
+    """The life of a child; never returns."""
+    code = 1
+    try:
+        die_with_parent()
+        os.setsid()
+        os.dup2(errors, 1)
+        os.dup2(errors, 2)
+        job(asked, answer)
+        code = 0
+    except BaseException:  # noqa: BLE001  # the child must not go on as the server
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _report(child: _Child, *, late: bool) -> None:
+    """Waits for a child that is gone, and sends how it ended."""
+    _, code, usage = os.wait4(child.pid, 0)
+    os.close(child.handle)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    text = json.dumps({"code": os.waitstatus_to_exitcode(code), "cpu_s": cpu_s, "late": late}).encode()
+    try:
+        os.write(child.status, text)
+    except BrokenPipeError:
+        pass  # nobody waits for it
+    finally:
+        os.close(child.status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
