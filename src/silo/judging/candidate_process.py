@@ -19,10 +19,10 @@ from silo.compile.wire import encode
 from silo.core.dtypes import dtype
 from silo.core.expressions import Bindings, evaluate
 from silo.core.host_arrays import numpy_dtype
-from silo.core.plugins import declarations
 from silo.core.protocols import GivesCheckedText
 from silo.core.signature import ParameterKind
 from silo.core.target import Target
+from silo.core.trace import cdiv
 from silo.core.values import Value
 from silo.core.variant import CompileJob, Variant
 from silo.errors import SiloError, SourceError, UnsupportedError
@@ -30,26 +30,29 @@ from silo.frozen import replace
 from silo.judging.candidate_data import ArrayShape, CandidateData, CaseShape, LaunchData, VariantData, read_messages
 from silo.judging.confinement import Confined, Limits, confine, seal
 from silo.kernels.collection import collect_kernels
-from silo.kernels.kernel import Kernel
+from silo.kernels.kernel import Kernel, kernel_of
+from silo.kernels.kernel import kernel as wrap
 from silo.launch.runtime import inspect_call
+from silo.machine.device_plugins import device_named
+from silo.sources.kinds import kinds
+from silo.sources.source_kind import MeasuresCeilings
 
 __all__ = ["lower_candidate", "read_request", "readable_places", "send", "take_measures", "warm_up"]
 
 
-def warm_up() -> None:
-    """Imports and computes what each candidate needs, in the server."""
-    import numpy as np  # noqa: PLC0415  # the server alone
-    from silo.machine.device_plugins import device_named  # noqa: PLC0415
-
+def warm_up() -> list[tuple[str, VariantData]]:
+    """Imports and computes what each candidate needs, in the server, by lowering a kernel of Silo's own."""
     target = device_named("cpu").target
-    for kind in {source for one in declarations() if target.kind in one.targets for source in one.sources}:
-        try:
-            compiler = select_compiler(kind, target)
-            if isinstance(compiler, GivesCheckedText):
-                compiler.identity(target)
-        except SiloError:
-            continue  # of a kind whose compiler is not installed no candidate is judged
-    np.zeros(4).sum()
+    found: list[tuple[str, VariantData]] = []
+    for kind in kinds().values():
+        if not isinstance(kind, MeasuresCeilings):
+            continue
+        own = kernel_of(wrap(kind.ceiling_kernels().copy, grid=lambda a: (cdiv(a.n, a.BLOCK),), space={"BLOCK": [256]}))
+        assert own is not None
+        case = CaseShape((("x", ArrayShape("float32", (64,))), ("out", ArrayShape("float32", (64,))), ("n", 64)))
+        lowered = [_variant_data(own, variant, [target]) for variant, _ in _variants(own, own.resolver, case, 1)]
+        found += [(own.source.kind, one) for one in lowered]
+    return found
 
 
 def readable_places() -> list[str]:
@@ -121,9 +124,7 @@ def _lowered(path: Path, cases: list[CaseShape], targets: list[Target], configs:
             if known is None:
                 known = variants[variant] = len(variants), _variant_data(kernel, variant, targets)
             launches.append(LaunchData(number, place, known[0], grid))
-    return CandidateData(
-        kernel.name, kernel.source.kind, tuple(one for _, one in variants.values()), tuple(launches)
-    )
+    return CandidateData(kernel.name, kernel.source.kind, tuple(one for _, one in variants.values()), tuple(launches))
 
 
 def _variants(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import tempfile
 import time
@@ -31,6 +32,7 @@ __all__ = ["Judge", "Submission"]
 _MOST_DATA = 256 << 20
 _MARGIN_PPM = 10_000
 _MESSAGE = 4000
+_FOLDER = re.compile(r"[^\s'\"]*/silo-judge-[A-Za-z0-9_]+/")
 _GRID_MOST = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
 
 
@@ -73,12 +75,22 @@ class Judge:
     """Judges candidates of one task.
 
     ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing.
-    ``allow_weak`` accepts a system that confines candidates less than Silo asks for.
+    ``allow_weak`` accepts a system that confines candidates less than Silo asks for. ``seconds`` is the longest to time
+    one candidate. ``processes`` may be shared between judges; without them the judge has and ends its own.
     """
 
-    def __init__(self, task: Task, *, device: str | None = "cpu", allow_weak: bool = False, seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        task: Task,
+        *,
+        device: str | None = "cpu",
+        allow_weak: bool = False,
+        seconds: float = 10.0,
+        processes: JobProcesses | None = None,
+    ) -> None:
         self._task = task
-        self._processes = JobProcesses()
+        self._own = processes is None
+        self._processes = processes or JobProcesses()
         self._allow_weak = allow_weak
         self._seconds = seconds
         self._target = device_named("cpu").target
@@ -91,7 +103,8 @@ class Judge:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._processes.close()
+        if self._own:
+            self._processes.close()
 
     def prepare(self) -> None:
         """Judges the task itself: its reference must give results, and its baseline must be accepted.
@@ -228,7 +241,9 @@ class Judge:
             if min(launch.grid) < 1 or any(one > limit for one, limit in zip(launch.grid, _GRID_MOST, strict=True)):
                 raise _RefusedError("bounds", f"its grid {launch.grid} has an extent that no device launches")
             if launch.case < self._task.cases and x * y * z > most:
-                raise _RefusedError("bounds", f"its grid {launch.grid} has {x * y * z} programs; the task allows {most}")
+                raise _RefusedError(
+                    "bounds", f"its grid {launch.grid} has {x * y * z} programs; the task allows {most}"
+                )
 
     # ---- checked, right
 
@@ -347,7 +362,7 @@ class _Outcome:
 
     @classmethod
     def of(cls, ended: Ended, allow_weak: bool) -> _Outcome:  # noqa: FBT001
-        messages = read_messages(ended.reply)
+        messages = [(_without_folder(header), blobs) for header, blobs in read_messages(ended.reply)]
         confined = Confined((), (("all", "the process ended before it was confined"),))
         if messages and messages[0][0].get("outcome") == "confined":
             confined = Confined.from_json(messages.pop(0)[0])
@@ -370,6 +385,12 @@ class _Outcome:
         return f"{who} gave no result: {self.ended.how or 'it sent something else'}{said}"
 
 
+def _without_folder(header: dict[str, Any]) -> dict[str, Any]:
+    """The message without the name of the private folder, which is of no use afterwards."""
+    text = header.get("message")
+    return header if not isinstance(text, str) else {**header, "message": _FOLDER.sub("", text)}
+
+
 class _SentCases:
     """Cases as a kernel's process gets them: each array once, aliases by the same number."""
 
@@ -390,14 +411,17 @@ class _SentCases:
                     arrays.append(one)
                 arguments.append({"array": arrays.index(one)})
             rows = [
-                {"dtype": one.dtype.name, "shape": list(one.shape), "offset": one.offset, "blob": len(self.blobs) + place}
+                {
+                    "dtype": one.dtype.name,
+                    "shape": list(one.shape),
+                    "offset": one.offset,
+                    "blob": len(self.blobs) + place,
+                }
                 for place, one in enumerate(arrays)
             ]
             self.blobs += [one.host.tobytes() for one in arrays]
             inout = any(one.role.value == "inout" for one in arrays)
-            self.rows.append(
-                {"arguments": arguments, "arrays": rows, "unset": unset, "steps": steps, "inout": inout}
-            )
+            self.rows.append({"arguments": arguments, "arrays": rows, "unset": unset, "steps": steps, "inout": inout})
             self.arrays.append(arrays)
 
 

@@ -102,9 +102,7 @@ class JobProcesses:
                         raise SiloError(f"the judge's processes cannot be started: {error}") from error
             for one in (asked_out, answer_in, errors_in, status_in):
                 ends.close(one)
-            return _Exchange(ends, asked, answer, errors, status).finish(
-                request, begin, wall_s + _START_S, most_bytes
-            )
+            return _Exchange(ends, asked, answer, errors, status).finish(request, begin, wall_s + _START_S, most_bytes)
 
     def _send(self, kind: str, wall_s: float, descriptors: tuple[int, ...]) -> None:
         with self._lock:
@@ -128,10 +126,12 @@ class JobProcesses:
             )
         self._control = ours
         ours.settimeout(_START_S)
-        ready = ours.recv(16)
+        ready = ours.recv(8192)
         ours.settimeout(None)
         if ready != b"ready":
-            raise OSError("its server ended while it started")
+            raise SiloError(
+                f"the judge's server cannot start: {ready.decode('utf-8', 'replace') or 'it ended while it started'}"
+            )
 
 
 class _Ends(list[tuple[int, int]]):
@@ -170,7 +170,6 @@ class _Exchange:
     def finish(self, request: bytes, begin: float, limit_s: float, most_bytes: int) -> Ended:
         rest = memoryview(request)
         found: dict[int, bytearray] = {one: bytearray() for one in (self._answer, self._errors, self._status)}
-        too_much = False
         with selectors.DefaultSelector() as selector:
             for one in found:
                 os.set_blocking(one, False)
@@ -194,16 +193,13 @@ class _Exchange:
                         waiting.discard(key.fd)
                         continue
                     if key.fd == self._answer and len(found[key.fd]) + len(part) > most_bytes:
-                        too_much = True
-                        selector.unregister(key.fd)  # the process waits at its full pipe, or ends by SIGPIPE
-                        self._ends.close(key.fd)
-                        waiting.discard(key.fd)
-                        continue
+                        # The end of the status pipe tells the server to kill the process.
+                        return Ended(b"", "it sent more bytes than its result has", wall_s=time.monotonic() - begin)
                     found[key.fd] += part
                     if key.fd == self._errors:
                         del found[key.fd][:-_STDERR]
             self._drain(waiting, found, most_bytes)
-        return self._ended(found, begin, too_much=too_much)
+        return self._ended(found, begin)
 
     def _drain(self, waiting: set[int], found: dict[int, bytearray], most_bytes: int) -> None:
         """Reads what is left in the pipes of a process that is gone."""
@@ -224,7 +220,7 @@ class _Exchange:
             self._ends.close(self._asked)
         return rest
 
-    def _ended(self, found: dict[int, bytearray], begin: float, *, too_much: bool) -> Ended:
+    def _ended(self, found: dict[int, bytearray], begin: float) -> Ended:
         complaints = found[self._errors].decode("utf-8", "replace").strip()
         wall_s = time.monotonic() - begin
         try:
@@ -232,15 +228,13 @@ class _Exchange:
             code, cpu_s, late = int(status["code"]), float(status["cpu_s"]), bool(status["late"])
         except (ValueError, TypeError, KeyError):
             return Ended(b"", "the judge's server ended", complaints, 0.0, wall_s)
-        if too_much:
-            how = "it sent more bytes than its result has"
-        elif late:
+        if late:
             how = "its time was up"
         elif code < 0:
             how = f"it ended by {_signal_name(-code)}"
         else:
             how = f"it ended with exit code {code}" if code else ""
-        return Ended(b"" if too_much else bytes(found[self._answer]), how, complaints, cpu_s, wall_s)
+        return Ended(bytes(found[self._answer]), how, complaints, cpu_s, wall_s)
 
 
 def _signal_name(number: int) -> str:

@@ -6,6 +6,7 @@ ends with the process that started it.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -18,6 +19,7 @@ import traceback
 from collections.abc import Callable
 
 from silo.compile.worker_serving import die_with_parent
+from silo.errors import SiloError
 from silo.frozen import frozen
 
 __all__ = ["main"]
@@ -28,9 +30,10 @@ Job = Callable[[int, int], None]
 def _jobs() -> dict[str, Job]:
     """What a child does, by the kind of its job: imported before the first fork."""
     from silo.judging.candidate_process import lower_candidate, warm_up  # noqa: PLC0415  # after the process is set up
-    from silo.judging.kernel_process import run_kernel  # noqa: PLC0415
+    from silo.judging.kernel_process import build_once, run_kernel  # noqa: PLC0415
 
-    warm_up()
+    for kind, variant in warm_up():
+        build_once(kind, variant)
     return {"candidate": lower_candidate, "kernel": run_kernel}
 
 
@@ -48,7 +51,11 @@ def main(arguments: list[str]) -> None:
     """Serves jobs until the other end of the control socket is closed."""
     die_with_parent()
     control = socket.socket(fileno=int(arguments[0]))
-    jobs = _jobs()
+    try:
+        jobs = _jobs()
+    except SiloError as error:
+        control.send(f"{type(error).__name__}: {error}".encode()[:4000])
+        return
     gc.collect()
     gc.freeze()  # children share these pages
     control.send(b"ready")
@@ -57,6 +64,7 @@ def main(arguments: list[str]) -> None:
     poll.register(control, select.POLLIN)
     while True:
         now = time.monotonic()
+        abandoned: list[int] = []
         soonest = min((one.deadline for one in children.values()), default=now + 3600)
         for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1)):
             if descriptor == control.fileno():
@@ -67,13 +75,21 @@ def main(arguments: list[str]) -> None:
                     return
                 children[child.handle] = child
                 poll.register(child.handle, select.POLLIN)
+                poll.register(child.status, 0)  # an error: the judge waits for this job no longer
+            elif descriptor in children:
+                poll.unregister(descriptor)
+                poll.unregister(children[descriptor].status)
+                _report(children.pop(descriptor), late=False)
             else:
                 poll.unregister(descriptor)
-                _report(children.pop(descriptor), late=False)
-        for one in [one for one in children.values() if one.deadline <= time.monotonic()]:
-            signal.pidfd_send_signal(one.handle, signal.SIGKILL)
-            poll.unregister(one.handle)
-            _report(children.pop(one.handle), late=True)
+                abandoned += [one.handle for one in children.values() if one.status == descriptor]
+        late = [one.handle for one in children.values() if one.deadline <= time.monotonic()]
+        for handle in {*late, *abandoned} & set(children):
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+            poll.unregister(handle)
+            with contextlib.suppress(KeyError):
+                poll.unregister(children[handle].status)
+            _report(children.pop(handle), late=True)
 
 
 def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
@@ -123,3 +139,4 @@ def _report(child: _Child, *, late: bool) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+    os._exit(0)  # libraries complain about an ordinary end

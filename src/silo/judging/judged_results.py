@@ -24,8 +24,11 @@ def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
     Raises:
         CaseError: the reference fails, leaves out an array, or gives one of another shape.
     """
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
     try:
-        given = dict(case.expected())
+        with np.errstate(all="ignore"):  # of infinities and NaN that were drawn
+            given = dict(case.expected())
     except Exception as error:
         raise CaseError(f"the reference fails at {case.label}: {type(error).__name__}: {error}") from error
     arrays = case.arrays
@@ -38,7 +41,9 @@ def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
     found = {name: _host(value) for name, value in given.items()}
     for name, value in found.items():
         if value.shape != arrays[name].shape:
-            raise CaseError(f"{case.label}: the reference gives {name} of shape {value.shape}, not {arrays[name].shape}")
+            raise CaseError(
+                f"{case.label}: the reference gives {name} of shape {value.shape}, not {arrays[name].shape}"
+            )
     return found
 
 
@@ -52,7 +57,11 @@ def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # of numpy or torch
 
 
 def wrong_results(
-    task: Task, case: DrawnCase, expected: Mapping[str, NDArray[Any]], arrays: Sequence[DrawnArray], left: Sequence[bytes]
+    task: Task,
+    case: DrawnCase,
+    expected: Mapping[str, NDArray[Any]],
+    arrays: Sequence[DrawnArray],
+    left: Sequence[bytes],
 ) -> list[str]:
     """The reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
 

@@ -33,7 +33,7 @@ from silo.store.trust_ledger import consent_to_compiled
 from silo.tuner.measure import Contender, MeasurePolicy
 from silo.tuner.paired_ratio import compare_times
 
-__all__ = ["run_kernel"]
+__all__ = ["build_once", "run_kernel"]
 
 _OBJECT_BYTES = 64 << 20
 
@@ -68,6 +68,12 @@ def run_kernel(asked: int, answer: int) -> None:
             _run_case(answer, built[launch.variant], data.variants[launch.variant], launch.grid, case, arrays)
     else:
         _time(answer, request, blobs, data, CandidateData.from_json(timed["baseline"]), built)
+
+
+def build_once(kind: str, data: VariantData) -> None:
+    """Builds a variant of Silo's own kernel in the server, so that children have all modules loaded."""
+    _checked(kind, data)
+    _plain(kind, data)
 
 
 # ---- building
@@ -161,7 +167,12 @@ def _named(built: _Built, case: Mapping[str, Any], arrays: Sequence[Any]) -> dic
 
 
 def _run_case(
-    answer: int, built: _Built, data: VariantData, grid: tuple[int, int, int], case: Mapping[str, Any], arrays: list[Any]
+    answer: int,
+    built: _Built,
+    data: VariantData,
+    grid: tuple[int, int, int],
+    case: Mapping[str, Any],
+    arrays: list[Any],
 ) -> None:
     named = _named(built, case, arrays)
     unset = tuple(name for name, unset in zip(built.names, case["unset"], strict=True) if unset)
@@ -221,8 +232,7 @@ def _time(
             return
         message = {"outcome": "timed", "case": launch.case, "config": launch.config, "speed": ratio.speed.value}
         numbers = {
-            name: getattr(ratio, name)
-            for name in ("median_ppm", "low_ppm", "high_ppm", "rounds", "new_ns", "old_ns")
+            name: getattr(ratio, name) for name in ("median_ppm", "low_ppm", "high_ppm", "rounds", "new_ns", "old_ns")
         }
         send(answer, {**message, **numbers}, tuple(one.tobytes() for one in arrays))
 

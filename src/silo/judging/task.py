@@ -61,7 +61,9 @@ class TaskLimits:
 class DrawnArray:
     """An array of a case: its shape, its dtype, and the values that the reference computes with."""
 
-    def __init__(self, role: Role, element: DType, shape: tuple[int, ...], offset: int, values: Callable[[], Any]) -> None:
+    def __init__(
+        self, role: Role, element: DType, shape: tuple[int, ...], offset: int, values: Callable[[], Any]
+    ) -> None:
         self.role = role
         self.dtype = element
         self.shape = shape
@@ -122,13 +124,15 @@ class Draw:
     process has ended.
     """
 
-    def __init__(self, label: str, sizes: Sizes, how: str, shapes: Generator, values: Generator, kinds: Sequence[str]) -> None:
+    def __init__(
+        self, label: str, sizes: Sizes, how: str, shapes: Generator, values: Generator, *, mixed: bool
+    ) -> None:
         self.label = label
         self._sizes = sizes
         self._how = how
         self._shapes = shapes
         self._values = values
-        self._kinds = kinds
+        self._mixed = mixed
         self._made: list[tuple[DType, tuple[int, ...], DrawnArray]] = []
 
     def size(self, low: int, high: int) -> int:
@@ -165,14 +169,16 @@ class Draw:
         twins = [one for kind, extents, one in self._made if (kind, extents) == (element, shape)]
         if twins and values is None and self._shapes.random() < 0.2:
             return twins[-1]
-        ordinary = self._shapes.random() < 0.3
-        how = values or ("normal" if ordinary and "normal" in self._kinds else self._how)
+        ordinary = self._mixed and self._shapes.random() < 0.5
+        how = values or ("normal" if ordinary else self._how)
         floats = element.kind is DTypeKind.FLOAT
 
         def make() -> Any:  # noqa: ANN401  # a numpy array
             if floats:
                 return draw_values(how, element, shape, self._values)
-            low, high = (0, 1) if element.kind is DTypeKind.BOOL else (0 if element.kind is DTypeKind.UINT else -100, 100)
+            low, high = (
+                (0, 1) if element.kind is DTypeKind.BOOL else (0 if element.kind is DTypeKind.UINT else -100, 100)
+            )
             return draw_integers(low, high, element, shape, self._values)
 
         made = self._array(Role.INPUT, element, shape, make)
@@ -202,7 +208,9 @@ class Draw:
         element = _element(dtype)
         return self._array(Role.SCRATCH, element, shape, lambda: poison(element, shape, self._values))
 
-    def case(self, expected: Callable[[], Mapping[str, Any]], **arguments: DrawnArray | int | float | bool) -> DrawnCase:
+    def case(
+        self, expected: Callable[[], Mapping[str, Any]], **arguments: DrawnArray | int | float | bool
+    ) -> DrawnCase:
         """The case: its arguments in the order of the kernel's parameters, and a function of the expected arrays."""
         arrays = {name: one for name, one in arguments.items() if isinstance(one, DrawnArray)}
         if not callable(expected):
@@ -321,10 +329,11 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
         sizes = Sizes.LARGEST
     # Each way to draw values occurs as soon as there are as many cases, the ordinary one at the largest size.
     how = of.values[(number + 1) % len(of.values)] if number != 3 and not timed else of.values[0]
+    mixed = number > max(len(of.values), 4) and not timed
     label = f"case {number} ({sizes.value} sizes, {how} values)"
     rngs = [np.random.Generator(np.random.PCG64([seed, number])) for seed in (shape_seed, value_seed)]
     try:
-        made = of.function(Draw(label, sizes, how, *rngs, of.values))
+        made = of.function(Draw(label, sizes, how, *rngs, mixed=mixed))
     except Exception as error:
         raise CaseError(f"the task {of.name} fails at {label}: {type(error).__name__}: {error}") from error
     if not isinstance(made, DrawnCase):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
