@@ -179,7 +179,8 @@ np.empty = np.zeros = lambda *a, **k: np.ndarray.__new__(Lazy, 1 << 16)
     "only the first block": (candidate("    tl.store(out + i, a + b, mask=m & (i < 64))"), "right", "out"),
     "config-dependent": (
         candidate(
-            "    if BLOCK == 256:\n        tl.store(out + i, a + b, mask=m)\n    else:\n        tl.store(out + i, a, mask=m)",
+            "    if BLOCK == 256:\n        tl.store(out + i, a + b, mask=m)\n"
+            "    else:\n        tl.store(out + i, a, mask=m)",
             blocks="256, 128",
         ),
         "right",

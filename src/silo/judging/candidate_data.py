@@ -139,12 +139,8 @@ class CandidateData:
             CandidateError: it is not such data.
         """
         try:
-            kernel, kind = data["kernel"], data["kind"]
-            if not isinstance(kernel, str) or not isinstance(kind, str) or len(kernel) > 200 or len(kind) > 50:
-                raise CandidateError("its process sent a kernel without a name")
-            if len(data["variants"]) > _MOST_VARIANTS:
-                raise CandidateError(f"its process sent {len(data['variants'])} variants; at most {_MOST_VARIANTS}")
-            variants = tuple(VariantData.from_json(one) for one in data["variants"])
+            kernel, kind = _name(data["kernel"]), _name(data["kind"])
+            variants = tuple(VariantData.from_json(one) for one in data["variants"][:_MOST_VARIANTS])
             launches = tuple(LaunchData(*map(_natural, one[:3]), _grid(one[3])) for one in data["launches"])
         except CandidateError:
             raise
@@ -153,6 +149,12 @@ class CandidateData:
         if any(one.variant >= len(variants) for one in launches):
             raise CandidateError("its process sent a launch of a variant that it did not send")
         return cls(kernel, kind, variants, launches)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 200:
+        raise CandidateError("its process sent a kernel without a name")
+    return value
 
 
 def _natural(value: object) -> int:

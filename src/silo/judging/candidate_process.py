@@ -134,8 +134,9 @@ def _variants(
     names = _runtime_names(kernel)
     if len(names) != len(case.arguments):
         given = ", ".join(name for name, _ in case.arguments)
+        taken = ", ".join(names)
         raise SourceError(
-            f"{kernel.name} takes {len(names)} arguments ({', '.join(names)}); the task passes {len(case.arguments)}: {given}"
+            f"{kernel.name} takes {len(names)} arguments ({taken}); the task passes {len(case.arguments)}: {given}"
         )
     made = {name: _argument(value) for name, (_, value) in zip(names, case.arguments, strict=True)}
     call = inspect_call(resolver.native, kernel.source.signature, **made)
@@ -166,7 +167,7 @@ def _runtime_names(kernel: DeclaredKernel) -> list[str]:
     ]
 
 
-def _argument(value: ArrayShape | float | bool) -> Any:  # noqa: ANN401  # an array, or the number
+def _argument(value: ArrayShape | float) -> Any:  # noqa: ANN401  # an array, or the number
     import numpy as np  # noqa: PLC0415  # imported by the server
 
     if not isinstance(value, ArrayShape):

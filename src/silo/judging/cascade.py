@@ -6,11 +6,11 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from silo.compile.wire import encode
 from silo.errors import CaseError, SiloError
@@ -99,7 +99,7 @@ class Judge:
         self._baseline: CandidateData | None = None
         self._prepared = False
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -298,6 +298,8 @@ class Judge:
             except ValueError as error:
                 raise _RefusedError("checked", f"{case.label}: {error}") from None
             wrong += [f"config {launch.config}: {one}" if launch.config else one for one in found]
+        if outcome.ended.how:
+            raise _RefusedError("checked", outcome.ending("the process of its launches"))
         if wrong:
             more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
             raise _RefusedError("right", *wrong[:5], *more)
@@ -314,7 +316,7 @@ class Judge:
             for one in (data, baseline)
         ]
         new, old = (
-            _with(one, tuple(_first_case(launch) for launch in one.launches), sorted({l.variant for l in one.launches}))
+            _with(one, tuple(map(_first_case, one.launches)), sorted({launch.variant for launch in one.launches}))
             for one in sides
         )
         sent = _SentCases([case], self._task.limits.steps)
@@ -366,7 +368,7 @@ class _Outcome:
         confined = Confined((), (("all", "the process ended before it was confined"),))
         if messages and messages[0][0].get("outcome") == "confined":
             confined = Confined.from_json(messages.pop(0)[0])
-            built = not messages or messages[0][0].get("outcome") in ("error",)
+            built = not messages or messages[0][0].get("outcome") == "error"
             if confined.weaknesses and not allow_weak and not built:
                 messages = []
             if confined.weaknesses and not allow_weak and not ended.how and not messages:

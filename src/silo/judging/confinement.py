@@ -67,12 +67,11 @@ class Confined:
     @classmethod
     def from_json(cls, data: object) -> Confined:
         """The inverse of :meth:`to_json`. Raises ValueError."""
-        if not isinstance(data, dict):
-            raise ValueError("not the measures of a confinement")
-        measures, missing = data.get("measures"), data.get("missing")
-        if not isinstance(measures, list) or not isinstance(missing, dict):
-            raise ValueError("not the measures of a confinement")
-        return cls(tuple(map(str, measures)), tuple((str(name), str(why)) for name, why in missing.items()))
+        match data:
+            case {"measures": list() as measures, "missing": dict() as missing}:
+                return cls(tuple(map(str, measures)), tuple((str(name), str(why)) for name, why in missing.items()))
+            case _:
+                raise ValueError("not the measures of a confinement")
 
 
 # ---- system calls, by the numbers of the two machines
@@ -278,9 +277,9 @@ def _limit(limits: Limits) -> str:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, 256),
     )
-    for which, most in wanted:
+    for which, asked in wanted:
         hard = resource.getrlimit(which)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        most = asked if hard == resource.RLIM_INFINITY else min(asked, hard)
         try:
             resource.setrlimit(which, (most, most))
         except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from silo.compile.worker_process import with_own_package
 from silo.errors import SiloError
@@ -51,7 +51,7 @@ class Ended:
 def clean_environment() -> dict[str, str]:
     """The variables of the server: the few that compilers need, and none that hold the user's secrets."""
     own = {name: value for name, value in child_environment().items() if name in _KEPT}
-    threads = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     nowhere = {"HOME": "/nonexistent", "SILO_HOME": "/nonexistent/silo", "PYTHONDONTWRITEBYTECODE": "1"}
     return {**own, **with_own_package(), **threads, **nowhere, "PYTHONHASHSEED": "0", "SILO_THREADS": "1"}
 
@@ -64,7 +64,7 @@ class JobProcesses:
         self._server: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
-    def __enter__(self) -> JobProcesses:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,7 +74,7 @@ class JobProcesses:
         """Ends the server and all jobs."""
         with self._lock:
             if self._control is not None:
-                self._control.close()
+                self._control.close()  # the server ends at this
             if self._server is not None:
                 try:
                     self._server.wait(_LATE_S)
@@ -112,6 +112,7 @@ class JobProcesses:
             socket.send_fds(self._control, [json.dumps({"kind": kind, "wall_s": wall_s}).encode()], descriptors)
 
     def _start(self) -> None:
+        self.close()  # of a server that died
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-s", "-m", "silo.judging.job_server", str(theirs.fileno())]
@@ -194,7 +195,8 @@ class _Exchange:
                         continue
                     if key.fd == self._answer and len(found[key.fd]) + len(part) > most_bytes:
                         # The end of the status pipe tells the server to kill the process.
-                        return Ended(b"", "it sent more bytes than its result has", wall_s=time.monotonic() - begin)
+                        how, wall_s = "it sent more bytes than its result has", time.monotonic() - begin
+                        return Ended(bytes(found[key.fd]), how, wall_s=wall_s)
                     found[key.fd] += part
                     if key.fd == self._errors:
                         del found[key.fd][:-_STDERR]

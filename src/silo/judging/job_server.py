@@ -1,4 +1,4 @@
-"""The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes``, never by hand.
+"""The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes`` alone.
 
 It imports what jobs need, then forks a child for each job. It runs no code of a candidate itself, has one thread, and
 ends with the process that started it.
@@ -6,7 +6,6 @@ ends with the process that started it.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import os
@@ -49,7 +48,7 @@ class _Child:
 
 def main(arguments: list[str]) -> None:
     """Serves jobs until the other end of the control socket is closed."""
-    die_with_parent()
+    # The end of the socket tells that the judge is gone; a signal would come when the thread ends that began this.
     control = socket.socket(fileno=int(arguments[0]))
     try:
         jobs = _jobs()
@@ -59,37 +58,31 @@ def main(arguments: list[str]) -> None:
     gc.collect()
     gc.freeze()  # children share these pages
     control.send(b"ready")
-    children: dict[int, _Child] = {}
+    children: list[_Child] = []
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while True:
         now = time.monotonic()
-        abandoned: list[int] = []
-        soonest = min((one.deadline for one in children.values()), default=now + 3600)
-        for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1)):
-            if descriptor == control.fileno():
-                child = _accept(control, jobs)
-                if child is None:
-                    for one in children.values():
-                        signal.pidfd_send_signal(one.handle, signal.SIGKILL)
-                    return
-                children[child.handle] = child
-                poll.register(child.handle, select.POLLIN)
-                poll.register(child.status, 0)  # an error: the judge waits for this job no longer
-            elif descriptor in children:
-                poll.unregister(descriptor)
-                poll.unregister(children[descriptor].status)
-                _report(children.pop(descriptor), late=False)
-            else:
-                poll.unregister(descriptor)
-                abandoned += [one.handle for one in children.values() if one.status == descriptor]
-        late = [one.handle for one in children.values() if one.deadline <= time.monotonic()]
-        for handle in {*late, *abandoned} & set(children):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            poll.unregister(handle)
-            with contextlib.suppress(KeyError):
-                poll.unregister(children[handle].status)
-            _report(children.pop(handle), late=True)
+        soonest = min((one.deadline for one in children), default=now + 3600)
+        events = {descriptor for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1))}
+        now = time.monotonic()
+        # Children first: a new one may get descriptors of one that is gone.
+        for one in tuple(children):
+            ended = one.handle in events
+            if ended or one.status in events or one.deadline <= now:
+                children.remove(one)
+                poll.unregister(one.handle)
+                poll.unregister(one.status)
+                _report(one, late=not ended)
+        if control.fileno() in events:
+            child = _accept(control, jobs)
+            if child is None:
+                break
+            children.append(child)
+            poll.register(child.handle, select.POLLIN)
+            poll.register(child.status, 0)  # an error there: the judge waits for this job no longer
+    for one in children:
+        _report(one, late=True)
 
 
 def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
@@ -124,7 +117,9 @@ def _run(job: Job, asked: int, answer: int, errors: int) -> None:
 
 
 def _report(child: _Child, *, late: bool) -> None:
-    """Waits for a child that is gone, and sends how it ended."""
+    """Waits for a child that is gone, or is killed because it is late, and sends how it ended."""
+    if late:
+        signal.pidfd_send_signal(child.handle, signal.SIGKILL)
     _, code, usage = os.wait4(child.pid, 0)
     os.close(child.handle)
     cpu_s = usage.ru_utime + usage.ru_stime

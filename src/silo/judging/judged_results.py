@@ -1,4 +1,4 @@
-"""Comparison of the arrays that a launch left with the reference, and of those that it must not change with themselves."""
+"""Comparison of the arrays that a launch left: with the reference, or with their first content if they are inputs."""
 
 from __future__ import annotations
 

@@ -208,9 +208,7 @@ class Draw:
         element = _element(dtype)
         return self._array(Role.SCRATCH, element, shape, lambda: poison(element, shape, self._values))
 
-    def case(
-        self, expected: Callable[[], Mapping[str, Any]], **arguments: DrawnArray | int | float | bool
-    ) -> DrawnCase:
+    def case(self, expected: Callable[[], Mapping[str, Any]], **arguments: DrawnArray | float | bool) -> DrawnCase:
         """The case: its arguments in the order of the kernel's parameters, and a function of the expected arrays."""
         arrays = {name: one for name, one in arguments.items() if isinstance(one, DrawnArray)}
         if not callable(expected):
@@ -327,8 +325,8 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
     sizes = order[number] if number < 4 else order[number % 2]
     if timed:
         sizes = Sizes.LARGEST
-    # Each way to draw values occurs as soon as there are as many cases, the ordinary one at the largest size.
-    how = of.values[(number + 1) % len(of.values)] if number != 3 and not timed else of.values[0]
+    # The largest size has the first way to draw values; of the other cases each has the next one.
+    how = of.values[0] if number == 3 or timed else of.values[(number + (number < 3)) % len(of.values)]
     mixed = number > max(len(of.values), 4) and not timed
     label = f"case {number} ({sizes.value} sizes, {how} values)"
     rngs = [np.random.Generator(np.random.PCG64([seed, number])) for seed in (shape_seed, value_seed)]
