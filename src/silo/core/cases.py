@@ -380,7 +380,8 @@ class Case:
     def unchanged(self, names: Sequence[str], declared: Collection[str]) -> dict[str, Handle]:
         """The arrays that a launch must not change, by argument: made with values, and declared to change by nothing.
 
-        ``declared`` are the arguments that the kernel's own declaration has it write.
+        ``declared`` are the arguments that the kernel's own declaration has it write. Nothing is known of a case that
+        neither expects nor changes anything: it is for tuning alone.
         """
         bound = {
             name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
@@ -388,6 +389,8 @@ class Case:
         for name in self.changes:
             if not isinstance(bound.get(name), Handle):
                 raise CaseError(f"a case changes {name!r}, which is none of its arrays: {', '.join(bound)}")
+        if not self.expected and not self.changes:
+            return {}
         written = [bound[name] for name in {*self.expected, *self.changes, *declared} if name in bound]
         made = {name: one for name, one in bound.items() if isinstance(one, Handle)}
         return {

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from silo.core.dtypes import DType, DTypeKind, dtype
-from silo.core.host_arrays import require_numpy
+from silo.core.host_arrays import numpy_dtype, require_numpy
 from silo.errors import CaseError, SourceError
 from silo.frozen import frozen
 from silo.judging.candidate_data import ArrayShape, CaseShape
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["Draw", "DrawnArray", "DrawnCase", "Role", "Sizes", "Task", "TaskLimits", "draw_case", "read_task", "task"]
 
 
+MakesValues: TypeAlias = "Callable[[Generator, tuple[int, ...]], Any]"
+
+
 class Role(Enum):
-    """What a kernel may do with an array: the declared effect, which the judge compares with the result."""
+    """The declared effect of a kernel on an array, which the judge compares with the result."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -118,7 +121,7 @@ class DrawnCase:
 
 
 class Draw:
-    """What a task's function draws the arguments of one case from.
+    """Draws the arguments of one case for a task's function.
 
     Shapes and numbers come from one generator, values of arrays from another, whose seed is drawn after the candidate's
     process has ended.
@@ -160,28 +163,17 @@ class Draw:
         """One of the options."""
         return options[int(self._shapes.integers(len(options)))]
 
-    def array(self, *shape: int, dtype: str = "float32", values: str | None = None) -> DrawnArray:
-        """An array that the kernel reads. ``values`` is one of the ways of ``silo.task``; the case's own by default.
+    def array(self, *shape: int, dtype: str = "float32", values: str | MakesValues | None = None) -> DrawnArray:
+        """An array that the kernel reads.
 
-        In some cases it is the very memory of an earlier array of its shape and dtype.
+        ``values`` is one of the ways of ``silo.task``, the case's own by default, or a function that makes an array of
+        a generator of numpy's and the shape. In some cases the array is an earlier one of its shape and dtype.
         """
         element = _element(dtype)
         twins = [one for kind, extents, one in self._made if (kind, extents) == (element, shape)]
         if twins and values is None and self._shapes.random() < 0.2:
             return twins[-1]
-        ordinary = self._mixed and self._shapes.random() < 0.5
-        how = values or ("normal" if ordinary else self._how)
-        floats = element.kind is DTypeKind.FLOAT
-
-        def make() -> Any:  # noqa: ANN401  # a numpy array
-            if floats:
-                return draw_values(how, element, shape, self._values)
-            low, high = (
-                (0, 1) if element.kind is DTypeKind.BOOL else (0 if element.kind is DTypeKind.UINT else -100, 100)
-            )
-            return draw_integers(low, high, element, shape, self._values)
-
-        made = self._array(Role.INPUT, element, shape, make)
+        made = self._array(Role.INPUT, element, shape, self._maker(element, shape, values))
         self._made.append((element, shape, made))
         return made
 
@@ -190,13 +182,10 @@ class Draw:
         element = _element(dtype)
         return self._array(Role.INPUT, element, shape, lambda: draw_integers(low, high, element, shape, self._values))
 
-    def inout(self, *shape: int, dtype: str = "float32") -> DrawnArray:
-        """An array that the kernel changes in place."""
+    def inout(self, *shape: int, dtype: str = "float32", values: str | MakesValues | None = None) -> DrawnArray:
+        """An array that the kernel changes in place; ``values`` as of :meth:`array`."""
         element = _element(dtype)
-        how = self._how
-        if element.kind is DTypeKind.FLOAT:
-            return self._array(Role.INOUT, element, shape, lambda: draw_values(how, element, shape, self._values))
-        return self._array(Role.INOUT, element, shape, lambda: draw_integers(0, 100, element, shape, self._values))
+        return self._array(Role.INOUT, element, shape, self._maker(element, shape, values))
 
     def empty(self, *shape: int, dtype: str = "float32") -> DrawnArray:
         """An array that the kernel writes. It holds NaN, or random bytes, before each launch."""
@@ -219,6 +208,18 @@ class Draw:
             raise CaseError("a case of a task has an array made by draw.empty or draw.inout, which the kernel writes")
         return DrawnCase(self.label, tuple(arguments.items()), expected)
 
+    def _maker(
+        self, element: DType, shape: tuple[int, ...], values: str | MakesValues | None
+    ) -> Callable[[], NDArray[Any]]:
+        if callable(values):
+            return lambda: values(self._values, shape).astype(numpy_dtype(element))
+        if element.kind is DTypeKind.FLOAT:
+            ordinary = self._mixed and self._shapes.random() < 0.5
+            how = values or ("normal" if ordinary else self._how)
+            return lambda: draw_values(how, element, shape, self._values)
+        low, high = (0, 1) if element.kind is DTypeKind.BOOL else (0 if element.kind is DTypeKind.UINT else -100, 100)
+        return lambda: draw_integers(low, high, element, shape, self._values)
+
     def _array(self, role: Role, element: DType, shape: tuple[int, ...], make: Callable[[], Any]) -> DrawnArray:
         beside = self._sizes in (Sizes.ODD, Sizes.SMALLEST)
         return DrawnArray(role, element, tuple(int(one) for one in shape), element.itemsize if beside else 0, make)
@@ -230,7 +231,7 @@ def _element(name: str) -> DType:
 
 @frozen
 class Task:
-    """What a candidate is judged by. Made by :func:`task`."""
+    """A reference, cases, a baseline and limits by which candidates are judged. Made by :func:`task`."""
 
     name: str
     function: Callable[[Draw], DrawnCase]
