@@ -50,7 +50,7 @@ def main(words: list[str]) -> int:
     begin = time.monotonic()
     rows: list[dict[str, Any]] = []
     with JobProcesses() as processes, ThreadPoolExecutor(asked.jobs) as threads:
-        found = threads.map(lambda one: _judged(*one, processes), _kernels(asked.first, asked.count))
+        found = threads.map(lambda one: _judged(one[0], one[1], one[2], processes), _kernels(asked.first, asked.count))
         for name, verdict in found:
             rows.append({"name": name, **verdict.to_json()})
             if not verdict.accepted:
@@ -85,7 +85,7 @@ def _kernels(first: int, count: int) -> Iterator[tuple[str, Task, str]]:
         made = _task(kernel)
         if made is not None:
             given += 1
-            yield f"{kernel.profile} {kernel.seed}", *made
+            yield f"{kernel.profile} {kernel.seed}", made[0], made[1]
 
 
 def _task(kernel: Kernel) -> tuple[Task, str] | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 
 from silo.cli.console import ExitCode, print_json, say, say_lines
-from silo.cli.options import Json, Quiet
+from silo.cli.options import Json, Quiet, targets_option
 from silo.cli.parser import Argument, Option
 
 __all__ = ["command"]
@@ -30,6 +30,10 @@ def command(
             help="Where candidates that are right are timed against the baseline. Default: cpu.",
         ),
     ] = "cpu",
+    target: Annotated[
+        list[str] | None,
+        targets_option("A GPU to compile for, whose resources are compared with the task's limits; repeatable."),
+    ] = None,
     jobs: Annotated[
         int | None, Option("--jobs", metavar="N", help="Candidates judged at a time. Default: the CPUs.")
     ] = None,
@@ -65,6 +69,7 @@ def command(
         read_task(task),
         candidate,
         device=None if device == "none" else device,
+        targets=target or (),
         jobs=jobs,
         seconds=seconds,
         allow_weak=allow_weak,

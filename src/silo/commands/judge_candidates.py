@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
+from silo.core.target import Target
 from silo.errors import ArgumentError, SourceError
 from silo.judging.cascade import Judge, Submission
 from silo.judging.task import Task, read_task
@@ -22,6 +23,7 @@ def judge(
     source: str | Path,
     *,
     device: str | None = "cpu",
+    targets: Sequence[str] = (),
     jobs: int | None = None,
     seconds: float = 10.0,
     allow_weak: bool = False,
@@ -32,6 +34,7 @@ def judge(
     source: Sequence[str | Path],
     *,
     device: str | None = "cpu",
+    targets: Sequence[str] = (),
     jobs: int | None = None,
     seconds: float = 10.0,
     allow_weak: bool = False,
@@ -41,6 +44,7 @@ def judge(
     source: str | Path | Sequence[str | Path],
     *,
     device: str | None = "cpu",
+    targets: Sequence[str] = (),
     jobs: int | None = None,
     seconds: float = 10.0,
     allow_weak: bool = False,
@@ -55,6 +59,8 @@ def judge(
         task: a task (:func:`silo.task`), or its file, which is run: it is trusted.
         source: the candidate's file, or its text (with a line end in it); of a list of them each is judged.
         device: where an accepted candidate is timed against the task's baseline: ``cpu``, or None for no timing.
+        targets: GPU targets, such as ``cuda:sm_90a``, for which candidates are compiled, and their shared memory and
+            registers compared with the task's limits. No GPU is needed.
         jobs: how many candidates are judged at a time; the number of CPUs by default.
         seconds: the longest to time one candidate.
         allow_weak: judge also on a system that cannot keep candidates from files, processes or the network.
@@ -66,7 +72,11 @@ def judge(
     made = task if isinstance(task, Task) else read_task(Path(task))
     alone = isinstance(source, str | Path)
     sources = [source] if isinstance(source, str | Path) else list(source)
-    found = list(judge_candidates(made, sources, device=device, jobs=jobs, seconds=seconds, allow_weak=allow_weak))
+    found = list(
+        judge_candidates(
+            made, sources, device=device, targets=targets, jobs=jobs, seconds=seconds, allow_weak=allow_weak
+        )
+    )
     return found[0] if alone else found
 
 
@@ -75,6 +85,7 @@ def judge_candidates(
     sources: Sequence[str | Path],
     *,
     device: str | None = "cpu",
+    targets: Sequence[str] = (),
     jobs: int | None = None,
     seconds: float = 10.0,
     allow_weak: bool = False,
@@ -84,10 +95,20 @@ def judge_candidates(
     if device not in ("cpu", None):
         raise ArgumentError(f"candidates are timed on cpu, or not at all (None), not on {device!r}")
     submissions = [_submission(one, number) for number, one in enumerate(sources)]
-    with Judge(task, device=device, allow_weak=allow_weak, seconds=seconds) as made:
+    parsed = [_target(one) for one in targets]
+    with Judge(task, device=device, allow_weak=allow_weak, seconds=seconds, targets=parsed) as made:
         made.prepare()
         begun()
         yield from made.judge(submissions, jobs=jobs)
+
+
+def _target(text: str) -> Target:
+    found = Target.parse(text)
+    if found.kind == "cpu" or not found.arch:
+        raise ArgumentError(
+            f"targets of a judgement are GPUs with their architecture, such as cuda:sm_90a, not {text!r}"
+        )
+    return found
 
 
 def _submission(source: str | Path, number: int) -> Submission:

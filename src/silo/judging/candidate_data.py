@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from silo.compile.wire import read_message
 from silo.core.launch_info import LayoutSlot
@@ -45,6 +45,10 @@ class ArrayShape:
     offset: int = 0
 
 
+def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # the judge's own data
+    return ArrayShape(members["dtype"], tuple(members["shape"]), members["offset"])
+
+
 @frozen
 class CaseShape:
     """A case as a candidate's process sees it: arguments by name, in order; numbers have their values."""
@@ -63,12 +67,7 @@ class CaseShape:
     @classmethod
     def from_json(cls, data: Sequence[Any]) -> CaseShape:
         """The inverse of :meth:`to_json`."""
-        return cls(
-            tuple(
-                (name, ArrayShape(one["dtype"], tuple(one["shape"]), one["offset"]) if isinstance(one, dict) else one)
-                for name, one in data
-            )
-        )
+        return cls(tuple((name, _shape(one) if isinstance(one, dict) else one) for name, one in data))
 
 
 @frozen
@@ -141,7 +140,7 @@ class CandidateData:
         try:
             kernel, kind = _name(data["kernel"]), _name(data["kind"])
             variants = tuple(VariantData.from_json(one) for one in data["variants"][:_MOST_VARIANTS])
-            launches = tuple(LaunchData(*map(_natural, one[:3]), _grid(one[3])) for one in data["launches"])
+            launches = tuple(_launch(*one) for one in data["launches"])
         except CandidateError:
             raise
         except (SiloError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
@@ -149,6 +148,10 @@ class CandidateData:
         if any(one.variant >= len(variants) for one in launches):
             raise CandidateError("its process sent a launch of a variant that it did not send")
         return cls(kernel, kind, variants, launches)
+
+
+def _launch(case: object, config: object, variant: object, grid: object) -> LaunchData:
+    return LaunchData(_natural(case), _natural(config), _natural(variant), _grid(grid))
 
 
 def _name(value: object) -> str:
@@ -164,9 +167,10 @@ def _natural(value: object) -> int:
 
 
 def _grid(value: Any) -> tuple[int, int, int]:  # noqa: ANN401  # a candidate's data
-    if not isinstance(value, list) or not 1 <= len(value) <= 3:
+    extents = cast("list[object]", value) if isinstance(value, list) else []
+    if not 1 <= len(extents) <= 3:
         raise CandidateError(f"its process sent {value!r} as a grid")
-    x, y, z = (*map(_natural, value), 1, 1)[:3]
+    x, y, z = (*map(_natural, extents), 1, 1)[:3]
     return x, y, z
 
 
@@ -248,7 +252,5 @@ def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]
             header, blobs = read_message(take)
         except (CompileError, EOFError, RecursionError, json.JSONDecodeError):
             break
-        if not isinstance(header, Mapping):
-            break
-        found.append((dict(header), blobs))
+        found.append((header, blobs))
     return found

@@ -22,7 +22,6 @@ from silo.core.host_arrays import numpy_dtype
 from silo.core.protocols import GivesCheckedText
 from silo.core.signature import ParameterKind
 from silo.core.target import Target
-from silo.core.trace import cdiv
 from silo.core.values import Value
 from silo.core.variant import CompileJob, Variant
 from silo.errors import SiloError, SourceError, UnsupportedError
@@ -47,12 +46,16 @@ def warm_up() -> list[tuple[str, VariantData]]:
     for kind in kinds().values():
         if not isinstance(kind, MeasuresCeilings):
             continue
-        own = kernel_of(wrap(kind.ceiling_kernels().copy, grid=lambda a: (cdiv(a.n, a.BLOCK),), space={"BLOCK": [256]}))
+        own = kernel_of(wrap(kind.ceiling_kernels().copy, grid=_blocks, space={"BLOCK": [256]}))
         assert own is not None
         case = CaseShape((("x", ArrayShape("float32", (64,))), ("out", ArrayShape("float32", (64,))), ("n", 64)))
         lowered = [_variant_data(own, variant, [target]) for variant, _ in _variants(own, own.resolver, case, 1)]
         found += [(own.source.kind, one) for one in lowered]
     return found
+
+
+def _blocks(a: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a namespace of tracers
+    return ((a.n + a.BLOCK - 1) // a.BLOCK,)
 
 
 def readable_places() -> list[str]:

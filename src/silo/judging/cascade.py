@@ -6,13 +6,14 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from silo.compile.wire import encode
+from silo.core.target import Target
 from silo.errors import CaseError, SiloError
 from silo.frozen import frozen
 from silo.judging.candidate_data import CandidateData, CandidateError, CaseShape, LaunchData, read_messages, validate
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Judge", "Submission"]
 
+_NO_MESSAGE: tuple[dict[str, Any], tuple[bytes, ...]] = ({}, ())
 _MOST_DATA = 256 << 20
 _MARGIN_PPM = 10_000
 _MESSAGE = 4000
@@ -76,7 +78,8 @@ class Judge:
 
     ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing.
     ``allow_weak`` accepts a system that confines candidates less than Silo asks for. ``seconds`` is the longest to time
-    one candidate. ``processes`` may be shared between judges; without them the judge has and ends its own.
+    one candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
+    compared with the task's limits. ``processes`` may be shared between judges; without them the judge has and ends its own.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class Judge:
         device: str | None = "cpu",
         allow_weak: bool = False,
         seconds: float = 10.0,
+        targets: Sequence[Target] = (),
         processes: JobProcesses | None = None,
     ) -> None:
         self._task = task
@@ -94,6 +98,7 @@ class Judge:
         self._allow_weak = allow_weak
         self._seconds = seconds
         self._target = device_named("cpu").target
+        self._targets = tuple(targets)
         self._timed = device if task.baseline is not None else None
         self._timed_seed = secrets.randbits(62)
         self._baseline: CandidateData | None = None
@@ -212,7 +217,7 @@ class Judge:
         begin = time.monotonic()
         request = {
             "cases": [one.to_json() for one in shapes],
-            "targets": [str(self._target)] if self._timed is not None else [],
+            "targets": [*([str(self._target)] if self._timed is not None else []), *map(str, self._targets)],
             "configs": self._task.limits.configs,
         }
         outcome = self._run(state, "candidate", request, (), _MOST_DATA)
@@ -263,15 +268,29 @@ class Judge:
             raise _RefusedError("compile", f"{header.get('class')}: {header.get('message')}"[:_MESSAGE])
         if header.get("outcome") != "built":
             raise _RefusedError("compile", outcome.ending("the compiler of its text"))
-        scratch = max(map(int, header.get("scratch_bytes", [])), default=0)
-        if scratch > self._task.limits.scratch_bytes:
-            most = self._task.limits.scratch_bytes
-            raise _RefusedError("bounds", f"its code takes {scratch} bytes of scratch memory; the task allows {most}")
+        self._within_limits(state, header.get("resources", []))
         state.stage = "checked"
         begin = time.monotonic()
         self._compared(state, cases, sent_cases, sent.launches, messages, outcome)
         state.figures["right_s"] = round(time.monotonic() - begin, 4)
         state.figures["cases"] = len(cases)
+
+    def _within_limits(self, state: _State, resources: Sequence[Mapping[str, Any]]) -> None:
+        limits = self._task.limits
+        for one in resources:
+            target, registers = one["target"], (one["registers"] or 0) * one["threads"]
+            for name, value, most in (
+                ("bytes of scratch memory", one["scratch_bytes"], limits.scratch_bytes),
+                ("bytes of shared memory", one["shared_bytes"], limits.shared_bytes),
+                ("registers in a group of threads", registers if target != "cpu" else 0, limits.registers),
+            ):
+                if value > most:
+                    raise _RefusedError("bounds", f"its code for {target} takes {value} {name}; the task allows {most}")
+            if target != "cpu":
+                for name in ("shared_bytes", "registers", "spills"):
+                    if one[name] is not None:
+                        key = f"{name} {target}"
+                        state.figures[key] = max(state.figures.get(key, 0), one[name])
 
     def _compared(
         self,
@@ -335,8 +354,7 @@ class Judge:
         state.cost("device", outcome.ended, begin)
         best: dict[str, Any] | None = None
         for place, launch in enumerate(new.launches):
-            found = outcome.messages[place + 1] if place + 1 < len(outcome.messages) else ({}, ())
-            header, blobs = found
+            header, blobs = outcome.messages[place + 1] if place + 1 < len(outcome.messages) else _NO_MESSAGE
             if header.get("outcome") != "timed":
                 why = header.get("message") or outcome.ending("the launch that is timed")
                 raise _RefusedError("device", f"{case.label}: {why}"[:_MESSAGE])

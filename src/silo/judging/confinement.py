@@ -14,9 +14,9 @@ import platform
 import resource
 import struct
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from silo.frozen import frozen
 
@@ -67,11 +67,12 @@ class Confined:
     @classmethod
     def from_json(cls, data: object) -> Confined:
         """The inverse of :meth:`to_json`. Raises ValueError."""
-        match data:
-            case {"measures": list() as measures, "missing": dict() as missing}:
-                return cls(tuple(map(str, measures)), tuple((str(name), str(why)) for name, why in missing.items()))
-            case _:
-                raise ValueError("not the measures of a confinement")
+        members: Mapping[str, object] = cast("Mapping[str, object]", data) if isinstance(data, dict) else {}
+        measures, missing = members.get("measures"), members.get("missing")
+        if not isinstance(measures, list) or not isinstance(missing, dict):
+            raise ValueError("not the measures of a confinement")  # noqa: TRY004  # data from another process
+        pairs = cast("Mapping[object, object]", missing).items()
+        return cls(tuple(map(str, cast("list[object]", measures))), tuple((str(name), str(why)) for name, why in pairs))
 
 
 # ---- system calls, by the numbers of the two machines

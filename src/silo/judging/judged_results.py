@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from silo.core.checks import compare, default_tolerance, unchanged
 from silo.core.dtypes import DType, DTypeKind
@@ -114,10 +114,10 @@ def _range(wanted: Any) -> tuple[float, float]:  # noqa: ANN401  # a numpy dtype
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if wanted.kind == "f":
-        info: Any = np.finfo(wanted)
+        info = cast("Any", np.finfo(wanted))
     else:
         import ml_dtypes  # noqa: PLC0415  # made the dtype
 
-        info = ml_dtypes.finfo(wanted)
+        info = cast("Any", ml_dtypes.finfo(wanted))
     least, most = float(info.smallest_normal), float(info.max)
     return (least if math.isfinite(least) else 0.0), most

@@ -49,9 +49,13 @@ def run_kernel(asked: int, answer: int) -> None:
     confined = confine(limits, readable=readable_places(), writable=[folder, "/dev/null"], descriptors=[answer])
     data = CandidateData.from_json(request["data"])
     timed = request.get("timed")
+    compiled: list[dict[str, object]] = []
     try:
         if timed is None:
             built = [_checked(data.kind, one) for one in data.variants]
+            host = device_named("cpu").target
+            jobs = [job for one in data.variants for job in one.jobs if job.target != host]
+            compiled = [_resources(select_compiler(data.kind, job.target).compile(job).launch, job) for job in jobs]
         else:
             both = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)
             built = [_plain(data.kind, one) for one in both]
@@ -61,7 +65,7 @@ def run_kernel(asked: int, answer: int) -> None:
         return
     confined = seal(confined)
     take_measures(answer, confined, allow_weak=request["allow_weak"])
-    send(answer, {"outcome": "built", "scratch_bytes": [one.launch.scratch_bytes for one in built]})
+    send(answer, {"outcome": "built", "resources": [*map(_resources, (one.launch for one in built)), *compiled]})
     if timed is None:
         for launch, arrays in zip(data.launches, _arrays(request, blobs), strict=True):
             case = request["cases"][launch.case]
@@ -98,6 +102,18 @@ class _Built:
             variant.kernel, variant.signature, on_miss=on_miss, config_names=constexprs, release_gil=False
         )
         self.names = [one.name for one in variant.signature.parameters if one.kind is not ParameterKind.CONSTEXPR]
+
+
+def _resources(launch: LaunchInfo, job: CompileJob | None = None) -> dict[str, object]:
+    """The resources of compiled code that are known without launching it."""
+    return {
+        "target": "cpu" if job is None else str(job.target),
+        "scratch_bytes": launch.scratch_bytes,
+        "shared_bytes": launch.shared_bytes,
+        "registers": launch.registers,
+        "spills": launch.spills,
+        "threads": launch.threads,
+    }
 
 
 def _effects(checked: CheckedKernel) -> dict[str, Effect]:
@@ -143,22 +159,19 @@ def _loaded(kind: str, job: CompileJob, data: VariantData) -> tuple[Any, LaunchI
 
 def _arrays(request: Mapping[str, Any], blobs: Sequence[bytes]) -> list[list[Any]]:
     """The arrays of each launch, in memory of their own with the address that their case wants."""
+    cases = [request["cases"][launch[0]] for launch in request["data"]["launches"]]
+    return [[_array(one, blobs) for one in case["arrays"]] for case in cases]
+
+
+def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
     import numpy as np  # noqa: PLC0415  # imported by the server
 
-    found: list[list[Any]] = []
-    for launch in request["data"]["launches"]:
-        case = request["cases"][launch[0]]
-        made: list[Any] = []
-        for one in case["arrays"]:
-            element = numpy_dtype(dtype(one["dtype"]))
-            content = blobs[one["blob"]]
-            memory = np.empty(len(content) + 64 + one["offset"], np.uint8)
-            start = -memory.ctypes.data % 64 + one["offset"]
-            part = memory[start : start + len(content)]
-            part[:] = np.frombuffer(content, np.uint8)
-            made.append(part.view(element).reshape(one["shape"]))
-        found.append(made)
-    return found
+    content = np.frombuffer(blobs[one["blob"]], np.uint8)
+    memory = np.empty(content.size + 64 + one["offset"], np.uint8)
+    start = -memory.ctypes.data % 64 + one["offset"]
+    part = memory[start : start + content.size]
+    part[:] = content
+    return part.view(numpy_dtype(dtype(one["dtype"]))).reshape(one["shape"])
 
 
 def _named(built: _Built, case: Mapping[str, Any], arrays: Sequence[Any]) -> dict[str, Any]:

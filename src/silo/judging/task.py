@@ -49,7 +49,8 @@ class TaskLimits:
     """The most that one candidate may take.
 
     ``configs``: of its space. ``programs``: of one grid. ``seconds`` and ``memory_bytes``: for each of its processes.
-    ``scratch_bytes`` and ``shared_bytes``: of its code. ``steps``: turns of loops and accesses of one program.
+    ``scratch_bytes``, ``shared_bytes`` and ``registers`` (of a group of threads): of its code.
+    ``steps``: turns of loops and accesses of one program.
     """
 
     configs: int = 4
@@ -58,6 +59,7 @@ class TaskLimits:
     memory_bytes: int = 6 << 30
     scratch_bytes: int = 64 << 20
     shared_bytes: int = 227 << 10
+    registers: int = 1 << 16
     steps: int = 20_000_000
 
 
@@ -65,7 +67,7 @@ class DrawnArray:
     """An array of a case: its shape, its dtype, and the values that the reference computes with."""
 
     def __init__(
-        self, role: Role, element: DType, shape: tuple[int, ...], offset: int, values: Callable[[], Any]
+        self, role: Role, element: DType, shape: tuple[int, ...], offset: int, values: Callable[[], NDArray[Any]]
     ) -> None:
         self.role = role
         self.dtype = element
@@ -77,11 +79,11 @@ class DrawnArray:
     @property
     def host(self) -> NDArray[Any]:
         """The values before the launch, in a read-only numpy array."""
-        if self._host is None:
-            made = self._values()
+        made = self._host
+        if made is None:
+            made = self._host = self._values()
             made.flags.writeable = False
-            self._host = made
-        return self._host
+        return made
 
     @property
     def double(self) -> NDArray[Any]:
@@ -277,7 +279,7 @@ def task(
         values: the ways to draw floats, of which each case takes one; leave out those that the reference does not
             define (``nan`` for a maximum, ``huge`` for a sum).
         limits: members of the limits of a candidate: ``configs``, ``programs``, ``seconds``, ``memory_bytes``,
-            ``scratch_bytes``, ``shared_bytes``, ``steps``.
+            ``scratch_bytes``, ``shared_bytes``, ``registers``, ``steps``.
 
     Raises:
         CaseError: an unknown way or limit, or fewer than four cases.

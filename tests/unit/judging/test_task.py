@@ -20,6 +20,12 @@ def case(number=0, values=2, task=add):
     return draw_case(task, number, 1, values)
 
 
+def size(one):
+    found = dict(one.arguments)["n"]
+    assert isinstance(found, int)
+    return found
+
+
 def left(one, task=add, **changes):
     """The reasons for which results are wrong that are the expected ones but for ``changes``."""
     arrays = list(one.arrays.values())
@@ -40,7 +46,7 @@ def test_equal_shape_seeds_draw_equal_shapes_and_other_values():
 
 
 def test_cases_are_aligned_odd_smallest_and_largest():
-    sizes = [dict(case(number).arguments)["n"] for number in range(4)]
+    sizes = [size(case(number)) for number in range(4)]
     assert sizes[0] % 16 == 0
     assert sizes[1] % 16
     assert sizes[2:] == [1, 500]
@@ -94,7 +100,7 @@ def test_the_expected_results_are_right(number):
     ],
 )
 def test_other_results_are_wrong(name, change, says):
-    ordinary = next(one for one in map(case, range(12)) if "normal" in one.label and dict(one.arguments)["n"] > 8)
+    ordinary = next(one for one in map(case, range(12)) if "normal" in one.label and size(one) > 8)
     if ordinary.arrays["x"] is ordinary.arrays["y"]:
         pytest.skip("one array passed twice")
     reasons = left(ordinary, **{name: lambda values: change(values).astype(values.dtype)})
