@@ -61,6 +61,7 @@ def command(
     if seconds <= 0:
         raise click.BadParameter("--seconds is a number of seconds above 0")
     from silo.commands.judge_candidates import judge_candidates  # noqa: PLC0415  # heavy: only if it runs
+    from silo.judging.confinement import Confined  # noqa: PLC0415
     from silo.judging.task import read_task  # noqa: PLC0415
 
     rows: list[dict[str, object]] = []
@@ -79,10 +80,10 @@ def command(
         refused |= not verdict.accepted
         if not json and not quiet:
             say_lines(str(verdict))
-        missing = verdict.confinement.get("missing") or {}
+        missing = Confined.from_json(verdict.confinement).missing if verdict.confinement else ()
         if missing and not weak and not json:
             weak = True
-            say("not in force here: " + "; ".join(f"{name} ({why})" for name, why in missing.items()), stderr=True)
+            say("not in force here: " + "; ".join(f"{name} ({why})" for name, why in missing), stderr=True)
     if json:
         print_json(rows)
     if refused:

@@ -19,8 +19,8 @@ from silo.frozen import frozen
 from silo.judging.candidate_data import CandidateData, CandidateError, CaseShape, LaunchData, read_messages, validate
 from silo.judging.confinement import Confined
 from silo.judging.job_processes import Ended, JobProcesses
-from silo.judging.judged_results import expected_arrays, wrong_results
-from silo.judging.task import DrawnArray, DrawnCase, Task, draw_case
+from silo.judging.judged_results import expected_arrays, scales_of, wrong_results
+from silo.judging.task import LARGEST, DrawnArray, DrawnCase, Task, draw_case
 from silo.judging.verdict import STAGES, Verdict, speedup_of
 from silo.machine.device_plugins import device_named
 from silo.settings import available_cpus
@@ -79,7 +79,7 @@ class Judge:
     ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing.
     ``allow_weak`` accepts a system that confines candidates less than Silo asks for. ``seconds`` is the longest to time
     one candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
-    compared with the task's limits. ``processes`` may be shared between judges; without them the judge has and ends its own.
+    compared with the task's limits. ``processes`` may be shared between judges; without them the judge has its own.
     """
 
     def __init__(
@@ -301,7 +301,8 @@ class Judge:
         messages: list[tuple[dict[str, Any], tuple[bytes, ...]]],
         outcome: _Outcome,
     ) -> None:
-        expected: dict[int, dict[str, NDArray[Any]]] = {}
+        expected: dict[int, dict[str, NDArray[Any]]] = {LARGEST: expected_arrays(cases[LARGEST])}
+        scales = scales_of(cases[LARGEST], expected[LARGEST])
         wrong: list[str] = []
         for number, launch in enumerate(launches):
             case = cases[launch.case]
@@ -313,7 +314,8 @@ class Judge:
             if launch.case not in expected:
                 expected[launch.case] = expected_arrays(case)
             try:
-                found = wrong_results(self._task, case, expected[launch.case], sent.arrays[launch.case], blobs)
+                arrays = sent.arrays[launch.case]
+                found = wrong_results(self._task, case, expected[launch.case], arrays, blobs, scales)
             except ValueError as error:
                 raise _RefusedError("checked", f"{case.label}: {error}") from None
             wrong += [f"config {launch.config}: {one}" if launch.config else one for one in found]

@@ -15,7 +15,9 @@ from silo.judging.task import DrawnArray, DrawnCase, Role, Task
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["expected_arrays", "wrong_results"]
+__all__ = ["expected_arrays", "scales_of", "wrong_results"]
+
+_NO_SCALES: dict[str, float] = {}
 
 
 def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
@@ -56,14 +58,31 @@ def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # of numpy or torch
     return np.asarray(value)
 
 
+def scales_of(case: DrawnCase, expected: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """The largest finite magnitude of each expected array of floats, rounded to its dtype."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    found: dict[str, float] = {}
+    for name, values in expected.items():
+        if case.arrays[name].dtype.kind is DTypeKind.FLOAT:
+            with np.errstate(all="ignore"):
+                size = np.abs(values.astype(numpy_dtype(case.arrays[name].dtype)).astype(np.float64))
+            found[name] = float(np.max(size, where=np.isfinite(size), initial=0.0))
+    return found
+
+
 def wrong_results(
     task: Task,
     case: DrawnCase,
     expected: Mapping[str, NDArray[Any]],
     arrays: Sequence[DrawnArray],
     left: Sequence[bytes],
+    scales: Mapping[str, float] = _NO_SCALES,
 ) -> list[str]:
     """The reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
+
+    ``scales`` are magnitudes of the results in a large case of ordinary values: the few results of a small case of such
+    values may all be small because their terms cancel, and their error is the terms' error.
 
     Raises:
         ValueError: other numbers of arrays or bytes than the case has.
@@ -73,6 +92,7 @@ def wrong_results(
     if [len(one) for one in left] != [one.host.nbytes for one in arrays]:
         raise ValueError("other arrays came back than were sent")
     found: list[str] = []
+    own = scales_of(case, expected)
     for one, content in zip(arrays, left, strict=True):
         name = next(name for name, array in case.arrays.items() if array is one)
         actual = np.frombuffer(content, numpy_dtype(one.dtype)).reshape(one.shape)
@@ -81,13 +101,14 @@ def wrong_results(
             if not result:
                 found.append(f"{case.label}: it changes {name}, which it must only read: {result.message}")
         elif one.role in (Role.OUTPUT, Role.INOUT):
-            reason = _difference(task, one.dtype, actual, expected[name])
+            scale = max(own.get(name, 0.0), scales.get(name, 0.0) if case.ordinary else 0.0)
+            reason = _difference(task, one.dtype, actual, expected[name], scale)
             if reason:
                 found.append(f"{case.label}: {name}: {reason}")
     return found
 
 
-def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray[Any]) -> str:
+def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray[Any], scale: float) -> str:
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if element.kind is not DTypeKind.FLOAT:
@@ -97,8 +118,6 @@ def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray
     with np.errstate(all="ignore"):
         rounded = doubles.astype(actual.dtype)  # a value beyond the dtype's range is infinite in it
     least, most = _range(actual.dtype)
-    finite = np.abs(rounded.astype(np.float64))
-    scale = float(np.max(finite, where=np.isfinite(finite), initial=0.0))
     rtol, atol = default_tolerance(element, scale)
     rtol = rtol if task.rtol is None else task.rtol
     atol = max(atol, 4 * least) if task.atol is None else task.atol  # code may flush denormal results

@@ -166,7 +166,8 @@ def _arrays(request: Mapping[str, Any], blobs: Sequence[bytes]) -> list[list[Any
 def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
     import numpy as np  # noqa: PLC0415  # imported by the server
 
-    content = np.frombuffer(blobs[one["blob"]], np.uint8)
+    data: bytes = blobs[int(one["blob"])]
+    content = np.frombuffer(data, np.uint8)
     memory = np.empty(content.size + 64 + one["offset"], np.uint8)
     start = -memory.ctypes.data % 64 + one["offset"]
     part = memory[start : start + content.size]

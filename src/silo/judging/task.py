@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, overload
 
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.host_arrays import numpy_dtype, require_numpy
@@ -20,10 +20,28 @@ if TYPE_CHECKING:
     from numpy.random import Generator
     from numpy.typing import NDArray
 
-__all__ = ["Draw", "DrawnArray", "DrawnCase", "Role", "Sizes", "Task", "TaskLimits", "draw_case", "read_task", "task"]
+__all__ = [
+    "LARGEST",
+    "Draw",
+    "DrawnArray",
+    "DrawnCase",
+    "Role",
+    "Sizes",
+    "Task",
+    "TaskLimits",
+    "draw_case",
+    "read_task",
+    "task",
+]
 
 
 MakesValues: TypeAlias = "Callable[[Generator, tuple[int, ...]], Any]"
+
+
+LARGEST: Final = 3
+"""The number of the case of the largest size."""
+
+_ORDINARY = ("normal", "repeated", "integers")
 
 
 class Role(Enum):
@@ -105,6 +123,7 @@ class DrawnCase:
     label: str
     arguments: tuple[tuple[str, DrawnArray | int | float | bool], ...]
     expected: Callable[[], Mapping[str, Any]]
+    ordinary: bool = False  # its values are of magnitude 1
 
     @property
     def shape(self) -> CaseShape:
@@ -208,7 +227,7 @@ class Draw:
             )
         if not any(one.role in (Role.OUTPUT, Role.INOUT) for one in arrays.values()):
             raise CaseError("a case of a task has an array made by draw.empty or draw.inout, which the kernel writes")
-        return DrawnCase(self.label, tuple(arguments.items()), expected)
+        return DrawnCase(self.label, tuple(arguments.items()), expected, self._how in _ORDINARY)
 
     def _maker(
         self, element: DType, shape: tuple[int, ...], values: str | MakesValues | None
@@ -329,7 +348,7 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
     if timed:
         sizes = Sizes.LARGEST
     # The largest size has the first way to draw values; of the other cases each has the next one.
-    how = of.values[0] if number == 3 or timed else of.values[(number + (number < 3)) % len(of.values)]
+    how = of.values[0] if number == LARGEST or timed else of.values[(number + (number < LARGEST)) % len(of.values)]
     mixed = number > max(len(of.values), 4) and not timed
     label = f"case {number} ({sizes.value} sizes, {how} values)"
     rngs = [np.random.Generator(np.random.PCG64([seed, number])) for seed in (shape_seed, value_seed)]

@@ -5,8 +5,8 @@ import silo
 from silo.core.dtypes import dtype
 from silo.errors import CaseError, SourceError
 from silo.judging.drawn_values import VALUES, draw_values, poison
-from silo.judging.judged_results import expected_arrays, wrong_results
-from silo.judging.task import Role, draw_case, read_task
+from silo.judging.judged_results import expected_arrays, scales_of, wrong_results
+from silo.judging.task import LARGEST, Role, draw_case, read_task
 
 
 @silo.task(cases=12)
@@ -100,9 +100,10 @@ def test_the_expected_results_are_right(number):
     ],
 )
 def test_other_results_are_wrong(name, change, says):
-    ordinary = next(one for one in map(case, range(12)) if "normal" in one.label and size(one) > 8)
-    if ordinary.arrays["x"] is ordinary.arrays["y"]:
-        pytest.skip("one array passed twice")
+    every = (draw_case(add, number, seed, 2) for seed in range(9) for number in range(12))
+    ordinary = next(
+        one for one in every if "normal" in one.label and size(one) > 8 and one.arrays["x"] is not one.arrays["y"]
+    )
     reasons = left(ordinary, **{name: lambda values: change(values).astype(values.dtype)})
     assert (says in reasons[0]) if says else reasons == []
 
@@ -124,6 +125,21 @@ def test_either_side_of_an_overflow_is_right():
     for value, right in ((most, True), (np.inf, True), (-most, False), (0.0, False)):
         found = left(one, double, out=lambda v, value=value: np.full_like(v, value))
         assert (found == []) == right
+
+
+def test_the_results_of_a_large_case_are_the_scale_of_small_ones():
+    every = (draw_case(add, 2, seed, 2) for seed in range(9))
+    small = next(one for one in every if one.ordinary and one.arrays["x"] is not one.arrays["y"])
+    expected = expected_arrays(small)
+    scales = scales_of(case(LARGEST), expected_arrays(case(LARGEST)))
+    assert 2 < scales["out"] < 20
+    arrays = list(small.arrays.values())
+    content = {name: one.host.tobytes() for name, one in small.arrays.items()}
+    expected["out"][:] = 1e-6
+    content["out"] = (expected["out"] + 2e-5).astype(np.float32).tobytes()
+    sent = [content[name] for name in small.arrays]
+    assert wrong_results(add, small, expected, arrays, sent)
+    assert wrong_results(add, small, expected, arrays, sent, scales) == []
 
 
 def test_other_numbers_of_bytes_are_refused():
