@@ -2,7 +2,8 @@
 
 The kernels are random ones of this folder, and written ones with numpy's references (``honest_kernels``). A random
 kernel's reference is Silo's reference code, run over the same arrays in this process. Kernels of which two pointers
-reach one storage are left out: a case of a task has arrays of their own memory.
+reach one storage are left out: a case of a task has arrays of their own memory. So are those with a masked load that
+has no ``other=``: a result that depends on it is undefined, which is a fault that the judge has to find.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ def _kernels(first: int, count: int) -> Iterator[tuple[str, Task, str]]:
 def _task(kernel: Kernel) -> tuple[Task, str] | None:
     """The task that a random kernel answers, and its text; None if the kernel is not one for a task."""
     pointers = [one for one in kernel.parameters if one.pointer]
+    if any("mask=" in line and "other=" not in line for line in kernel.text().splitlines() if "tl.load(" in line):
+        return None
     if len({one.storage for one in pointers}) != len(pointers) or any(kernel.start(one) for one in pointers):
         return None
     filled = contents(kernel)
