@@ -132,7 +132,7 @@ def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray
 def _range(wanted: Any) -> tuple[float, float]:  # noqa: ANN401  # a numpy dtype
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    if wanted.kind == "f":
+    if wanted.type in (np.float64, np.float32, np.float16):
         info = cast("Any", np.finfo(wanted))
     else:
         import ml_dtypes  # noqa: PLC0415  # made the dtype

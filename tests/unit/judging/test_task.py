@@ -108,6 +108,18 @@ def test_other_results_are_wrong(name, change, says):
     assert (says in reasons[0]) if says else reasons == []
 
 
+@pytest.mark.parametrize("name", ["float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_every_float_is_compared(name):
+    @silo.task(values=("normal",))
+    def same(draw):
+        x, out = draw.array(64, dtype=name), draw.empty(64, dtype=name)
+        return draw.case(lambda: {"out": x.double}, x=x, out=out)
+
+    one = draw_case(same, 0, 1, 2)
+    assert left(one, same) == []
+    assert left(one, same, out=lambda values: (values.astype(np.float64) + 3).astype(values.dtype))
+
+
 def test_a_signed_zero_of_an_input_counts():
     one = next(one for one in map(case, range(12)) if "zeros" in one.label)
     assert any("changes x" in reason for reason in left(one, x=np.abs))
