@@ -92,7 +92,8 @@ def _kernels(first: int, count: int) -> Iterator[tuple[str, Task, str]]:
 def _task(kernel: Kernel) -> tuple[Task, str] | None:
     """The task that a random kernel answers, and its text; None if the kernel is not one for a task."""
     pointers = [one for one in kernel.parameters if one.pointer]
-    if any("mask=" in line and "other=" not in line for line in kernel.text().splitlines() if "tl.load(" in line):
+    loads = [line for line in kernel.text().splitlines() if "tl.load(" in line]
+    if any(line.count("mask=") > line.count("other=") for line in loads):
         return None
     if len({one.storage for one in pointers}) != len(pointers) or any(kernel.start(one) for one in pointers):
         return None

@@ -87,7 +87,7 @@ def _elementwise(form: str, name: str, element: str, block: int) -> tuple[Task, 
 
 
 # Along rows: the value in Triton of a row ``a`` with the mask ``m``, and numpy's.
-_ROWS: dict[str, tuple[str, Callable[[Any], Any], float, tuple[str, ...]]] = {
+_ROWS: dict[str, tuple[str, Callable[[Any], Any] | None, float, tuple[str, ...]]] = {
     "sum": ("tl.sum(a, 0) + 0 * a", lambda a: a.sum(1, keepdims=True) + 0 * a, 0.0, _MODEST),
     "mean": ("tl.sum(a, 0) / n + 0 * a", lambda a: a.mean(1, keepdims=True) + 0 * a, 0.0, _MODEST),
     "largest": ("tl.max(a, 0) + 0 * a", lambda a: a.max(1, keepdims=True) + 0 * a, float("-inf"), _MODEST),

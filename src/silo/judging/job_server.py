@@ -27,7 +27,7 @@ Job = Callable[[int, int], None]
 
 
 def _jobs() -> dict[str, Job]:
-    """What a child does, by the kind of its job: imported before the first fork."""
+    """The function of each kind of job, imported before the first fork."""
     from silo.judging.candidate_process import lower_candidate, warm_up  # noqa: PLC0415  # after the process is set up
     from silo.judging.kernel_process import build_once, run_kernel  # noqa: PLC0415
 
@@ -48,7 +48,7 @@ class _Child:
 
 def main(arguments: list[str]) -> None:
     """Serves jobs until the other end of the control socket is closed."""
-    # The end of the socket tells that the judge is gone; a signal would come when the thread ends that began this.
+    # The end of the socket means that the judge is gone. A signal would come as soon as the starting thread ends.
     control = socket.socket(fileno=int(arguments[0]))
     try:
         jobs = _jobs()
