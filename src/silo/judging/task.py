@@ -149,7 +149,7 @@ class Draw:
     """
 
     def __init__(
-        self, label: str, sizes: Sizes, how: str, shapes: Generator, values: Generator, *, mixed: bool
+        self, label: str, sizes: Sizes, how: str, shapes: Generator, values: Generator, *, mixed: bool, twice: bool
     ) -> None:
         self.label = label
         self._sizes = sizes
@@ -157,6 +157,7 @@ class Draw:
         self._shapes = shapes
         self._values = values
         self._mixed = mixed
+        self._twice = twice
         self._made: list[tuple[DType, tuple[int, ...], DrawnArray]] = []
 
     def size(self, low: int, high: int) -> int:
@@ -188,11 +189,11 @@ class Draw:
         """An array that the kernel reads.
 
         ``values`` is one of the ways of ``silo.task``, the case's own by default, or a function that makes an array of
-        a generator of numpy's and the shape. In some cases the array is an earlier one of its shape and dtype.
+        a generator of numpy's and the shape. In the last case the array is an earlier one of its shape and dtype.
         """
         element = _element(dtype)
         twins = [one for kind, extents, one in self._made if (kind, extents) == (element, shape)]
-        if twins and values is None and self._shapes.random() < 0.2:
+        if twins and values is None and self._twice:
             return twins[-1]
         made = self._array(Role.INPUT, element, shape, self._maker(element, shape, values))
         self._made.append((element, shape, made))
@@ -349,11 +350,12 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
         sizes = Sizes.LARGEST
     # The largest size has the first way to draw values; of the other cases each has the next one.
     how = of.values[0] if number == LARGEST or timed else of.values[(number + (number < LARGEST)) % len(of.values)]
+    twice = number == of.cases - 1
     mixed = number > max(len(of.values), 4) and not timed
     label = f"case {number} ({sizes.value} sizes, {how} values)"
     rngs = [np.random.Generator(np.random.PCG64([seed, number])) for seed in (shape_seed, value_seed)]
     try:
-        made = of.function(Draw(label, sizes, how, *rngs, mixed=mixed))
+        made = of.function(Draw(label, sizes, how, *rngs, mixed=mixed, twice=twice))
     except Exception as error:
         raise CaseError(f"the task {of.name} fails at {label}: {type(error).__name__}: {error}") from error
     if not isinstance(made, DrawnCase):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
