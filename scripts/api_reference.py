@@ -41,6 +41,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Programs that launch by Triton": ("accelerate", "Acceleration"),
     "Bundles": ("load", "Kernels"),
     "Cases": ("Case", "Make"),
+    "Judging kernels by strangers": ("judge", "task", "Task", "Draw", "Verdict"),
     "Configs and targets": ("Config", "Space", "Target"),
     "Grids and other traced functions": ("cdiv", "next_pow2", "minimum", "maximum", "select"),
     "Operators of torch": ("torch_op",),

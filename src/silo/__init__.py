@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
+    from silo.commands.judge_candidates import judge
     from silo.commands.python_commands import build, check, run, tune
     from silo.core.cases import Case, Make
     from silo.core.config import Config
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from silo.errors import SiloError
     from silo.integrations.jax.call import jax_call
     from silo.integrations.torch.operator import torch_op
+    from silo.judging.task import Draw, Task, task
+    from silo.judging.verdict import Verdict
     from silo.kernels.agreement import Decisions, decisions, same_decisions
     from silo.kernels.bundle_kernels import Kernels, load
     from silo.kernels.kernel import Kernel, KernelFunction, kernel
@@ -52,6 +55,7 @@ __all__ = [
     "DecisionRow",
     "Decisions",
     "DeviceInfo",
+    "Draw",
     "Kernel",
     "KernelFunction",
     "Kernels",
@@ -63,7 +67,9 @@ __all__ = [
     "SiloError",
     "Space",
     "Target",
+    "Task",
     "TensorDescriptor",
+    "Verdict",
     "__version__",
     "accelerate",
     "binary",
@@ -77,6 +83,7 @@ __all__ = [
     "devices",
     "emulated_metal",
     "jax_call",
+    "judge",
     "kernel",
     "launch_hook",
     "load",
@@ -95,6 +102,7 @@ __all__ = [
     "select",
     "set_allocator",
     "step",
+    "task",
     "torch_annotations",
     "torch_op",
     "tune",
@@ -111,6 +119,7 @@ _HOMES = {
     "DecisionRow": "silo.tuning.store_query",
     "Decisions": "silo.kernels.agreement",
     "DeviceInfo": "silo.machine.device_info",
+    "Draw": "silo.judging.task",
     "Kernel": "silo.kernels.kernel",
     "KernelFunction": "silo.kernels.kernel",
     "Kernels": "silo.kernels.bundle_kernels",
@@ -122,7 +131,9 @@ _HOMES = {
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",
+    "Task": "silo.judging.task",
     "TensorDescriptor": "silo.core.descriptors",
+    "Verdict": "silo.judging.verdict",
     "accelerate": "silo.kinds.triton.programs.triton_patching",
     "cdiv": "silo.core.trace",
     "build": "silo.commands.python_commands",
@@ -132,6 +143,7 @@ _HOMES = {
     "devices": "silo.machine.device_info",
     "emulated_metal": "silo.kinds.metal.programs.emulation",
     "jax_call": "silo.integrations.jax.call",
+    "judge": "silo.commands.judge_candidates",
     "kernel": "silo.kernels.kernel",
     "launch_hook": "silo.launch.hooks",
     "load": "silo.kernels.bundle_kernels",
@@ -148,6 +160,7 @@ _HOMES = {
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",
     "step": "silo.kernels.recorded_steps",
+    "task": "silo.judging.task",
     "torch_annotations": "silo.launch.hooks",
     "torch_op": "silo.integrations.torch.operator",
     "tune": "silo.commands.python_commands",

@@ -148,6 +148,7 @@ COMMANDS = {
     "inspect": (("inspect", "K"), 0),
     "diff": (("diff", "K", "K"), 3),
     "diff --no-run": (("diff", "K", "K", "--no-run"), 0),
+    "judge": (("judge", "K", "K"), 3),
     "inspect --json": (("inspect", "K", "--json"), 0),
     "inspect --code c": (("inspect", "K", "--code", "c"), 0),
     "inspect --code ttir": (("inspect", "K", "--code", "ttir"), 0),

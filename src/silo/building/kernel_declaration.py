@@ -14,7 +14,7 @@ from silo.core.config import Config
 from silo.core.nodes import Node
 from silo.core.plugins import why_unmeasured
 from silo.core.search_space import Rule, SearchSpace
-from silo.core.signature import ParameterKind
+from silo.core.signature import Effect, ParameterKind
 from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value, same_values
@@ -115,6 +115,17 @@ class DeclaredKernel:
             return ()
         found = {self.zeroed.get(config, ()) for config in self.space.configs()}
         return found.pop() if len(found) == 1 else None
+
+    @property
+    def declared_writes(self) -> tuple[str, ...]:
+        """The parameters that the declaration has the kernel write: zeroed ones, and ``out`` and ``inout`` ones.
+
+        The signatures of some kinds have no effects: then all are unknown, and none is declared.
+        """
+        parameters = self.source.signature.parameters
+        known = any(one.effect is not Effect.BOTH for one in parameters)
+        zeroed = {name for names in self.zeroed.values() for name in names}
+        return tuple(one.name for one in parameters if one.name in zeroed or (known and one.effect.writes))
 
     def zeroed_by(self, values: Mapping[str, Value]) -> tuple[str, ...]:
         """The arguments that the author's config with these values sets to zero; () for any other config."""

@@ -6,12 +6,13 @@ import contextlib
 import itertools
 import math
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from silo.core.case_work import Work
-from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
+from silo.core.cases import Case, CaseRecipe, CheckResult, Handle, Make, check, compare, label_of, record
+from silo.core.checks import unchanged
 from silo.core.dtypes import dtype_named
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
@@ -29,24 +30,27 @@ from silo.tuner.result_check import ResultComparison
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
 
 Materialize = Callable[[ArrayRecipe], object]
+Checker = Callable[[Any], CheckResult]
 
 
 @dataclass(frozen=True)
 class PreparedCase:
     """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
 
-    ``checks`` compare a host copy of an argument with its expected value, by name.
+    ``checks`` compare a host copy of an argument with its expected value, by name; ``unchanged`` compare an array that
+    the kernel must only read with its first content.
     """
 
     label: str
     arguments: Mapping[str, object]
     options: Mapping[str, Value]
     grid: tuple[Node, ...] | None
-    checks: Mapping[str, Callable[[Any], CheckResult]]
+    checks: Mapping[str, Checker]
     uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
     work: Work | None = None
     prepare_checks: Callable[[], object] = lambda: None
     record: Callable[[], CaseRecipe] | None = None  # its recipe, with expected values computed
+    unchanged: Mapping[str, Checker] = field(default_factory=dict[str, "Checker"])
 
     def verify(self) -> None:
         """Computes the expected values, so that a wrong case is found before anything is compiled for it.
@@ -62,11 +66,23 @@ class PreparedCase:
         shapes = [getattr(value, "shape", None) for value in self.arguments.values()]
         return sum(math.prod(int(extent) for extent in shape) for shape in shapes if shape is not None)
 
-    def check(self, results: Mapping[str, Any] | None = None) -> tuple[CheckResult | None, str]:
+    def check(
+        self, results: Mapping[str, Any] | None = None, written: Collection[str] | None = None
+    ) -> tuple[CheckResult | None, str]:
         """The worst result of all expected arrays, with the array's name; None if the case expects nothing.
 
-        ``results`` are host arrays by name, which are checked instead of the arguments themselves.
+        An array that must only be read and was changed is worse than any. ``results`` are host arrays by name, which
+        are checked instead of the arguments themselves; read-only ones were not written. ``written`` are the arguments
+        that the code may write, None if unknown.
         """
+        for owner, compare_with in self.unchanged.items():
+            if results is None:
+                seen = _result(self.arguments[owner]) if written is None or owner in written else None
+            else:
+                seen = results.get(owner)
+                seen = seen if seen is not None and seen.flags.writeable else None
+            if seen is not None and not (result := compare_with(seen)):
+                return result, owner
         worst: CheckResult | None = None
         name = ""
         for owner, compare_with in self.checks.items():
@@ -160,6 +176,7 @@ class CaseFunction:
     location: str = field(default="")
     constant: Callable[[object], Value] | None = None  # of the kernel's source: objects of its language as values
     open_blocks: tuple[str, ...] = ()  # set by a config if a case leaves them out
+    written: tuple[str, ...] = ()  # the arguments that the kernel's own declaration has it write
 
     def combinations(self) -> Iterator[dict[str, object]]:
         """The values of the parameters, the last parameter varying fastest."""
@@ -214,6 +231,7 @@ class CaseFunction:
             work=recipe.work,
             prepare_checks=reference,
             record=recorded,
+            unchanged={name: _unchanged(one) for name, one in case.unchanged(self.names, self.written).items()},
         )
 
     def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
@@ -253,6 +271,18 @@ class CaseFunction:
         case = self.case(values, make)
         with self._blamed(values):
             return record(case, self.names, label_of(values), self._config_names(case), constant=self.constant)
+
+
+def _unchanged(handle: Handle) -> Checker:
+    def compare_with(seen: Any) -> CheckResult:  # noqa: ANN401  # a host array
+        result = unchanged(seen, handle.host)
+        advice = (
+            "the kernel changes it, and the case does not declare that: list it in expected=, or name it in "
+            "silo.Case(..., changes=[...])"
+        )
+        return result if result.ok else replace(result, message=f"{advice}: {result.message}")
+
+    return compare_with
 
 
 def _line_of(error: Exception, function: Callable[..., object]) -> str:

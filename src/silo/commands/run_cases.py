@@ -236,14 +236,16 @@ def _run(
 ) -> CaseOutcome:
     name = kernel.name
     try:
-        config = launcher.resolve(**named, **case.grid_argument(held=kernel.holds_grid)).config
+        binding = launcher.resolve(**named, **case.grid_argument(held=kernel.holds_grid))
+        config = binding.config
         grid = _grid(kernel, case, config, device)
         launch: Callable[[], object] = (
             (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
         )
         launch()
         device.synchronize()
-        result, argument = case.check()
+        written = [one.name for one in binding.tag.artifact.variant.signature.parameters if one.effect.writes]
+        result, argument = case.check(written=written)
         time_ns = None if isinstance(device.measuring, Rejected) else _median_ns(device, launch)
     except CaseError:
         raise

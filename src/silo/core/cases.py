@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
@@ -312,6 +312,8 @@ class Case:
     declare one: a tuple, or a function of one namespace. Names of ``kwargs`` that are compile options go to the config.
     ``bytes`` and ``flops`` are the least work of the call under any config: bytes read and written once each, and
     floating-point operations (a multiply-add is two). Reports compare them with the device's peak rates.
+    ``changes`` names arrays that the kernel changes although nothing is expected of them: a workspace, locks. Every
+    other array made with values must be unchanged after the launch.
     """
 
     args: tuple[Any, ...] = ()
@@ -322,8 +324,11 @@ class Case:
     grid: Any = None
     bytes: int | None = None
     flops: int | None = None
+    changes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        if isinstance(self.changes, str) or not isinstance(self.changes, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
+            raise CaseError(f'changes of a case is {describe(self.changes)}: write for example changes=["locks"]')
         for name, kind, form in (("args", Sequence, "args=(x, out, n)"), ("kwargs", Mapping, 'kwargs={"n": 5}')):
             if not isinstance(getattr(self, name), kind) or isinstance(getattr(self, name), str):
                 raise CaseError(f"{name} of a case is {describe(getattr(self, name))}: write for example {form}")
@@ -371,6 +376,28 @@ class Case:
                 raise CaseError(
                     f"a case expects values of {name!r}, which is none of its arguments: {', '.join(bound)}"
                 )
+
+    def unchanged(self, names: Sequence[str], declared: Collection[str]) -> dict[str, Handle]:
+        """The arrays that a launch must not change, by argument: made with values, and declared to change by nothing.
+
+        ``declared`` are the arguments that the kernel's own declaration has it write. Nothing is known of a case that
+        neither expects nor changes anything: it is for tuning alone.
+        """
+        bound = {
+            name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
+        }
+        for name in self.changes:
+            if not isinstance(bound.get(name), Handle):
+                raise CaseError(f"a case changes {name!r}, which is none of its arrays: {', '.join(bound)}")
+        if not self.expected and not self.changes:
+            return {}
+        written = [bound[name] for name in {*self.expected, *self.changes, *declared} if name in bound]
+        made = {name: one for name, one in bound.items() if isinstance(one, Handle)}
+        return {
+            name: one
+            for name, one in made.items()
+            if one.recipe.fill is not Fill.EMPTY and not any(one is other for other in written)
+        }
 
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """The expected arrays, computed; ``CaseError`` names a value that is not an array or has the wrong shape."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from silo.core.recipes import ExpectedRecipe
 
-__all__ = ["CheckResult", "check", "compare", "default_tolerance", "same_bits", "tolerance"]
+__all__ = ["CheckResult", "check", "compare", "default_tolerance", "same_bits", "tolerance", "unchanged"]
 
 Answer = TypeVar("Answer")
 Slice: TypeAlias = "slice[int, int, None]"
@@ -84,6 +84,26 @@ def same_bits(one: NDArray[Any], other: NDArray[Any]) -> bool:
         return False
     first, second = one.reshape(-1), other.reshape(-1)
     return all(_each(lambda at: _same_bits(first[at], second[at]), _slices(slice(0, first.size), _PART)))
+
+
+def unchanged(actual: NDArray[Any], before: NDArray[Any]) -> CheckResult:
+    """Whether an array still has the bits that it had before a launch: the rule for arrays that a kernel only reads."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if same_bits(actual, before):
+        return CheckResult(ok=True, max_abs_error=0.0, max_rel_error=0.0, worst=None, message="the same bits")
+    if actual.shape != before.shape or actual.dtype != before.dtype:
+        message = f"it is {actual.dtype} {list(actual.shape)} and was {before.dtype} {list(before.shape)}"
+        return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)
+    now, then = np.ascontiguousarray(actual).reshape(-1), np.ascontiguousarray(before).reshape(-1)
+    bits = now.view(np.uint8).reshape(now.size, -1) != then.view(np.uint8).reshape(now.size, -1)
+    differs = np.flatnonzero(bits.any(axis=1))
+    index = tuple(int(axis) for axis in np.unravel_index(int(differs[0]), actual.shape))
+    message = (
+        f"{differs.size} of {actual.size} elements changed; the first at {list(index)}: "
+        f"{now[differs[0]]} and was {then[differs[0]]}"
+    )
+    return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=index, message=message)
 
 
 def check(actual: NDArray[Any], expected: ExpectedRecipe) -> CheckResult:

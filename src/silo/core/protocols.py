@@ -12,7 +12,7 @@ from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
 from silo.core.declaration import CompilerDeclaration
 from silo.core.device import DeviceModel, Measuring, Memory
-from silo.core.launch_info import LaunchInfo
+from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Signature
 from silo.core.target import Target
 from silo.core.values import JSON
@@ -29,6 +29,7 @@ __all__ = [
     "ChecksKernels",
     "Compiler",
     "Device",
+    "GivesCheckedText",
     "LibraryCall",
     "ListedRecords",
     "LoadedKernel",
@@ -189,6 +190,19 @@ class ChecksKernels(Protocol):
 
         Raises TrustError if the consent is not for this text and these calls, because code made from it runs here.
         """
+        ...
+
+
+@runtime_checkable
+class GivesCheckedText(ChecksKernels, Protocol):
+    """A compiler whose :meth:`check_text` compiles text that holds no code of its author's besides the kernel itself.
+
+    The objects made of it run nothing when they are loaded, so a stranger's text can be compiled and loaded by a
+    confined process.
+    """
+
+    def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
+        """The text with the lines of the source, and the parameters of the kernel. Raises SourceError."""
         ...
 
 

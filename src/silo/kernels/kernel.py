@@ -115,6 +115,7 @@ class Kernel(DeclaredKernel):
                 location,
                 constant=self.source.constant,
                 open_blocks=self.open_blocks,
+                written=self.declared_writes,
             )
             self.case_functions.append(made)
             return function

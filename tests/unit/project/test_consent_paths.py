@@ -18,6 +18,7 @@ SOURCES = ROOT / "src" / "silo"
 CALLS = {
     # Calls that map native code.
     "CDLL": {
+        "judging/confinement.py": "the C library that is there already, for system calls that take rights away",
         "launch/cpu_objects.py": "open_object, which requires consent",
         "kinds/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
         "compile/worker_serving.py": "the C library that is there already, for prctl",
@@ -33,6 +34,7 @@ CALLS = {
         "of a recording what the ledger knows",
     },
     "load_module": {
+        "judging/task.py": "the task that the user names, which is the judge's own",
         "kernels/collection.py": "the Python file that the user names",
         "kinds/cute/host_loader.py": "a loader, after consent was required",
         "export/templates/package_calls.py": "of an export: the library beside the file",
@@ -91,6 +93,7 @@ CALLS = {
     "load_library_code": {"launch/runtime.py": "load_blob, with the consent to what it is given"},
     "load_blob": {
         "launch/runtime.py": "load_code, with the artifact's consent",
+        "judging/kernel_process.py": "what this confined process compiled of a candidate's text a moment ago",
         "kernels/bundle_kernels.py": "what a bundle's kernel has consent to, as the native module has it called",
     },
     "load_code": {
@@ -103,7 +106,10 @@ CALLS = {
         "tuning/agents/device_agent.py": "with the consent that was received for it",
     },
     # Source text from a file that is compiled and run.
-    "check_text": {"kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
+    "check_text": {
+        "kernels/checking_launchers.py": "with the consent that the bundle's kernel was given",
+        "judging/kernel_process.py": "a candidate's text, in a process that is confined for it",
+    },
     "compile_checked": {
         "kinds/triton/cpu/cpu_compiler.py": "check_source, and check_text after it looked at the consent",
         "kinds/triton/programs/backend/stages.py": "what Triton lowered in this process, or kept in its own cache",
@@ -120,6 +126,7 @@ CALLS = {
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust_ledger.py": "the ledger"},
     "consent_to_compiled": {
+        "judging/kernel_process.py": "a candidate's code, in a process that is confined for it and holds nothing else",
         "launch/cpu_objects.py": "code that was compiled a moment ago",
         "kinds/triton/programs/compiled_code.py": "what this program's Triton compiled, or kept, and has launched",
     },

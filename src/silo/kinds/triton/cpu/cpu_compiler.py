@@ -107,10 +107,14 @@ class CpuCompiler:
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Code that checks itself, with the lines of the source. Assertions are kept."""
+        text, layout = self.text_to_check(source, variant)
+        return self._checked(text, variant, layout, nan=nan)
+
+    def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
+        """The text that :meth:`check_source` compiles, and the parameters of the kernel."""
         from silo.kinds.triton.cpu.cpu_jobs import located_text  # noqa: PLC0415  # few kernels are checked
 
-        text, layout = located_text(_triton(source), variant)
-        return self._checked(text, variant, layout, nan=nan)
+        return located_text(_triton(source), variant)
 
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent

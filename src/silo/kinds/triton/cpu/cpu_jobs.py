@@ -37,6 +37,7 @@ from silo.settings import settings
 
 __all__ = [
     "EmittedJob",
+    "check_layout",
     "compile_ttir",
     "emit_job",
     "entry_name",
@@ -158,7 +159,7 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
         verify(module)
     except SourceError as error:
         raise CompileError(f"the TTIR of {job.kernel} cannot be read: {error}") from error
-    _check_layout(job.kernel, module, layout)
+    check_layout(job.kernel, module, layout)
     for operation, line in zip(_asserts(module), lines, strict=False):
         operation.location = line
     entry = entry_name(job.kernel, job.key(code_identity(level, toolchain)))
@@ -266,8 +267,8 @@ def module_layout(module: Module) -> tuple[LayoutSlot, ...]:
     return tuple(slots)
 
 
-def _check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -> None:
-    """A kernel whose text and layout disagree would read its arguments wrong."""
+def check_layout(kernel: str, module: Module, layout: tuple[LayoutSlot, ...]) -> None:
+    """Raises CompileError if a text and a layout disagree: the kernel would read its arguments wrong."""
     arguments = [value.type for value in module.entry.regions[0].blocks[0].arguments]
     expected = ["pointer" if slot.type is AbiType.POINTER else _TTIR_TYPES.get(slot.type, "none") for slot in layout]
     found = ["pointer" if type_.pointer else type_.element for type_ in arguments]

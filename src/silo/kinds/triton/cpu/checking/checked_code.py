@@ -18,6 +18,7 @@ from silo.kinds.triton.cpu.checking.cpu_runs import CpuCheckedRuns
 from silo.kinds.triton.cpu.checking.instrument import instrument
 from silo.kinds.triton.cpu.checking.sites import Site
 from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.cpu_jobs import check_layout
 from silo.kinds.triton.cpu.emit.kernel_text import EmittedKernel, emit_supported
 from silo.kinds.triton.cpu.object_build import build, compile_flags
 from silo.kinds.triton.front.ssa_facts import argument_effects
@@ -91,6 +92,7 @@ def _compiled(
     nan: bool,  # noqa: FBT001
     toolchain: CCompiler,
 ) -> _Code:
+    check_layout("the kernel", parse_ttir(text), layout)
     emitted, sites, effects = emit_checked(text, options, nan=nan)
     effort = emitted.effort.flag if emitted.effort.reason else _QUICK
     flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses, effort=effort)

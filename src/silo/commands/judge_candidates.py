@@ -1,0 +1,123 @@
+"""``silo judge``: candidates by strangers, judged by a task of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import overload
+
+from silo.core.target import Target
+from silo.errors import ArgumentError, SourceError
+from silo.judging.cascade import Judge, Submission
+from silo.judging.task import Task, read_task
+from silo.judging.verdict import Verdict
+
+__all__ = ["judge", "judge_candidates"]
+
+_MOST_TEXT = 4 << 20
+
+
+@overload
+def judge(
+    task: Task | str | Path,
+    source: str | Path,
+    *,
+    device: str | None = "cpu",
+    targets: Sequence[str] = (),
+    jobs: int | None = None,
+    seconds: float = 10.0,
+    allow_weak: bool = False,
+) -> Verdict: ...
+@overload
+def judge(
+    task: Task | str | Path,
+    source: Sequence[str | Path],
+    *,
+    device: str | None = "cpu",
+    targets: Sequence[str] = (),
+    jobs: int | None = None,
+    seconds: float = 10.0,
+    allow_weak: bool = False,
+) -> list[Verdict]: ...
+def judge(
+    task: Task | str | Path,
+    source: str | Path | Sequence[str | Path],
+    *,
+    device: str | None = "cpu",
+    targets: Sequence[str] = (),
+    jobs: int | None = None,
+    seconds: float = 10.0,
+    allow_weak: bool = False,
+) -> Verdict | list[Verdict]:
+    """Judge a kernel by a stranger: its Python runs in a sealed process, and only its text and launches leave it.
+
+    >>> verdict = silo.judge("add_task.py", "candidate.py")         # doctest: +SKIP
+    >>> verdict.accepted, verdict.stage, verdict.reasons            # doctest: +SKIP
+    (False, 'right', ('case 2 (smallest sizes, integers values): out: ...',))
+
+    Args:
+        task: a task (:func:`silo.task`), or its file, which is run: it is trusted.
+        source: the candidate's file, or its text (with a line end in it); of a list of them each is judged.
+        device: where an accepted candidate is timed against the task's baseline: ``cpu``, or None for no timing.
+        targets: GPU targets, such as ``cuda:sm_90a``, for which candidates are compiled, and their shared memory and
+            registers compared with the task's limits. No GPU is needed.
+        jobs: how many candidates are judged at a time; the number of CPUs by default.
+        seconds: the longest to time one candidate.
+        allow_weak: judge also on a system that cannot keep candidates from files, processes or the network.
+
+    Raises:
+        CaseError: the task is wrong: its reference fails, or its own baseline is refused.
+        SiloError: this system does not confine candidates enough.
+    """
+    made = task if isinstance(task, Task) else read_task(Path(task))
+    alone = isinstance(source, str | Path)
+    sources = [source] if isinstance(source, str | Path) else list(source)
+    found = list(
+        judge_candidates(
+            made, sources, device=device, targets=targets, jobs=jobs, seconds=seconds, allow_weak=allow_weak
+        )
+    )
+    return found[0] if alone else found
+
+
+def judge_candidates(
+    task: Task,
+    sources: Sequence[str | Path],
+    *,
+    device: str | None = "cpu",
+    targets: Sequence[str] = (),
+    jobs: int | None = None,
+    seconds: float = 10.0,
+    allow_weak: bool = False,
+    begun: Callable[[], object] = lambda: None,
+) -> Iterator[Verdict]:
+    """Yields the verdicts in the order of ``sources``. ``begun`` is called once the task itself has been judged."""
+    if device not in ("cpu", None):
+        raise ArgumentError(f"candidates are timed on cpu, or not at all (None), not on {device!r}")
+    submissions = [_submission(one, number) for number, one in enumerate(sources)]
+    parsed = [_target(one) for one in targets]
+    with Judge(task, device=device, allow_weak=allow_weak, seconds=seconds, targets=parsed) as made:
+        made.prepare()
+        begun()
+        yield from made.judge(submissions, jobs=jobs)
+
+
+def _target(text: str) -> Target:
+    found = Target.parse(text)
+    if found.kind == "cpu" or not found.arch:
+        raise ArgumentError(
+            f"targets of a judgement are GPUs with their architecture, such as cuda:sm_90a, not {text!r}"
+        )
+    return found
+
+
+def _submission(source: str | Path, number: int) -> Submission:
+    if isinstance(source, str) and "\n" in source:
+        return Submission(f"candidate {number}", source)
+    path = Path(source)
+    try:
+        if path.stat().st_size > _MOST_TEXT:
+            raise SourceError(f"{path} is larger than {_MOST_TEXT >> 20} MiB, which no candidate may be")
+        return Submission(str(path), path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(f"the candidate {path} cannot be read: {error}") from error

@@ -1,0 +1,256 @@
+"""The data that leaves a candidate's process: variants as text with their launches. Reading it executes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, cast
+
+from silo.compile.wire import read_message
+from silo.core.launch_info import LayoutSlot
+from silo.core.signature import ParameterKind
+from silo.core.specialization import Fact
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, SiloError
+from silo.frozen import frozen
+
+__all__ = [
+    "ArrayShape",
+    "CandidateData",
+    "CandidateError",
+    "CaseShape",
+    "LaunchData",
+    "VariantData",
+    "read_messages",
+    "validate",
+]
+
+_MOST_TEXT = 4 << 20
+_MOST_VARIANTS = 256
+
+
+class CandidateError(SiloError):
+    """A candidate, or the data that its process sent, breaks a rule of the judge."""
+
+
+@frozen
+class ArrayShape:
+    """An array argument as a candidate's process sees it: everything but its values.
+
+    ``offset`` is the distance in bytes of its first element from an address that is a multiple of 64.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int = 0
+
+
+def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # the judge's own data
+    return ArrayShape(members["dtype"], tuple(members["shape"]), members["offset"])
+
+
+@frozen
+class CaseShape:
+    """A case as a candidate's process sees it: arguments by name, in order; numbers have their values."""
+
+    arguments: tuple[tuple[str, ArrayShape | int | float | bool], ...]
+
+    def to_json(self) -> list[Any]:
+        """Pairs of a name and a number, or the members of an array."""
+        return [
+            [name, {"dtype": one.dtype, "shape": list(one.shape), "offset": one.offset}]
+            if isinstance(one, ArrayShape)
+            else [name, one]
+            for name, one in self.arguments
+        ]
+
+    @classmethod
+    def from_json(cls, data: Sequence[Any]) -> CaseShape:
+        """The inverse of :meth:`to_json`."""
+        return cls(tuple((name, _shape(one) if isinstance(one, dict) else one) for name, one in data))
+
+
+@frozen
+class VariantData:
+    """One compiled form of a candidate: the text that a check compiles, its parameters, and jobs for devices."""
+
+    variant: Variant
+    text: str
+    layout: tuple[LayoutSlot, ...]
+    jobs: tuple[CompileJob, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The members as JSON."""
+        return {
+            "variant": self.variant.to_json(),
+            "text": self.text,
+            "layout": [slot.to_json() for slot in self.layout],
+            "jobs": [job.to_json() for job in self.jobs],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> VariantData:  # noqa: ANN401  # a candidate's data
+        """The inverse of :meth:`to_json`. Raises ValueError, TypeError, KeyError or SiloError."""
+        text = data["text"]
+        if not isinstance(text, str) or len(text) > _MOST_TEXT:
+            raise CandidateError(f"the text of a variant is longer than {_MOST_TEXT >> 20} MiB, or is no text")
+        return cls(
+            Variant.from_json(data["variant"]),
+            text,
+            tuple(LayoutSlot.from_json(slot) for slot in data["layout"]),
+            tuple(CompileJob.from_json(job) for job in data["jobs"]),
+        )
+
+
+@frozen
+class LaunchData:
+    """One launch: the number of its case, of its config and of its variant, and the grid."""
+
+    case: int
+    config: int
+    variant: int
+    grid: tuple[int, int, int]
+
+
+@frozen
+class CandidateData:
+    """All that a candidate is: its kernel's name and kind, its variants and the launches of the cases."""
+
+    kernel: str
+    kind: str
+    variants: tuple[VariantData, ...]
+    launches: tuple[LaunchData, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The members as JSON."""
+        return {
+            "kernel": self.kernel,
+            "kind": self.kind,
+            "variants": [one.to_json() for one in self.variants],
+            "launches": [[one.case, one.config, one.variant, list(one.grid)] for one in self.launches],
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> CandidateData:  # noqa: ANN401  # a candidate's data
+        """Reads what a candidate's process sent.
+
+        Raises:
+            CandidateError: it is not such data.
+        """
+        try:
+            kernel, kind = _name(data["kernel"]), _name(data["kind"])
+            variants = tuple(VariantData.from_json(one) for one in data["variants"][:_MOST_VARIANTS])
+            launches = tuple(_launch(*one) for one in data["launches"])
+        except CandidateError:
+            raise
+        except (SiloError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
+            raise CandidateError(f"its process sent data that is no kernel: {type(error).__name__}: {error}") from None
+        if any(one.variant >= len(variants) for one in launches):
+            raise CandidateError("its process sent a launch of a variant that it did not send")
+        return cls(kernel, kind, variants, launches)
+
+
+def _launch(case: object, config: object, variant: object, grid: object) -> LaunchData:
+    return LaunchData(_natural(case), _natural(config), _natural(variant), _grid(grid))
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 200:
+        raise CandidateError("its process sent a kernel without a name")
+    return value
+
+
+def _natural(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise CandidateError(f"its process sent {value!r} as a natural number")
+    return value
+
+
+def _grid(value: Any) -> tuple[int, int, int]:  # noqa: ANN401  # a candidate's data
+    extents = cast("list[object]", value) if isinstance(value, list) else []
+    if not 1 <= len(extents) <= 3:
+        raise CandidateError(f"its process sent {value!r} as a grid")
+    x, y, z = (*map(_natural, extents), 1, 1)[:3]
+    return x, y, z
+
+
+def validate(data: CandidateData, cases: Sequence[CaseShape], configs: int, target: object) -> int:
+    """Compares the launches with the cases: one for each case and config, with facts that hold. Returns the configs.
+
+    Raises:
+        CandidateError: a launch is missing, or a variant is not one for its case's arguments.
+    """
+    numbers = sorted({one.config for one in data.launches})
+    if not numbers or numbers != list(range(len(numbers))):
+        raise CandidateError("its process sent no launch")
+    if len(numbers) > configs:
+        raise CandidateError(f"it has {len(numbers)} configs; a task takes at most {configs}: tune it first")
+    asked = [(case, config) for case in range(len(cases)) for config in numbers]
+    if sorted((one.case, one.config) for one in data.launches) != asked:
+        raise CandidateError(f"its process did not send one launch for each of {len(cases)} cases")
+    for launch in data.launches:
+        one = data.variants[launch.variant]
+        if one.variant.target != target:
+            raise CandidateError(f"its process sent code for {one.variant.target}, not for {target}")
+        _fits(one.variant, cases[launch.case])
+    return len(numbers)
+
+
+def _fits(variant: Variant, case: CaseShape) -> None:
+    """Raises CandidateError unless the variant's types, facts and constants hold for the case's arguments."""
+    config = variant.config.as_dict()
+    runtime = [one for one in variant.signature.parameters if one.kind is not ParameterKind.CONSTEXPR]
+    given = dict(zip([one.name for one in runtime], [value for _, value in case.arguments], strict=False))
+    if len(runtime) != len(case.arguments):
+        taken = ", ".join(one.name for one in runtime)
+        raise CandidateError(f"its kernel takes {len(runtime)} arguments ({taken}); a case has {len(case.arguments)}")
+    for one in runtime:
+        value = given[one.name]
+        if isinstance(value, ArrayShape) != (one.kind is ParameterKind.POINTER):
+            raise CandidateError(f"its parameter {one.name} is a {one.kind.value}; the argument is not")
+        if isinstance(value, ArrayShape) and (one.dtype is None or one.dtype.name != value.dtype):
+            raise CandidateError(f"its parameter {one.name} points to {one.dtype}; the array is of {value.dtype}")
+    for name, fact in variant.specialization.facts:
+        if not _holds(fact, given.get(name)):
+            raise CandidateError(f"its code assumes of {name}: {fact.value}, which does not hold in a case")
+    for name, constant in variant.specialization.constants:
+        if name in given and constant != given[name]:
+            raise CandidateError(f"its code has {name}={constant}, and a case has {given[name]}")
+        if name in config and constant != config[name]:
+            raise CandidateError(f"its code has {name}={constant}, and its config {config[name]}")
+
+
+def _holds(fact: Fact, value: object) -> bool:
+    match fact:
+        case Fact.ALIGNED_16:
+            return isinstance(value, ArrayShape) and value.offset % 16 == 0
+        case Fact.DIVISIBLE_16:
+            return isinstance(value, int) and value % 16 == 0
+        case Fact.EQUAL_1:
+            return value == 1
+        case Fact.POINTER_RANGE_32:
+            return isinstance(value, ArrayShape)
+        case _:
+            return False
+
+
+def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]]:
+    """The messages of a process, up to the first bytes that are none."""
+    found: list[tuple[dict[str, Any], tuple[bytes, ...]]] = []
+    place = 0
+
+    def take(count: int) -> bytes:
+        nonlocal place
+        part = reply[place : place + count]
+        if len(part) < count:
+            raise EOFError
+        place += count
+        return part
+
+    while place < len(reply):
+        try:
+            header, blobs = read_message(take)
+        except (CompileError, EOFError, RecursionError, json.JSONDecodeError):
+            break
+        found.append((header, blobs))
+    return found

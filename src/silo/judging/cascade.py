@@ -1,0 +1,464 @@
+"""The stages of a judgement, the cheapest first: compile, bounds, checked, right, device."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from silo.compile.wire import encode
+from silo.core.target import Target
+from silo.errors import CaseError, SiloError
+from silo.frozen import frozen
+from silo.judging.candidate_data import CandidateData, CandidateError, CaseShape, LaunchData, read_messages, validate
+from silo.judging.confinement import Confined
+from silo.judging.job_processes import Ended, JobProcesses
+from silo.judging.judged_results import expected_arrays, scales_of, wrong_results
+from silo.judging.task import LARGEST, DrawnArray, DrawnCase, Task, draw_case
+from silo.judging.verdict import STAGES, Verdict, speedup_of
+from silo.machine.device_plugins import device_named
+from silo.settings import available_cpus
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Judge", "Submission"]
+
+_NO_MESSAGE: tuple[dict[str, Any], tuple[bytes, ...]] = ({}, ())
+_MOST_DATA = 256 << 20
+_MARGIN_PPM = 10_000
+_MESSAGE = 4000
+_FOLDER = re.compile(r"[^\s'\"]*/silo-judge-[A-Za-z0-9_]+/")
+_GRID_MOST = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
+
+
+@frozen
+class Submission:
+    """A candidate: a name for the report, and its Python text."""
+
+    name: str
+    text: str
+
+
+class _RefusedError(Exception):
+    """Ends a judgement at a stage, with reasons."""
+
+    def __init__(self, stage: str, *reasons: str) -> None:
+        super().__init__(*reasons)
+        self.stage = stage
+        self.reasons = reasons
+
+
+@dataclass
+class _State:
+    """One judgement while it goes on."""
+
+    submission: Submission
+    shape_seed: int
+    stage: str = STAGES[0]
+    kernel: str = ""
+    confined: Confined | None = None
+    figures: dict[str, float] = field(default_factory=dict[str, float])
+    speedup: tuple[float, float, float] | None = None
+
+    def cost(self, stage: str, ended: Ended, begin: float) -> None:
+        """Notes the seconds that a stage took."""
+        self.figures[f"{stage}_s"] = round(time.monotonic() - begin, 4)
+        self.figures["cpu_s"] = round(self.figures.get("cpu_s", 0.0) + ended.cpu_s, 4)
+
+
+class Judge:
+    """Judges candidates of one task.
+
+    ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing.
+    ``allow_weak`` accepts a system that confines candidates less than Silo asks for. ``seconds`` is the longest to time
+    one candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
+    compared with the task's limits. ``processes`` may be shared between judges; without them the judge has its own.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        device: str | None = "cpu",
+        allow_weak: bool = False,
+        seconds: float = 10.0,
+        targets: Sequence[Target] = (),
+        processes: JobProcesses | None = None,
+    ) -> None:
+        self._task = task
+        self._own = processes is None
+        self._processes = processes or JobProcesses()
+        self._allow_weak = allow_weak
+        self._seconds = seconds
+        self._target = device_named("cpu").target
+        self._targets = tuple(targets)
+        self._timed = device if task.baseline is not None else None
+        self._timed_seed = secrets.randbits(62)
+        self._baseline: CandidateData | None = None
+        self._prepared = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._own:
+            self._processes.close()
+
+    def prepare(self) -> None:
+        """Judges the task itself: its reference must give results, and its baseline must be accepted.
+
+        Raises:
+            CaseError: the task is wrong.
+        """
+        if self._prepared:
+            return
+        for case in self._cases(1, 2):
+            expected_arrays(case)
+        self._prepared = True
+        baseline = self._task.baseline
+        if baseline is None:
+            return
+        try:
+            text = baseline.read_text(encoding="utf-8")
+        except OSError as error:
+            raise CaseError(f"the baseline of {self._task.name} cannot be read: {error}") from error
+        state = _State(Submission(baseline.name, text), secrets.randbits(62))
+        try:
+            data = self._numbers_right(state)
+        except _RefusedError as refused:
+            reasons = "; ".join(refused.reasons)
+            raise CaseError(
+                f"the baseline {baseline} of the task {self._task.name} is itself refused at {refused.stage}: {reasons}"
+            ) from None
+        self._baseline = data
+
+    def judge(self, submissions: Iterable[Submission], *, jobs: int | None = None) -> Iterator[Verdict]:
+        """The verdicts, in order; ``jobs`` candidates are judged at a time.
+
+        Raises:
+            CaseError: the task is wrong.
+            SiloError: candidates cannot be confined here.
+        """
+        self.prepare()
+        with ThreadPoolExecutor(jobs or available_cpus(), thread_name_prefix="silo-judge") as threads:
+            yield from threads.map(self._judged, submissions)
+
+    # ---- one candidate
+
+    def _judged(self, submission: Submission) -> Verdict:
+        state = _State(submission, secrets.randbits(62))
+        reasons: tuple[str, ...] = ()
+        try:
+            data = self._numbers_right(state)
+            if self._timed is not None and self._baseline is not None:
+                self._time(state, data, self._baseline)
+        except _RefusedError as refused:
+            state.stage, reasons = refused.stage, refused.reasons
+        return Verdict(
+            task=self._task.name,
+            candidate=submission.name,
+            accepted=not reasons,
+            stage=state.stage,
+            reasons=reasons,
+            kernel=state.kernel,
+            speedup=state.speedup,
+            figures=state.figures,
+            confinement={} if state.confined is None else state.confined.to_json(),
+        )
+
+    def _numbers_right(self, state: _State) -> CandidateData:
+        """All stages but the device's."""
+        shapes = [case.shape for case in self._cases(state.shape_seed, 0)]
+        timed = self._timed_case(0).shape
+        data = self._lowered(state, [*shapes, timed])
+        state.stage = "bounds"
+        self._bounded(data)
+        # Values are drawn only now: the candidate's process has ended.
+        cases = self._cases(state.shape_seed, secrets.randbits(62))
+        if [case.shape for case in cases] != shapes:
+            raise CaseError(f"the task {self._task.name} draws other shapes from the same seed: use draw alone")
+        self._right(state, data, cases)
+        return data
+
+    def _cases(self, shape_seed: int, value_seed: int) -> list[DrawnCase]:
+        return [draw_case(self._task, number, shape_seed, value_seed) for number in range(self._task.cases)]
+
+    def _timed_case(self, value_seed: int) -> DrawnCase:
+        return draw_case(self._task, self._task.cases, self._timed_seed, value_seed, timed=True)
+
+    def _limits(self) -> dict[str, Any]:
+        limits = self._task.limits
+        return {
+            "memory_bytes": limits.memory_bytes,
+            "cpu_s": max(1, round(limits.seconds)),
+            "allow_weak": self._allow_weak,
+        }
+
+    def _run(self, state: _State, kind: str, request: dict[str, Any], blobs: Sequence[bytes], most: int) -> _Outcome:
+        with tempfile.TemporaryDirectory(prefix="silo-judge-") as folder:
+            request = {**request, **self._limits(), "folder": folder}
+            if kind == "candidate":
+                path = Path(folder, "candidate.py")
+                path.write_text(state.submission.text, encoding="utf-8")
+                request["file"] = str(path)
+            ended = self._processes.run(kind, encode(request, blobs), wall_s=self._task.limits.seconds, most_bytes=most)
+        return _Outcome.of(ended, self._allow_weak)
+
+    # ---- compile
+
+    def _lowered(self, state: _State, shapes: list[CaseShape]) -> CandidateData:
+        begin = time.monotonic()
+        request = {
+            "cases": [one.to_json() for one in shapes],
+            "targets": [*([str(self._target)] if self._timed is not None else []), *map(str, self._targets)],
+            "configs": self._task.limits.configs,
+        }
+        outcome = self._run(state, "candidate", request, (), _MOST_DATA)
+        state.confined = outcome.confined
+        state.cost("compile", outcome.ended, begin)
+        header = outcome.messages[0][0] if outcome.messages else {}
+        if header.get("outcome") == "error":
+            raise _RefusedError("compile", f"{header.get('class')}: {header.get('message')}"[:_MESSAGE])
+        if header.get("outcome") != "kernel" or len(outcome.messages) > 1 or outcome.ended.how:
+            raise _RefusedError("compile", outcome.ending("its process"))
+        try:
+            data = CandidateData.from_json(header)
+            state.kernel = data.kernel
+            state.figures["configs"] = validate(data, shapes, self._task.limits.configs, self._target)
+        except CandidateError as error:
+            raise _RefusedError("compile", str(error)[:_MESSAGE]) from None
+        state.figures["variants"] = len(data.variants)
+        return data
+
+    # ---- bounds
+
+    def _bounded(self, data: CandidateData) -> None:
+        most = self._task.limits.programs
+        for launch in data.launches:
+            x, y, z = launch.grid
+            if min(launch.grid) < 1 or any(one > limit for one, limit in zip(launch.grid, _GRID_MOST, strict=True)):
+                raise _RefusedError("bounds", f"its grid {launch.grid} has an extent that no device launches")
+            if launch.case < self._task.cases and x * y * z > most:
+                raise _RefusedError(
+                    "bounds", f"its grid {launch.grid} has {x * y * z} programs; the task allows {most}"
+                )
+
+    # ---- checked, right
+
+    def _right(self, state: _State, data: CandidateData, cases: list[DrawnCase]) -> None:
+        begin = time.monotonic()
+        launches = tuple(one for one in data.launches if one.case < len(cases))
+        used = sorted({one.variant for one in launches})
+        sent = _with(data, launches, used)
+        sent_cases = _SentCases(cases, self._task.limits.steps)
+        request = {"data": sent.to_json(), "cases": sent_cases.rows}
+        most = 2 * sum(len(one) for one in sent_cases.blobs) * max(1, len(sent.launches) // len(cases)) + (1 << 20)
+        outcome = self._run(state, "kernel", request, sent_cases.blobs, most)
+        state.cost("checked", outcome.ended, begin)
+        messages = list(outcome.messages)
+        header = messages.pop(0)[0] if messages else {}
+        if header.get("outcome") == "error":
+            raise _RefusedError("compile", f"{header.get('class')}: {header.get('message')}"[:_MESSAGE])
+        if header.get("outcome") != "built":
+            raise _RefusedError("compile", outcome.ending("the compiler of its text"))
+        self._within_limits(state, header.get("resources", []))
+        state.stage = "checked"
+        begin = time.monotonic()
+        self._compared(state, cases, sent_cases, sent.launches, messages, outcome)
+        state.figures["right_s"] = round(time.monotonic() - begin, 4)
+        state.figures["cases"] = len(cases)
+
+    def _within_limits(self, state: _State, resources: Sequence[Mapping[str, Any]]) -> None:
+        limits = self._task.limits
+        for one in resources:
+            target, registers = one["target"], (one["registers"] or 0) * one["threads"]
+            for name, value, most in (
+                ("bytes of scratch memory", one["scratch_bytes"], limits.scratch_bytes),
+                ("bytes of shared memory", one["shared_bytes"], limits.shared_bytes),
+                ("registers in a group of threads", registers if target != "cpu" else 0, limits.registers),
+            ):
+                if value > most:
+                    raise _RefusedError("bounds", f"its code for {target} takes {value} {name}; the task allows {most}")
+            if target != "cpu":
+                for name in ("shared_bytes", "registers", "spills"):
+                    if one[name] is not None:
+                        key = f"{name} {target}"
+                        state.figures[key] = max(state.figures.get(key, 0), one[name])
+
+    def _compared(
+        self,
+        state: _State,
+        cases: list[DrawnCase],
+        sent: _SentCases,
+        launches: Sequence[LaunchData],
+        messages: list[tuple[dict[str, Any], tuple[bytes, ...]]],
+        outcome: _Outcome,
+    ) -> None:
+        expected: dict[int, dict[str, NDArray[Any]]] = {LARGEST: expected_arrays(cases[LARGEST])}
+        scales = scales_of(cases[LARGEST], expected[LARGEST])
+        wrong: list[str] = []
+        for number, launch in enumerate(launches):
+            case = cases[launch.case]
+            if number >= len(messages):
+                raise _RefusedError("checked", f"{case.label}: {outcome.ending('the launch')}")
+            header, blobs = messages[number]
+            if header.get("outcome") != "ran":
+                raise _RefusedError("checked", f"{case.label}: {header.get('message')}"[:_MESSAGE])
+            if launch.case not in expected:
+                expected[launch.case] = expected_arrays(case)
+            try:
+                arrays = sent.arrays[launch.case]
+                found = wrong_results(self._task, case, expected[launch.case], arrays, blobs, scales)
+            except ValueError as error:
+                raise _RefusedError("checked", f"{case.label}: {error}") from None
+            wrong += [f"config {launch.config}: {one}" if launch.config else one for one in found]
+        if outcome.ended.how:
+            raise _RefusedError("checked", outcome.ending("the process of its launches"))
+        if wrong:
+            more = [f"and {len(wrong) - 5} more"] if len(wrong) > 5 else []
+            raise _RefusedError("right", *wrong[:5], *more)
+        state.stage = "right"
+
+    # ---- device
+
+    def _time(self, state: _State, data: CandidateData, baseline: CandidateData) -> None:
+        begin = time.monotonic()
+        number = self._task.cases
+        case = self._timed_case(secrets.randbits(62))
+        sides = [
+            _with(one, tuple(launch for launch in one.launches if launch.case == number), None)
+            for one in (data, baseline)
+        ]
+        new, old = (
+            _with(one, tuple(map(_first_case, one.launches)), sorted({launch.variant for launch in one.launches}))
+            for one in sides
+        )
+        sent = _SentCases([case], self._task.limits.steps)
+        request = {
+            "data": new.to_json(),
+            "cases": sent.rows,
+            "timed": {
+                "baseline": old.to_json(),
+                "config": 0,
+                "margin_ppm": _MARGIN_PPM,
+                "limit_s": self._seconds,
+            },
+        }
+        most = 2 * sum(map(len, sent.blobs)) * len(new.launches) + (1 << 20)
+        outcome = self._run(state, "kernel", request, sent.blobs, most)
+        state.cost("device", outcome.ended, begin)
+        best: dict[str, Any] | None = None
+        for place, launch in enumerate(new.launches):
+            header, blobs = outcome.messages[place + 1] if place + 1 < len(outcome.messages) else _NO_MESSAGE
+            if header.get("outcome") != "timed":
+                why = header.get("message") or outcome.ending("the launch that is timed")
+                raise _RefusedError("device", f"{case.label}: {why}"[:_MESSAGE])
+            try:
+                wrong = wrong_results(self._task, case, expected_arrays(case), sent.arrays[0], blobs)
+            except ValueError as error:
+                raise _RefusedError("device", str(error)) from None
+            if wrong:
+                raise _RefusedError("device", *(f"config {launch.config}: {one}" for one in wrong[:5]))
+            if best is None or header["median_ppm"] < best["median_ppm"]:
+                best = header
+        assert best is not None
+        state.stage = "device"
+        state.speedup = speedup_of(*(int(best[name]) for name in ("median_ppm", "low_ppm", "high_ppm")))
+        state.figures.update({"time_ns": int(best["new_ns"]), "baseline_ns": int(best["old_ns"])})
+
+
+@frozen
+class _Outcome:
+    """The messages of a confined process after the one about its confinement, and its end."""
+
+    ended: Ended
+    confined: Confined
+    messages: tuple[tuple[dict[str, Any], tuple[bytes, ...]], ...]
+
+    @classmethod
+    def of(cls, ended: Ended, allow_weak: bool) -> _Outcome:  # noqa: FBT001
+        messages = [(_without_folder(header), blobs) for header, blobs in read_messages(ended.reply)]
+        confined = Confined((), (("all", "the process ended before it was confined"),))
+        if messages and messages[0][0].get("outcome") == "confined":
+            confined = Confined.from_json(messages.pop(0)[0])
+            built = not messages or messages[0][0].get("outcome") == "error"
+            if confined.weaknesses and not allow_weak and not built:
+                messages = []
+            if confined.weaknesses and not allow_weak and not ended.how and not messages:
+                missing = "; ".join(f"{name}: {why}" for name, why in confined.missing)
+                raise SiloError(
+                    f"this system does not confine candidates enough: {'; '.join(confined.weaknesses)} ({missing}). "
+                    "Judge on Linux 5.13 or later, x86-64 or aarch64, or in a container of your own with "
+                    "--allow-weak (allow_weak=True)"
+                )
+        return cls(ended, confined, tuple(messages))
+
+    def ending(self, who: str) -> str:
+        """A sentence about a process that did not send what it should."""
+        last = self.ended.complaints.strip().splitlines()
+        said = f"; its last output: {last[-1][:300]}" if last else ""
+        return f"{who} gave no result: {self.ended.how or 'it sent something else'}{said}"
+
+
+def _without_folder(header: dict[str, Any]) -> dict[str, Any]:
+    """The message without the name of the private folder, which is of no use afterwards."""
+    text = header.get("message")
+    return header if not isinstance(text, str) else {**header, "message": _FOLDER.sub("", text)}
+
+
+class _SentCases:
+    """Cases as a kernel's process gets them: each array once, aliases by the same number."""
+
+    def __init__(self, cases: Sequence[DrawnCase], steps: int) -> None:
+        self.blobs: list[bytes] = []
+        self.rows: list[dict[str, Any]] = []
+        self.arrays: list[list[DrawnArray]] = []
+        for case in cases:
+            arrays: list[DrawnArray] = []
+            arguments: list[Any] = []
+            unset: list[bool] = []
+            for _, one in case.arguments:
+                unset.append(isinstance(one, DrawnArray) and one.role.value in ("output", "scratch"))
+                if not isinstance(one, DrawnArray):
+                    arguments.append(one)
+                    continue
+                if one not in arrays:
+                    arrays.append(one)
+                arguments.append({"array": arrays.index(one)})
+            rows = [
+                {
+                    "dtype": one.dtype.name,
+                    "shape": list(one.shape),
+                    "offset": one.offset,
+                    "blob": len(self.blobs) + place,
+                }
+                for place, one in enumerate(arrays)
+            ]
+            self.blobs += [one.host.tobytes() for one in arrays]
+            inout = any(one.role.value == "inout" for one in arrays)
+            self.rows.append({"arguments": arguments, "arrays": rows, "unset": unset, "steps": steps, "inout": inout})
+            self.arrays.append(arrays)
+
+
+def _first_case(launch: LaunchData) -> LaunchData:
+    return LaunchData(0, launch.config, launch.variant, launch.grid)
+
+
+def _with(data: CandidateData, launches: tuple[LaunchData, ...], variants: list[int] | None) -> CandidateData:
+    """The data with some launches and, if they are listed, the variants of these alone."""
+    if variants is None:
+        return CandidateData(data.kernel, data.kind, data.variants, launches)
+    places = {old: new for new, old in enumerate(variants)}
+    return CandidateData(
+        data.kernel,
+        data.kind,
+        tuple(data.variants[one] for one in variants),
+        tuple(LaunchData(one.case, one.config, places[one.variant], one.grid) for one in launches),
+    )

@@ -1,0 +1,406 @@
+"""Confinement of a process: namespaces, Landlock, seccomp and limits of resources, by system calls of Linux alone.
+
+A process is confined in two steps. :func:`confine` is for code that may start programs (a compiler) and write into one
+folder. :func:`seal` is for strangers' code: no program, no process, no file, no socket, no signal to another process.
+Both can only take rights away. Each returns the measures that the kernel took, and the reason for each that it did not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import struct
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+from silo.frozen import frozen
+
+__all__ = ["Confined", "Limits", "confine", "is_sealed", "seal"]
+
+# ---- values
+
+
+@frozen
+class Limits:
+    """The resources of one confined process: bytes of address space, seconds of CPU time, bytes of one file."""
+
+    memory_bytes: int
+    cpu_s: int
+    file_bytes: int = 0
+
+
+@frozen
+class Confined:
+    """The measures in force, and those that the system does not offer with the reason for each."""
+
+    measures: tuple[str, ...]
+    missing: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def weaknesses(self) -> tuple[str, ...]:
+        """Sentences about rights that strangers' code keeps; empty if it keeps none that matters.
+
+        >>> Confined(("seccomp",)).weaknesses
+        ()
+        >>> len(Confined(("limits",), (("seccomp", "refused"),)).weaknesses)
+        3
+        """
+        has = set(self.measures)
+        found: list[str] = []
+        if not has & {"seccomp", "network namespace"}:
+            found.append("it can reach the network")
+        if not has & {"seccomp", "landlock"}:
+            found.append("it can write files")
+        if "seccomp" not in has:
+            found.append("it can start programs and send signals to this user's processes")
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        """The measures, and the reasons of missing ones by name."""
+        return {"measures": list(self.measures), "missing": dict(self.missing)}
+
+    @classmethod
+    def from_json(cls, data: object) -> Confined:
+        """The inverse of :meth:`to_json`. Raises ValueError."""
+        members: Mapping[str, object] = cast("Mapping[str, object]", data) if isinstance(data, dict) else {}
+        measures, missing = members.get("measures"), members.get("missing")
+        if not isinstance(measures, list) or not isinstance(missing, dict):
+            raise ValueError("not the measures of a confinement")  # noqa: TRY004  # data from another process
+        pairs = cast("Mapping[object, object]", missing).items()
+        return cls(tuple(map(str, cast("list[object]", measures))), tuple((str(name), str(why)) for name, why in pairs))
+
+
+# ---- system calls, by the numbers of the two machines
+
+_MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column of the table, audit architecture
+
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+
+# Refused to sealed code. -1: the machine has no such call.
+_REFUSED: Final = {
+    # other machines and processes of this one
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "connect": (42, 203),
+    "bind": (49, 200),
+    "listen": (50, 201),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+    "sendto": (44, 206),
+    "sendmsg": (46, 211),
+    "sendmmsg": (307, 269),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424),
+    "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "setpriority": (141, 140),
+    "sched_setaffinity": (203, 122),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "ioprio_set": (251, 30),
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "msgget": (68, 186),
+    "semget": (64, 190),
+    "mq_open": (240, 180),
+    # programs and processes
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fork": (57, -1),
+    "vfork": (58, -1),
+    # the system
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "move_mount": (429, 429),
+    "open_tree": (428, 428),
+    "fsopen": (430, 430),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "kexec_load": (246, 104),
+    "reboot": (169, 142),
+    "quotactl": (179, 60),
+    "syslog": (103, 116),
+    "fanotify_init": (300, 262),
+    "open_by_handle_at": (304, 265),
+    # files
+    "creat": (85, -1),
+    "mkdir": (83, -1),
+    "mkdirat": (258, 34),
+    "mknod": (133, -1),
+    "mknodat": (259, 33),
+    "unlink": (87, -1),
+    "unlinkat": (263, 35),
+    "rmdir": (84, -1),
+    "rename": (82, -1),
+    "renameat": (264, 38),
+    "renameat2": (316, 276),
+    "link": (86, -1),
+    "linkat": (265, 37),
+    "symlink": (88, -1),
+    "symlinkat": (266, 36),
+    "chmod": (90, -1),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, -1),
+    "fchown": (93, 55),
+    "lchown": (94, -1),
+    "fchownat": (260, 54),
+    "truncate": (76, 45),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "utime": (132, -1),
+    "utimes": (235, -1),
+    "utimensat": (280, 88),
+    "memfd_create": (319, 279),
+}
+_UNKNOWN: Final = {"clone3": (435, 435), "openat2": (437, 437)}  # "not implemented", so that callers use the older call
+_OPENS: Final = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}  # with the argument that holds the flags
+_SIGNALS: Final = {"kill": (62, 129), "tgkill": (234, 131)}
+_CLONE: Final = (56, 220)
+_PRLIMIT: Final = (302, 261)
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CLONE_THREAD = 0x00010000
+_NEW_USER, _NEW_NET, _NEW_IPC, _NEW_UTS = 0x10000000, 0x40000000, 0x08000000, 0x04000000
+_NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _FILTER = 38, 22, 4, 2
+
+_sealed: list[int] = []  # the process that was sealed
+
+
+def is_sealed() -> bool:
+    """Whether this very process was sealed, by seccomp or what the caller accepts instead of it."""
+    return os.getpid() in _sealed
+
+
+def _libc() -> Any:  # noqa: ANN401  # ctypes
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _failure() -> str:
+    return os.strerror(ctypes.get_errno())
+
+
+class _Tally:
+    """Collects the measures that were taken."""
+
+    def __init__(self) -> None:
+        self.measures: list[str] = []
+        self.missing: dict[str, str] = {}
+
+    def take(self, name: str, measure: Callable[[], str]) -> None:
+        """Takes a measure, which returns the reason why it could not be taken, or ""."""
+        reason = measure() if sys.platform == "linux" else f"{sys.platform} has no such measure"
+        if reason:
+            self.missing[name] = reason
+        else:
+            self.measures.append(name)
+
+    def confined(self) -> Confined:
+        return Confined(tuple(self.measures), tuple(self.missing.items()))
+
+
+def confine(
+    limits: Limits, *, readable: Iterable[str | Path], writable: Sequence[str | Path] = (), descriptors: Sequence[int]
+) -> Confined:
+    """Takes this process's rights to the network, to most files and to large resources, and closes its descriptors.
+
+    It may read and run files below ``readable``, write below ``writable``, and keeps ``descriptors`` and the standard
+    ones. It may start programs, which have the same rights.
+    """
+    _close_others(descriptors)
+    tally = _Tally()
+    tally.take("limits", lambda: _limit(limits))
+    tally.take("no new privileges", _no_new_privileges)
+    tally.take("user namespace", lambda: _unshare(_NEW_USER))
+    tally.take("network namespace", lambda: _unshare(_NEW_NET))
+    tally.take("ipc namespace", lambda: _unshare(_NEW_IPC | _NEW_UTS))
+    tally.take("landlock", lambda: _landlock(readable, writable))
+    return tally.confined()
+
+
+def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
+    """Takes the rights that strangers' code must not have, besides those that :func:`confine` took.
+
+    Threads remain possible, because libraries start some; every other way to a process, a program, a socket or a
+    written file fails with ``EPERM``.
+    """
+    tally = _Tally()
+    tally.measures, tally.missing = list(confined.measures), dict(confined.missing)
+    if write_nothing:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    tally.take("seccomp", _filter_calls)
+    _sealed[:] = [os.getpid()]
+    return tally.confined()
+
+
+# ---- the measures
+
+
+def _close_others(kept: Sequence[int]) -> None:
+    low = 3
+    for one in sorted({*kept, 1 << 20}):
+        os.closerange(low, one)
+        low = one + 1
+
+
+def _limit(limits: Limits) -> str:
+    wanted = (
+        (resource.RLIMIT_AS, limits.memory_bytes),
+        (resource.RLIMIT_CPU, limits.cpu_s),
+        (resource.RLIMIT_FSIZE, limits.file_bytes),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 256),
+    )
+    for which, asked in wanted:
+        hard = resource.getrlimit(which)[1]
+        most = asked if hard == resource.RLIM_INFINITY else min(asked, hard)
+        try:
+            resource.setrlimit(which, (most, most))
+        except (OSError, ValueError) as error:
+            return str(error)
+    return ""
+
+
+def _no_new_privileges() -> str:
+    libc = _libc()
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # no other process of this user reads its memory
+    return "" if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 else _failure()
+
+
+def _unshare(flags: int) -> str:
+    return "" if _libc().unshare(flags) == 0 else _failure()
+
+
+_EXECUTE, _WRITE, _READ, _LIST = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE = 1 << 14
+_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}  # by the first version with them
+
+
+def _landlock(readable: Iterable[str | Path], writable: Sequence[str | Path]) -> str:
+    libc = _libc()
+    version = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+    if version < 1:
+        return f"this kernel offers none ({_failure()})"
+    every = _RIGHTS[max(first for first in _RIGHTS if first <= version)]
+    net = 3 if version >= 4 else 0
+    scoped = 3 if version >= 6 else 0
+    parts = [every, net, scoped][: 1 + (version >= 4) + (version >= 6)]
+    attributes = struct.pack(f"{len(parts)}Q", *parts)
+    ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, len(attributes), 0)
+    if ruleset < 0:
+        return _failure()
+    try:
+        everything = every & ~(1 << 15)  # no control of devices
+        for paths, folder, file in (
+            (readable, _EXECUTE | _READ | _LIST, _EXECUTE | _READ),
+            (writable, everything, (_EXECUTE | _READ | _WRITE | _TRUNCATE) & every),
+        ):
+            for path in paths:
+                if reason := _allow(libc, ruleset, Path(path), folder, file):
+                    return reason
+        if libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) != 0:
+            return _failure()
+    finally:
+        os.close(ruleset)
+    return ""
+
+
+def _allow(libc: Any, ruleset: int, path: Path, folder: int, file: int) -> str:  # noqa: ANN401  # ctypes
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return ""  # an absent path needs no right
+    try:
+        allowed = folder if path.is_dir() else file
+        rule = struct.pack("=Qi", allowed, place)
+        return "" if libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0) == 0 else f"{path}: {_failure()}"
+    finally:
+        os.close(place)
+
+
+# ---- seccomp
+
+_LOAD, _EQUAL, _ANY_BIT, _AT_LEAST, _RETURN = 0x20, 0x15, 0x45, 0x35, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16  # offsets in struct seccomp_data
+_X32 = 0x40000000
+
+
+class _Instruction(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint32))
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction)))
+
+
+def _filter_calls() -> str:
+    column = _MACHINES.get(platform.machine())
+    if column is None or sys.byteorder != "little" or sys.maxsize < 1 << 32:
+        return f"Silo has no numbers of system calls for {platform.machine()}"
+    program = _program(*column, os.getpid())
+    instructions = (_Instruction * len(program))(*program)
+    filtered = _Program(len(program), instructions)
+    libc = _libc()
+    return "" if libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(filtered), 0, 0) == 0 else _failure()
+
+
+def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, int, int]]:
+    refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
+    found = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, 0, 1, _X32),
+        (_RETURN, 0, 0, refuse),
+    ]
+
+    def on(number: int, *steps: tuple[int, int, int, int]) -> None:
+        if number >= 0:
+            found.extend([(_EQUAL, 0, len(steps), number), *steps])
+
+    def argument(index: int) -> tuple[int, int, int, int]:
+        return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
+
+    for numbers in _REFUSED.values():
+        on(numbers[column], (_RETURN, 0, 0, refuse))
+    for numbers in _UNKNOWN.values():
+        on(numbers[column], (_RETURN, 0, 0, unknown))
+    for numbers, index in _OPENS.values():
+        steps = (argument(index), (_ANY_BIT, 0, 1, _WRITING), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
+        on(numbers[column], *steps)
+    for numbers in _SIGNALS.values():
+        on(numbers[column], argument(0), (_EQUAL, 1, 0, own), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
+    steps = (argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
+    on(_CLONE[column], *steps)
+    on(_PRLIMIT[column], argument(0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
+    found.append((_RETURN, 0, 0, _ALLOW))
+    return found

@@ -1,0 +1,246 @@
+"""Processes of the judge: one server that has imported everything, and one confined child of it for each job.
+
+The server is started with an environment of its own and forks a child for each job, which is killed when its time is
+up. A job is bytes in and bytes out, through pipes; nothing that a child sends is executed. A child that crashes, hangs
+or lies costs its own job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, Final, Self
+
+from silo.compile.worker_process import with_own_package
+from silo.errors import SiloError
+from silo.forks import Mutex
+from silo.frozen import frozen
+from silo.settings import child_environment
+
+__all__ = ["Ended", "JobProcesses", "clean_environment"]
+
+_START_S = 120.0
+_LATE_S = 5.0  # for the server to kill a child whose time is up
+_STDERR = 4096
+_KEPT: Final = ("PATH", "LD_LIBRARY_PATH", "SILO_CC", "CC", "LANG", "LC_ALL")
+
+
+@frozen
+class Ended:
+    """The end of one job: the bytes that its process sent, how the process ended, and what it cost.
+
+    ``how`` is "" if it exited with 0. ``complaints`` is the end of its standard error, which is not to be trusted.
+    """
+
+    reply: bytes
+    how: str
+    complaints: str = ""
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+
+def clean_environment() -> dict[str, str]:
+    """The variables of the server: the few that compilers need, and none that hold the user's secrets."""
+    own = {name: value for name, value in child_environment().items() if name in _KEPT}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    nowhere = {"HOME": "/nonexistent", "SILO_HOME": "/nonexistent/silo", "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**own, **with_own_package(), **threads, **nowhere, "PYTHONHASHSEED": "0", "SILO_THREADS": "1"}
+
+
+class JobProcesses:
+    """The server and its jobs. Thread-safe: each thread may run a job of its own at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = Mutex()
+        self._server: subprocess.Popen[bytes] | None = None
+        self._control: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the server and all jobs."""
+        with self._lock:
+            if self._control is not None:
+                self._control.close()  # the server ends at this
+            if self._server is not None:
+                try:
+                    self._server.wait(_LATE_S)
+                except subprocess.TimeoutExpired:
+                    self._server.kill()
+                    self._server.wait()
+            self._server = self._control = None
+
+    def run(self, kind: str, request: bytes, *, wall_s: float, most_bytes: int) -> Ended:
+        """Runs a job to its end. ``most_bytes`` is the most that it may send.
+
+        Raises:
+            SiloError: the server cannot be started.
+        """
+        begin = time.monotonic()
+        with _pipes(4) as ends:
+            (asked_out, asked), (answer, answer_in), (errors, errors_in), (status, status_in) = ends
+            for attempt in range(2):
+                try:
+                    self._send(kind, wall_s, (asked_out, answer_in, errors_in, status_in))
+                    break
+                except OSError as error:
+                    self.close()
+                    if attempt:
+                        raise SiloError(f"the judge's processes cannot be started: {error}") from error
+            for one in (asked_out, answer_in, errors_in, status_in):
+                ends.close(one)
+            return _Exchange(ends, asked, answer, errors, status).finish(request, begin, wall_s + _START_S, most_bytes)
+
+    def _send(self, kind: str, wall_s: float, descriptors: tuple[int, ...]) -> None:
+        with self._lock:
+            if self._server is None or self._server.poll() is not None:
+                self._start()
+            assert self._control is not None
+            socket.send_fds(self._control, [json.dumps({"kind": kind, "wall_s": wall_s}).encode()], descriptors)
+
+    def _start(self) -> None:
+        self.close()  # of a server that died
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-s", "-m", "silo.judging.job_server", str(theirs.fileno())]
+            self._server = subprocess.Popen(
+                command,
+                env=clean_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                start_new_session=True,
+            )
+        self._control = ours
+        ours.settimeout(_START_S)
+        ready = ours.recv(8192)
+        ours.settimeout(None)
+        if ready != b"ready":
+            raise SiloError(
+                f"the judge's server cannot start: {ready.decode('utf-8', 'replace') or 'it ended while it started'}"
+            )
+
+
+class _Ends(list[tuple[int, int]]):
+    """Pipes, each with its reading and its writing end, that are closed once."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(os.pipe() for _ in range(count))
+        self._open = {end for pair in self for end in pair}
+
+    def close(self, one: int) -> None:
+        if one in self._open:
+            self._open.remove(one)
+            os.close(one)
+
+    def close_all(self) -> None:
+        for one in tuple(self._open):
+            self.close(one)
+
+
+@contextmanager
+def _pipes(count: int) -> Generator[_Ends]:
+    ends = _Ends(count)
+    try:
+        yield ends
+    finally:
+        ends.close_all()
+
+
+class _Exchange:
+    """Writes the request, and reads reply, complaints and status as they come."""
+
+    def __init__(self, ends: _Ends, asked: int, answer: int, errors: int, status: int) -> None:
+        self._ends = ends
+        self._asked, self._answer, self._errors, self._status = asked, answer, errors, status
+
+    def finish(self, request: bytes, begin: float, limit_s: float, most_bytes: int) -> Ended:
+        rest = memoryview(request)
+        found: dict[int, bytearray] = {one: bytearray() for one in (self._answer, self._errors, self._status)}
+        with selectors.DefaultSelector() as selector:
+            for one in found:
+                os.set_blocking(one, False)
+                selector.register(one, selectors.EVENT_READ)
+            os.set_blocking(self._asked, False)
+            selector.register(self._asked, selectors.EVENT_WRITE)
+            waiting = set(found)
+            # The status comes last: the server sends it when the process is gone.
+            while self._status in waiting:
+                left = begin + limit_s - time.monotonic()
+                ready = selector.select(max(left, 0.0))
+                if not ready:
+                    return Ended(b"", "the judge's server does not answer")
+                for key, _ in ready:
+                    if key.fd == self._asked:
+                        rest = self._write(selector, rest)
+                        continue
+                    part = os.read(key.fd, 1 << 20)
+                    if not part:
+                        selector.unregister(key.fd)
+                        waiting.discard(key.fd)
+                        continue
+                    if key.fd == self._answer and len(found[key.fd]) + len(part) > most_bytes:
+                        # The end of the status pipe tells the server to kill the process.
+                        how, wall_s = "it sent more bytes than its result has", time.monotonic() - begin
+                        return Ended(bytes(found[key.fd]), how, wall_s=wall_s)
+                    found[key.fd] += part
+                    if key.fd == self._errors:
+                        del found[key.fd][:-_STDERR]
+            self._drain(waiting, found, most_bytes)
+        return self._ended(found, begin)
+
+    def _drain(self, waiting: set[int], found: dict[int, bytearray], most_bytes: int) -> None:
+        """Reads what is left in the pipes of a process that is gone."""
+        for one in waiting - {self._status}:
+            with contextlib.suppress(BlockingIOError):
+                while (part := os.read(one, 1 << 20)) and len(found[one]) < most_bytes:
+                    found[one] += part
+
+    def _write(self, selector: selectors.BaseSelector, rest: memoryview) -> memoryview:
+        try:
+            rest = rest[os.write(self._asked, rest[: 1 << 20]) :]
+        except BlockingIOError:
+            return rest
+        except BrokenPipeError:
+            rest = rest[:0]
+        if not rest:
+            selector.unregister(self._asked)
+            self._ends.close(self._asked)
+        return rest
+
+    def _ended(self, found: dict[int, bytearray], begin: float) -> Ended:
+        complaints = found[self._errors].decode("utf-8", "replace").strip()
+        wall_s = time.monotonic() - begin
+        try:
+            status: Any = json.loads(bytes(found[self._status]))
+            code, cpu_s, late = int(status["code"]), float(status["cpu_s"]), bool(status["late"])
+        except (ValueError, TypeError, KeyError):
+            return Ended(b"", "the judge's server ended", complaints, 0.0, wall_s)
+        if late:
+            how = "its time was up"
+        elif code < 0:
+            how = f"it ended by {_signal_name(-code)}"
+        else:
+            how = f"it ended with exit code {code}" if code else ""
+        return Ended(bytes(found[self._answer]), how, complaints, cpu_s, wall_s)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,137 @@
+"""The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes`` alone.
+
+It imports what jobs need, then forks a child for each job. It runs no code of a candidate itself, has one thread, and
+ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable
+
+from silo.compile.worker_serving import die_with_parent
+from silo.errors import SiloError
+from silo.frozen import frozen
+
+__all__ = ["main"]
+
+Job = Callable[[int, int], None]
+
+
+def _jobs() -> dict[str, Job]:
+    """The function of each kind of job, imported before the first fork."""
+    from silo.judging.candidate_process import lower_candidate, warm_up  # noqa: PLC0415  # after the process is set up
+    from silo.judging.kernel_process import build_once, run_kernel  # noqa: PLC0415
+
+    for kind, variant in warm_up():
+        build_once(kind, variant)
+    return {"candidate": lower_candidate, "kernel": run_kernel}
+
+
+@frozen
+class _Child:
+    """A child that runs: its descriptor for polling, the pipe for its status, and the time at which it is killed."""
+
+    pid: int
+    handle: int
+    status: int
+    deadline: float
+
+
+def main(arguments: list[str]) -> None:
+    """Serves jobs until the other end of the control socket is closed."""
+    # The end of the socket means that the judge is gone. A signal would come as soon as the starting thread ends.
+    control = socket.socket(fileno=int(arguments[0]))
+    try:
+        jobs = _jobs()
+    except SiloError as error:
+        control.send(f"{type(error).__name__}: {error}".encode()[:4000])
+        return
+    gc.collect()
+    gc.freeze()  # children share these pages
+    control.send(b"ready")
+    children: list[_Child] = []
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    while True:
+        now = time.monotonic()
+        soonest = min((one.deadline for one in children), default=now + 3600)
+        events = {descriptor for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1))}
+        now = time.monotonic()
+        # Children first: a new one may get descriptors of one that is gone.
+        for one in tuple(children):
+            ended = one.handle in events
+            if ended or one.status in events or one.deadline <= now:
+                children.remove(one)
+                poll.unregister(one.handle)
+                poll.unregister(one.status)
+                _report(one, late=not ended)
+        if control.fileno() in events:
+            child = _accept(control, jobs)
+            if child is None:
+                break
+            children.append(child)
+            poll.register(child.handle, select.POLLIN)
+            poll.register(child.status, 0)  # an error there: the judge waits for this job no longer
+    for one in children:
+        _report(one, late=True)
+
+
+def _accept(control: socket.socket, jobs: dict[str, Job]) -> _Child | None:
+    """Starts the next job; None at the end of the control socket."""
+    text, descriptors, _, _ = socket.recv_fds(control, 4096, 4)
+    if not text:
+        return None
+    request = json.loads(text)
+    asked, answer, errors, status = descriptors
+    pid = os.fork()
+    if not pid:
+        _run(jobs[request["kind"]], asked, answer, errors)
+    for one in (asked, answer, errors):
+        os.close(one)
+    return _Child(pid, os.pidfd_open(pid), status, time.monotonic() + float(request["wall_s"]))
+
+
+def _run(job: Job, asked: int, answer: int, errors: int) -> None:
+    """The life of a child; never returns."""
+    code = 1
+    try:
+        die_with_parent()
+        os.setsid()
+        os.dup2(errors, 1)
+        os.dup2(errors, 2)
+        job(asked, answer)
+        code = 0
+    except BaseException:  # noqa: BLE001  # the child must not go on as the server
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _report(child: _Child, *, late: bool) -> None:
+    """Waits for a child that is gone, or is killed because it is late, and sends how it ended."""
+    if late:
+        signal.pidfd_send_signal(child.handle, signal.SIGKILL)
+    _, code, usage = os.wait4(child.pid, 0)
+    os.close(child.handle)
+    cpu_s = usage.ru_utime + usage.ru_stime
+    text = json.dumps({"code": os.waitstatus_to_exitcode(code), "cpu_s": cpu_s, "late": late}).encode()
+    try:
+        os.write(child.status, text)
+    except BrokenPipeError:
+        pass  # nobody waits for it
+    finally:
+        os.close(child.status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+    os._exit(0)  # libraries complain about an ordinary end

@@ -1,0 +1,142 @@
+"""Comparison of the arrays that a launch left: with the reference, or with their first content if they are inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.core.checks import compare, default_tolerance, unchanged
+from silo.core.dtypes import DType, DTypeKind
+from silo.core.host_arrays import numpy_dtype
+from silo.errors import CaseError
+from silo.judging.task import DrawnArray, DrawnCase, Role, Task
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["expected_arrays", "scales_of", "wrong_results"]
+
+_NO_SCALES: dict[str, float] = {}
+
+
+def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
+    """The reference's results by name, in numpy.
+
+    Raises:
+        CaseError: the reference fails, leaves out an array, or gives one of another shape.
+    """
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    try:
+        with np.errstate(all="ignore"):  # of infinities and NaN that were drawn
+            given = dict(case.expected())
+    except Exception as error:
+        raise CaseError(f"the reference fails at {case.label}: {type(error).__name__}: {error}") from error
+    arrays = case.arrays
+    wanted = {name for name, one in arrays.items() if one.role in (Role.OUTPUT, Role.INOUT)}
+    if set(given) != wanted:
+        raise CaseError(
+            f"{case.label}: the reference gives {', '.join(given) or 'nothing'}; expected are all arrays of draw.empty "
+            f"and draw.inout: {', '.join(sorted(wanted))}"
+        )
+    found = {name: _host(value) for name, value in given.items()}
+    for name, value in found.items():
+        if value.shape != arrays[name].shape:
+            raise CaseError(
+                f"{case.label}: the reference gives {name} of shape {value.shape}, not {arrays[name].shape}"
+            )
+    return found
+
+
+def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # of numpy or torch
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    return np.asarray(value)
+
+
+def scales_of(case: DrawnCase, expected: Mapping[str, NDArray[Any]]) -> dict[str, float]:
+    """The largest finite magnitude of each expected array of floats, rounded to its dtype."""
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    found: dict[str, float] = {}
+    for name, values in expected.items():
+        if case.arrays[name].dtype.kind is DTypeKind.FLOAT:
+            with np.errstate(all="ignore"):
+                size = np.abs(values.astype(numpy_dtype(case.arrays[name].dtype)).astype(np.float64))
+            found[name] = float(np.max(size, where=np.isfinite(size), initial=0.0))
+    return found
+
+
+def wrong_results(
+    task: Task,
+    case: DrawnCase,
+    expected: Mapping[str, NDArray[Any]],
+    arrays: Sequence[DrawnArray],
+    left: Sequence[bytes],
+    scales: Mapping[str, float] = _NO_SCALES,
+) -> list[str]:
+    """The reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
+
+    ``scales`` are magnitudes of the results in a large case of ordinary values: the few results of a small case of such
+    values may all be small because their terms cancel, and their error is the terms' error.
+
+    Raises:
+        ValueError: other numbers of arrays or bytes than the case has.
+    """
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if [len(one) for one in left] != [one.host.nbytes for one in arrays]:
+        raise ValueError("other arrays came back than were sent")
+    found: list[str] = []
+    own = scales_of(case, expected)
+    for one, content in zip(arrays, left, strict=True):
+        name = next(name for name, array in case.arrays.items() if array is one)
+        actual = np.frombuffer(content, numpy_dtype(one.dtype)).reshape(one.shape)
+        if one.role is Role.INPUT:
+            result = unchanged(actual, one.host)
+            if not result:
+                found.append(f"{case.label}: it changes {name}, which it must only read: {result.message}")
+        elif one.role in (Role.OUTPUT, Role.INOUT):
+            scale = max(own.get(name, 0.0), scales.get(name, 0.0) if case.ordinary else 0.0)
+            reason = _difference(task, one.dtype, actual, expected[name], scale)
+            if reason:
+                found.append(f"{case.label}: {name}: {reason}")
+    return found
+
+
+def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray[Any], scale: float) -> str:
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if element.kind is not DTypeKind.FLOAT:
+        result = compare(actual, exact.astype(actual.dtype), 0.0, 0.0)
+        return "" if result else result.message
+    doubles = exact.astype(np.float64)
+    with np.errstate(all="ignore"):
+        rounded = doubles.astype(actual.dtype)  # a value beyond the dtype's range is infinite in it
+    least, most = _range(actual.dtype)
+    rtol, atol = default_tolerance(element, scale)
+    rtol = rtol if task.rtol is None else task.rtol
+    atol = max(atol, 4 * least) if task.atol is None else task.atol  # code may flush denormal results
+    with np.errstate(all="ignore"):
+        seen = actual.astype(np.float64)
+        near = np.abs(np.abs(doubles) - most) <= (rtol + 1e-3) * most  # either side of an overflow is right
+        right = near & (np.sign(seen) == np.sign(doubles)) & (np.abs(seen) >= most * (1 - 2 * rtol - 1e-3))
+    result = compare(np.where(right, rounded, actual), rounded, rtol, atol)
+    return "" if result else result.message
+
+
+def _range(wanted: Any) -> tuple[float, float]:  # noqa: ANN401  # a numpy dtype
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    if wanted.type in (np.float64, np.float32, np.float16):
+        info = cast("Any", np.finfo(wanted))
+    else:
+        import ml_dtypes  # noqa: PLC0415  # made the dtype
+
+        info = cast("Any", ml_dtypes.finfo(wanted))
+    least, most = float(info.smallest_normal), float(info.max)
+    return (least if math.isfinite(least) else 0.0), most

@@ -1,0 +1,278 @@
+"""The process in which a candidate's code runs: built from its text by Silo, checked, and launched over given arrays.
+
+No Python of the candidate is in it, nor an expected value. It is confined before it reads the text, and sealed before
+the first launch. The arrays that it sends back are compared by the judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from silo.compile.toolchain import select_compiler
+from silo.core.check_limits import CheckLimits
+from silo.core.consent import HostCode, text_sha256
+from silo.core.dtypes import dtype
+from silo.core.host_arrays import numpy_dtype
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import CheckedKernel, GivesCheckedText
+from silo.core.signature import Effect, ParameterKind
+from silo.core.variant import CompileJob
+from silo.errors import CheckError, CompileError, SiloError, UnsupportedError
+from silo.judging.candidate_data import CandidateData, VariantData
+from silo.judging.candidate_process import read_request, readable_places, send, take_measures
+from silo.judging.confinement import Limits, confine, seal
+from silo.launch.runtime import Binding, Launcher, bind, load_blob, make_launcher
+from silo.machine.device_plugins import device_named
+from silo.settings import hold_in_environment
+from silo.store.trust_ledger import consent_to_compiled
+from silo.tuner.measure import Contender, MeasurePolicy
+from silo.tuner.paired_ratio import compare_times
+
+__all__ = ["build_once", "run_kernel"]
+
+_OBJECT_BYTES = 64 << 20
+
+
+def run_kernel(asked: int, answer: int) -> None:
+    """A job of the server: builds all variants, then launches each case and sends the arrays that it left."""
+    request, blobs = read_request(asked)
+    folder = request["folder"]
+    limits = Limits(request["memory_bytes"], request["cpu_s"], _OBJECT_BYTES)
+    os.chdir(folder)
+    hold_in_environment({"TMPDIR": folder})
+    tempfile.tempdir = folder
+    confined = confine(limits, readable=readable_places(), writable=[folder, "/dev/null"], descriptors=[answer])
+    data = CandidateData.from_json(request["data"])
+    timed = request.get("timed")
+    compiled: list[dict[str, object]] = []
+    try:
+        if timed is None:
+            built = [_checked(data.kind, one) for one in data.variants]
+            host = device_named("cpu").target
+            jobs = [job for one in data.variants for job in one.jobs if job.target != host]
+            compiled = [_resources(select_compiler(data.kind, job.target).compile(job).launch, job) for job in jobs]
+        else:
+            both = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)
+            built = [_plain(data.kind, one) for one in both]
+    except SiloError as error:
+        send(answer, {"outcome": "confined", **confined.to_json()})
+        send(answer, {"outcome": "error", "class": type(error).__name__, "message": str(error)[:4000]})
+        return
+    confined = seal(confined)
+    take_measures(answer, confined, allow_weak=request["allow_weak"])
+    send(answer, {"outcome": "built", "resources": [*map(_resources, (one.launch for one in built)), *compiled]})
+    if timed is None:
+        for launch, arrays in zip(data.launches, _arrays(request, blobs), strict=True):
+            case = request["cases"][launch.case]
+            _run_case(answer, built[launch.variant], data.variants[launch.variant], launch.grid, case, arrays)
+    else:
+        _time(answer, request, blobs, data, CandidateData.from_json(timed["baseline"]), built)
+
+
+def build_once(kind: str, data: VariantData) -> None:
+    """Builds a variant of Silo's own kernel in the server, so that children have all modules loaded."""
+    _checked(kind, data)
+    _plain(kind, data)
+
+
+# ---- building
+
+
+class _Built:
+    """A variant that is loaded here: a launcher for it, its launch info, and its check if it checks itself."""
+
+    def __init__(self, data: VariantData, loaded: Any, launch: LaunchInfo, checked: CheckedKernel | None) -> None:  # noqa: ANN401
+        self.launch = launch
+        self.checked = checked
+        variant = data.variant
+        effects = {} if checked is None else _effects(checked)
+        constants = {**variant.specialization.constant_values, **variant.config.as_dict()}
+
+        def on_miss(_: object) -> Binding:
+            signature = variant.signature.with_effects(effects)
+            return bind(loaded, launch, signature, variant.specialization, constants, tag=self)
+
+        constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+        self.launcher: Launcher = make_launcher(
+            variant.kernel, variant.signature, on_miss=on_miss, config_names=constexprs, release_gil=False
+        )
+        self.names = [one.name for one in variant.signature.parameters if one.kind is not ParameterKind.CONSTEXPR]
+
+
+def _resources(launch: LaunchInfo, job: CompileJob | None = None) -> dict[str, object]:
+    """The resources of compiled code that are known without launching it."""
+    return {
+        "target": "cpu" if job is None else str(job.target),
+        "scratch_bytes": launch.scratch_bytes,
+        "shared_bytes": launch.shared_bytes,
+        "registers": launch.registers,
+        "spills": launch.spills,
+        "threads": launch.threads,
+    }
+
+
+def _effects(checked: CheckedKernel) -> dict[str, Effect]:
+    pairs = zip(checked.launch.layout, checked.effects, strict=True)
+    return {slot.name: effect for slot, effect in pairs if slot.part == ""}
+
+
+def _checked(kind: str, data: VariantData) -> _Built:
+    compiler = select_compiler(kind, data.variant.target)
+    if not isinstance(compiler, GivesCheckedText):
+        raise UnsupportedError(f"the judge takes no {kind} kernels")
+    launch = LaunchInfo("candidate", data.layout)
+    code = HostCode("", "ttir", launch, data.variant.signature, None, text_sha256(data.text))
+    consent = consent_to_compiled(code, "the judge compiles this text in a confined process")
+    checked = compiler.check_text(data.text, data.variant, launch, nan=False, consent=consent)
+    return _Built(data, checked.loaded, checked.launch, checked)
+
+
+def _plain(kind: str, data: VariantData) -> _Built:
+    """The variant as it is timed: optimized code for the CPU."""
+    target = device_named("cpu").target
+    job = next((one for one in data.jobs if one.target == target), None)
+    if job is None:
+        raise CompileError(f"no code for {target} was lowered")
+    return _Built(data, *_loaded(kind, job, data), None)
+
+
+def _loaded(kind: str, job: CompileJob, data: VariantData) -> tuple[Any, LaunchInfo]:
+    device = device_named("cpu")
+    compiled = select_compiler(kind, job.target).compile(job)
+    digest = hashlib.sha256(compiled.blob.data).hexdigest()
+    consent = consent_to_compiled(
+        HostCode(digest, compiled.blob.kind, compiled.launch), "the judge compiled it in this confined process"
+    )
+    loaded = load_blob(
+        device, compiled.launch, compiled.blob.data, compiled.blob.kind, data.variant.kernel, consent=consent
+    )
+    return loaded, compiled.launch
+
+
+# ---- launches
+
+
+def _arrays(request: Mapping[str, Any], blobs: Sequence[bytes]) -> list[list[Any]]:
+    """The arrays of each launch, in memory of their own with the address that their case wants."""
+    cases = [request["cases"][launch[0]] for launch in request["data"]["launches"]]
+    return [[_array(one, blobs) for one in case["arrays"]] for case in cases]
+
+
+def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
+    import numpy as np  # noqa: PLC0415  # imported by the server
+
+    data: bytes = blobs[int(one["blob"])]
+    content = np.frombuffer(data, np.uint8)
+    memory = np.empty(content.size + 64 + one["offset"], np.uint8)
+    start = -memory.ctypes.data % 64 + one["offset"]
+    part = memory[start : start + content.size]
+    part[:] = content
+    return part.view(numpy_dtype(dtype(one["dtype"]))).reshape(one["shape"])
+
+
+def _named(built: _Built, case: Mapping[str, Any], arrays: Sequence[Any]) -> dict[str, Any]:
+    values = [arrays[one["array"]] if isinstance(one, dict) else one for one in case["arguments"]]
+    return dict(zip(built.names, values, strict=True))
+
+
+def _run_case(
+    answer: int,
+    built: _Built,
+    data: VariantData,
+    grid: tuple[int, int, int],
+    case: Mapping[str, Any],
+    arrays: list[Any],
+) -> None:
+    named = _named(built, case, arrays)
+    unset = tuple(name for name, unset in zip(built.names, case["unset"], strict=True) if unset)
+    begin = time.monotonic_ns()
+    checked = built.checked
+    assert checked is not None
+    try:
+        with checked.over(named, CheckLimits(uninitialized=unset, steps=case["steps"], views=True)):
+            built.launcher[grid](**named)
+    except CheckError as error:
+        message = {"outcome": "finding", "kind": error.kind, "message": str(error)[:2000], "place": error.place}
+        send(answer, message)
+        return
+    except SiloError as error:
+        send(answer, {"outcome": "error", "class": type(error).__name__, "message": str(error)[:2000]})
+        return
+    del data
+    blobs = tuple(one.tobytes() for one in arrays)
+    send(answer, {"outcome": "ran", "ns": time.monotonic_ns() - begin}, blobs)
+
+
+def _time(
+    answer: int,
+    request: Mapping[str, Any],
+    blobs: Sequence[bytes],
+    data: CandidateData,
+    baseline: CandidateData,
+    built: Sequence[_Built],
+) -> None:
+    """Times each timed launch in turns with the baseline's launch of the same case, over arrays of their own."""
+    device = device_named("cpu")
+    timed = request["timed"]
+    old_builds = built[len(data.variants) :]
+    for launch, arrays in zip(data.launches, _arrays(request, blobs), strict=True):
+        case = request["cases"][launch.case]
+        old = next(one for one in baseline.launches if one.case == launch.case and one.config == timed["config"])
+        first = [one.copy() for one in arrays]
+        theirs = [_placed_like(one) for one in arrays]
+        sides = (
+            (built[launch.variant], launch.grid, arrays),
+            (old_builds[old.variant], old.grid, theirs),
+        )
+        new_side, old_side = (_contender(one, grid, case, own, first) for one, grid, own in sides)
+        try:
+            ratio = compare_times(
+                new_side,
+                old_side,
+                device.timer(),
+                MeasurePolicy.of(device.timing),
+                timed["margin_ppm"],
+                timed["limit_s"],
+            )
+            _restore(arrays, first)
+            built[launch.variant].launcher[launch.grid](**_named(built[launch.variant], case, arrays))
+        except SiloError as error:
+            send(answer, {"outcome": "error", "class": type(error).__name__, "message": str(error)[:2000]})
+            return
+        message = {"outcome": "timed", "case": launch.case, "config": launch.config, "speed": ratio.speed.value}
+        numbers = {
+            name: getattr(ratio, name) for name in ("median_ppm", "low_ppm", "high_ppm", "rounds", "new_ns", "old_ns")
+        }
+        send(answer, {**message, **numbers}, tuple(one.tobytes() for one in arrays))
+
+
+def _contender(
+    built: _Built, grid: tuple[int, int, int], case: Mapping[str, Any], arrays: list[Any], first: list[Any]
+) -> Contender:
+    named = _named(built, case, arrays)
+    launcher = built.launcher[grid]
+    reset: Callable[[], object] | None = None
+    if case["inout"]:
+        reset = lambda: _restore(arrays, first)  # noqa: E731  # one expression
+    return Contender(lambda: launcher(**named), reset)
+
+
+def _restore(arrays: Sequence[Any], first: Sequence[Any]) -> None:
+    for one, content in zip(arrays, first, strict=True):
+        one[...] = content
+
+
+def _placed_like(array: Any) -> Any:  # noqa: ANN401  # a numpy array
+    import numpy as np  # noqa: PLC0415  # imported by the server
+
+    offset = array.ctypes.data % 64
+    memory = np.empty(array.nbytes + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    made = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made

@@ -1,0 +1,311 @@
+"""Candidates that try to pass a judge without computing the result: each published trick, re-made."""
+
+PRELUDE = """
+import os, sys, time
+import numpy as np
+import silo, triton, triton.language as tl
+"""
+
+KERNEL = """
+@silo.kernel(space={{"BLOCK": [{blocks}]}}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    m = i < n
+    a = tl.load(x + i, mask=m, other=0.0)
+    b = tl.load(y + i, mask=m, other=0.0)
+{body}
+"""
+
+RIGHT = "    tl.store(out + i, a + b, mask=m)"
+NOTHING = "    tl.store(out + i, a + b, mask=m & (n < 0))"
+WRONG = "    tl.store(out + i, a - b, mask=m)"
+
+
+def candidate(body, *, before="", after="", blocks="256"):
+    return PRELUDE + before + KERNEL.format(body=body, blocks=blocks) + after
+
+
+# By name: the text, the stage that has to refuse it, and a part of the reason.
+HOSTILE = {
+    # ---- the harness is patched
+    "patched compare": (
+        candidate(
+            WRONG,
+            before="""
+import silo.core.checks, silo.judging.judged_results, silo.judging.cascade
+silo.core.checks.compare = lambda *a, **k: silo.core.checks.CheckResult(True, 0.0, 0.0, None, "")
+silo.judging.judged_results.wrong_results = lambda *a: []
+np.testing.assert_allclose = np.allclose = np.array_equal = lambda *a, **k: True
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "patched libraries": (
+        candidate(
+            WRONG,
+            before="""
+class Always(type):
+    def __getattr__(self, name): return lambda *a, **k: True
+class Torch(metaclass=Always): pass
+sys.modules["torch"] = Torch
+np.random.Generator = np.random.PCG64 = None
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "patched verdict": (
+        candidate(
+            WRONG,
+            before="""
+import silo.judging.verdict as v
+v.Verdict.__bool__ = lambda self: True
+""",
+        ),
+        "right",
+        "out",
+    ),
+    # ---- the result is not computed
+    "stale output": (candidate(NOTHING), "right", "out"),
+    "returns the input": (candidate("    tl.store(x + i, a + b, mask=m)"), "right", "changes x"),
+    "overwrites an input": (candidate(RIGHT + "\n    tl.store(x + i, a * 2, mask=m)"), "right", "changes x"),
+    "constant": (candidate("    tl.store(out + i, a * 0, mask=m)"), "right", "out"),
+    "first input": (candidate("    tl.store(out + i, a, mask=m)"), "right", "out"),
+    "results cached by address": (
+        candidate(
+            NOTHING,
+            after="""
+_kernel, _cache = add, {}
+class Cached:
+    def __call__(self, x, y, out, n):
+        key = (x.ctypes.data, y.ctypes.data, n)
+        if key not in _cache:
+            _cache[key] = x + y
+        out[...] = _cache[key]
+type(add).__call__ = Cached.__call__
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "output written by Python": (
+        candidate(
+            NOTHING,
+            after="""
+import silo.launch.native as native
+native.Launcher.__call__ = lambda self, x, y, out, n: out.__setitem__(..., x + y)
+""",
+        ),
+        "",
+        "",
+    ),
+    "work left to another thread": (
+        candidate(
+            NOTHING,
+            after="""
+import gc, threading
+def later():
+    time.sleep(0.3)
+    for one in gc.get_objects():
+        if isinstance(one, np.ndarray) and one.dtype == np.float32:
+            one[...] = 0
+threading.Thread(target=later, daemon=True).start()
+""",
+        ),
+        "",
+        "",
+    ),
+    "zeroes its inputs": (
+        candidate(
+            "    z = tl.zeros_like(a)\n    tl.store(x + i, z, mask=m)\n    tl.store(y + i, z, mask=m)\n"
+            "    tl.store(out + i, z, mask=m)"
+        ),
+        "right",
+        "changes x",
+    ),
+    "finds expected arrays in the process": (
+        candidate(
+            NOTHING,
+            after="""
+import gc
+for one in gc.get_objects():
+    if isinstance(one, np.ndarray) and one.flags.writeable:
+        one.fill(np.nan) if one.dtype.kind == "f" else None
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "overwrites files at exit": (
+        candidate(
+            NOTHING,
+            after="""
+import atexit
+def later():
+    for one in range(64):
+        try: os.pwrite(one, b"passed", 0)
+        except OSError: pass
+kept = [os.dup(one) for one in range(3)]
+atexit.register(later)
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "lazy result": (
+        candidate(
+            NOTHING,
+            before="""
+class Lazy(np.ndarray):
+    def __array_finalize__(self, other): pass
+    def __array__(self, *a, **k): return np.zeros(1)
+np.empty = np.zeros = lambda *a, **k: np.ndarray.__new__(Lazy, 1 << 16)
+""",
+        ),
+        "",
+        "",
+    ),
+    "right at aligned addresses alone": (
+        candidate(
+            "    aligned = (out.to(tl.int64) % 64) == 0\n    tl.store(out + i, tl.where(aligned, a + b, a), mask=m)"
+        ),
+        "right",
+        "odd",
+    ),
+    "half of the elements": (candidate("    tl.store(out + i, a + b, mask=m & (i % 2 == 0))"), "right", "out"),
+    "size-dependent": (candidate("    tl.store(out + i, tl.where(n == 64, a + b, a), mask=m)"), "right", "out"),
+    "only the first block": (candidate("    tl.store(out + i, a + b, mask=m & (i < 64))"), "right", "out"),
+    "config-dependent": (
+        candidate(
+            "    if BLOCK == 256:\n        tl.store(out + i, a + b, mask=m)\n"
+            "    else:\n        tl.store(out + i, a, mask=m)",
+            blocks="256, 128",
+        ),
+        "right",
+        "config 1",
+    ),
+    "downgraded precision": (
+        candidate("    tl.store(out + i, (a.to(tl.float16) + b.to(tl.float16)).to(tl.float32), mask=m)"),
+        "right",
+        "out",
+    ),
+    "NaN as zero": (candidate("    tl.store(out + i, tl.where(a == a, a, 0.0) + b, mask=m)"), "right", "out"),
+    "huge values clamped": (
+        candidate("    tl.store(out + i, tl.minimum(tl.maximum(a + b, -1e4), 1e4), mask=m)"),
+        "right",
+        "out",
+    ),
+    # ---- memory that is not the kernel's
+    "reads beside its arrays": (
+        candidate("    tl.store(out + i, tl.load(out + i + 4096, mask=m), mask=m)"),
+        "checked",
+        "out of bounds",
+    ),
+    "reads the output": (
+        candidate("    tl.store(out + i, tl.load(out + i, mask=m) + b, mask=m)"),
+        "checked",
+        "nothing",
+    ),
+    "stores beside its arrays": (
+        candidate(RIGHT + "\n    tl.store(out - 64 + i, a, mask=m)"),
+        "checked",
+        "out of bounds",
+    ),
+    "no mask": (candidate("    tl.store(out + i, a + b)"), "checked", "out of bounds"),
+    "race": (candidate("    tl.store(out + i, a + b, mask=m)\n    tl.store(out, tl.sum(a))"), "", ""),
+    "endless kernel": (
+        candidate("    k = n\n    while k > 0:\n        tl.store(out + i, a + b, mask=m)\n        k = k % 7 + 1"),
+        "checked",
+        "",
+    ),
+    # ---- the process
+    "exit code": (candidate(WRONG, after="\nos._exit(0)\n"), "compile", "no result"),
+    "system exit": (candidate(RIGHT, after="\nsys.exit(0)\n"), "compile", "ends the program"),
+    "forged messages": (
+        candidate(
+            WRONG,
+            after="""
+from silo.compile.wire import encode
+forged = encode({"outcome": "confined", "measures": ["seccomp", "landlock"], "missing": {}})
+forged += encode({"outcome": "ran", "ns": 1}, [b"x"])
+for one in range(3, 64):
+    try: os.write(one, forged)
+    except OSError: pass
+os._exit(0)
+""",
+        ),
+        "compile",
+        "no result",
+    ),
+    "endless message": (
+        candidate(
+            WRONG,
+            after="""
+while True:
+    for one in range(3, 64):
+        try: os.write(one, b"x" * (1 << 20))
+        except OSError: pass
+""",
+        ),
+        "compile",
+        "",
+    ),
+    "crash": (candidate(RIGHT, after="\nimport ctypes\nctypes.string_at(0)\n"), "compile", "SIGSEGV"),
+    "fork bomb": (candidate(RIGHT, after="\nwhile True: os.fork()\n"), "compile", "PermissionError"),
+    "subprocess": (
+        candidate(RIGHT, after="\nimport subprocess\nsubprocess.run(['/bin/true'])\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "huge memory": (candidate(RIGHT, after="\nx = bytearray(1 << 40)\n"), "compile", "MemoryError"),
+    "kills everything": (
+        candidate(RIGHT, after="\nimport signal\nos.kill(-1, signal.SIGKILL)\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "kills the judge": (
+        candidate(RIGHT, after="\nimport signal\nos.kill(os.getppid(), signal.SIGKILL)\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "network": (
+        candidate(RIGHT, after="\nimport _socket\n_socket.socket()\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "writes a file": (
+        candidate(RIGHT, after="\nopen('/tmp/silo-judge-was-here', 'w')\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "writes beside itself": (candidate(RIGHT, after="\nopen(__file__ + '.x', 'w')\n"), "compile", "PermissionError"),
+    "makes a folder": (
+        candidate(RIGHT, after="\nos.mkdir('/tmp/silo-judge-was-here')\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "reads a secret": (candidate(RIGHT, after="\nopen('/etc/shadow').read()\n"), "compile", "PermissionError"),
+    "reads the judge's memory": (
+        candidate(RIGHT, after="\nopen(f'/proc/{os.getppid()}/mem', 'rb').read()\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "shows the environment": (
+        candidate(RIGHT, after="\nraise ValueError(str(dict(os.environ)))\n"),
+        "compile",
+        "ValueError",
+    ),
+    "maps new memory as code": (
+        candidate(RIGHT, after="\nimport ctypes\nctypes.CDLL('/tmp/silo-judge-was-here.so')\n"),
+        "compile",
+        "",
+    ),
+    # ---- launches
+    "huge grid": (candidate(RIGHT).replace("silo.cdiv(a.n, a.BLOCK),)", "1 << 24,)"), "bounds", "programs"),
+    "empty grid": (candidate(RIGHT).replace("silo.cdiv(a.n, a.BLOCK),)", "a.n - a.n,)"), "bounds", "grid"),
+    "many configs": (candidate(RIGHT, blocks="16, 32, 64, 128, 256, 512"), "compile", "configs"),
+    "no kernel": ("x = 1\n", "compile", "no kernel"),
+    "not Python": ("def (:\n", "compile", "SyntaxError"),
+}
