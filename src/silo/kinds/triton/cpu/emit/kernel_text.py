@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import runtime
+from silo.kinds.triton.cpu.analysis.float_extremes import join_float_extremes
 from silo.kinds.triton.cpu.analysis.networks import find_mirrors, fold_networks
 from silo.kinds.triton.cpu.analysis.orders import free_orders, order_memory
 from silo.kinds.triton.cpu.analysis.row_parts import RowParts, cut_rows
@@ -92,6 +93,8 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)
+    if options.mode == "optimized":
+        join_float_extremes(module)
     # A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
     separate = options.mode == "optimized" and (options.row_parts or options.elements_apart)
     parts = cut_rows(module) if separate else RowParts()

@@ -107,7 +107,7 @@ PIECES: dict[str, Piece] = {
     "atomic": Piece("atomic.h", ("types", "half")),
     "all": Piece("all.h", ("types",)),
     "transpose": Piece("transpose.h", ("types",)),
-    "plain_updates": Piece("plain_updates.h", ("types", "half")),
+    "plain_updates": Piece("plain_updates.h", ("types", "half", "atomic")),
     "lasting": Piece("lasting.h", ("types",)),
     "turns": Piece("turns.h", ("types",)),
     "atomic_runs": Piece("atomic_runs.h", ("atomic", "plain_updates", "turns")),
