@@ -7,11 +7,11 @@ all others, and among those with the sign the smaller number is above.
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, drop, insert, replace
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import drop
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.cpu.atomics import FLOAT_MAX, FLOAT_MIN
-from silo.kinds.triton.front.ssa import Module, Operation, Type, Value
+from silo.kinds.triton.front.ssa import Module, Operation, Value
 
 __all__ = ["join_float_extremes"]
 
@@ -20,11 +20,10 @@ _EQUAL, _NOT_EQUAL = 0, 1  # predicates of arith.cmpi
 _PAIRS: dict[tuple[object, object], int] = {(6, 9): FLOAT_MAX, (7, 8): FLOAT_MIN}
 _KEPT = ("sem", "scope")
 _BITS = {"i32": 31, "i64": 63}
-_BYTES = {"i32": 4, "f32": 4, "i64": 8, "f64": 8}
 
 
 def join_float_extremes(module: Module) -> None:
-    """Makes one atomic of each such pair, in place, at addresses that later passes can follow."""
+    """Makes one atomic of each such pair, in place."""
     joined: set[Operation] = set()
     for operation in [one for one in module.walk() if one.name == tt.ATOMIC_RMW]:
         found = None if operation in joined else _partner(operation)
@@ -124,34 +123,3 @@ def _join(first: Operation, other: Operation, kind: int, mask: Value | None) -> 
     else:
         first.operands[2] = mask
         mask.uses.append(first)
-    pointer = first.operands[0]
-    if pointer.owner is not None and pointer.owner.name == tt.BITCAST:
-        moved = _cast_base(pointer.owner.operands[0], pointer.type, first)
-        if moved is not None:
-            replace(pointer, moved)
-
-
-def _cast_base(pointer: Value, type_: Type, beside: Operation) -> Value | None:
-    """``pointer`` as pointers to ``type_``'s elements, with the cast at its scalar base; None without such a base."""
-    steps: list[Operation] = []
-    value = pointer
-    while value.type.tensor:
-        operation = value.owner
-        if operation is None or operation.name not in {tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS}:
-            return None
-        steps.append(operation)
-        value = operation.operands[0]
-    block = beside.block
-    if not steps or block is None or _BYTES[type_.element] != _BYTES.get(value.type.element):
-        return None
-    made = cast(block, tt.BITCAST, value, Type(type_.element, pointer=True), beside, after=False)
-    for step in reversed(steps):
-        old = step.result.type
-        new = Value(
-            f"{step.result.name}_{type_.element}",
-            Type(type_.element, old.shape, tensor=True, pointer=True, layout=old.layout),
-        )
-        copied = Operation(step.name, [made, *step.operands[1:]], [new], dict(step.attributes), location=step.location)
-        insert(block, block.operations.index(beside), copied)
-        made = new
-    return made
