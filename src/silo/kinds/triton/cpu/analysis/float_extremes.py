@@ -1,8 +1,8 @@
 """Minima and maxima of floats in memory: two atomics of integers by Triton's front end, one atomic here.
 
 Triton spells ``tl.atomic_max`` of a float as a signed maximum of the bits where the value's sign is clear, and an
-unsigned minimum where it is set. Old values that are unused let one atomic do both: bits whose sign is clear are above
-all others, and among those with the sign the smaller number is above.
+unsigned minimum where it is set. If the old values are unused, one atomic does both: bits with a clear sign are
+above all others, and among bits with a set sign the smaller number is above.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BITS = {"i32": 31, "i64": 63}
 
 
 def join_float_extremes(module: Module) -> None:
-    """Makes one atomic of each such pair, in place."""
+    """Makes one atomic of each of these pairs, in place."""
     joined: set[Operation] = set()
     for operation in [one for one in module.walk() if one.name == tt.ATOMIC_RMW]:
         found = None if operation in joined else _partner(operation)

@@ -52,8 +52,8 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
     SILO_ATOMIC_CHOICE(umax, suffix, type, utype, >)                                               \
     SILO_ATOMIC_CHOICE(umin, suffix, type, utype, <)
 
-/* The bits of a float as an integer of the same order: the sign is the last to count, and numbers
- * that have it are ordered by what they lack. */
+/* The bits of a float as an integer of the same order: if the sign is set, the others are inverted.
+ */
 #define SILO_FLOAT_KEY(suffix, type, utype)                                                        \
     SILO_INLINE type silo_float_key_##suffix(type bits) {                                          \
         utype const sign = -((utype)bits >> (8 * sizeof bits - 1)); /* no branch: signs vary */    \
