@@ -1,7 +1,7 @@
 """Kernels on the CPU at 1, 2, 4, ... threads beside torch: each alone in a process of its own, and taking turns in one.
 
     python -m bench.cpu.scaling [--threads 1 2 4 8 16] [--rows "add 10,000" ...] [--json FILE] [--no-sweep]
-    python -m bench.cpu.scaling --bars [--json FILE] [--page docs/performance.md]
+    python -m bench.cpu.scaling --bars [--json FILE] [--page FILE] [--readme FILE]
 
 ``--bars`` measures on one thread and on all, each library alone and both in turns: three minutes on 16 cores. Without
 it, each also takes turns with itself over other arrays, which shows how much of a turn's cost is that of cold caches.
@@ -92,7 +92,7 @@ def swept(threads: Sequence[int], seconds: float, home: str, rows: Sequence[str]
 
 def main() -> None:
     """Measure, print tables and bars, keep JSON."""
-    from bench.cpu.scaling.row_names import ROWS, SHORT
+    from bench.cpu.scaling.row_names import ROWS, SHORT, SHOWN
 
     parser = argparse.ArgumentParser(
         prog="python -m bench.cpu.scaling", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -109,6 +109,7 @@ def main() -> None:
     parser.add_argument("--bars", action="store_true", help="one thread and the most, without turns with itself")
     parser.add_argument("--json", type=Path, help="where to keep the results")
     parser.add_argument("--page", type=Path, help="the page of the documentation whose table to bring up to date")
+    parser.add_argument("--readme", type=Path, help="a page whose table gets few rows")
     options = parser.parse_args()
     machine = describe()
     threads, rows = tuple(options.threads), tuple(options.rows)
@@ -132,9 +133,10 @@ def main() -> None:
             print(report.table(found), report.bar_lines(bars), sep="\n\n", flush=True)
         if options.json:
             save(options.json, machine, report.document(found, bars, sweep))
-        if options.page and found:
-            page = options.page.read_text(encoding="utf-8")
-            options.page.write_text(report.updated(page, report.page_table(found)), encoding="utf-8")
+        for place, shown in ((options.page, ()), (options.readme, SHOWN)):
+            if place and found:
+                page = place.read_text(encoding="utf-8")
+                place.write_text(report.updated(page, report.page_table(found, shown)), encoding="utf-8")
         if not options.no_sweep and not options.bars:
             sweep = swept(threads, seconds, home, [row for row in rows if options.sweep_all or row in SHORT])
             print("", report.sweep_table(sweep, threads), sep="\n")

@@ -229,14 +229,16 @@ def _shown(us: float | None) -> str:
     return "-" if us is None else f"{us:.4g}"
 
 
-def page_table(found: Sequence[Cell]) -> str:
-    """Markdown for a page: every row on one thread and on the most, and the geometric means."""
+def page_table(found: Sequence[Cell], only: Sequence[str] = ()) -> str:
+    """Markdown for a page: the rows, or ``only`` these, on one thread and on the most; geometric means of all rows."""
     most = max(cell.threads for cell in found)
     one = {cell.row: cell for cell in found if cell.threads == 1}
     several = [cell for cell in found if cell.threads == most]
     head = f"1 thread | {most} threads | {most} threads, in turns | us, {most} threads, in turns | over alone"
     made = [f"| Silo's time over torch's | {head} |", "| --- " * 6 + "|"]
     for cell in several:
+        if only and cell.row not in only:
+            continue
         alone = f"{one[cell.row].ratio:.2f}" if cell.row in one else "-"
         made.append(
             f"| {cell.row} | {alone} | {cell.ratio:.2f} | {cell.turns_ratio:.2f} | {cell.silo_turns:.4g}"

@@ -4,7 +4,7 @@ import pytest
 
 from bench.cpu.scaling import report
 from bench.cpu.scaling.child import Round, summary, timed
-from bench.cpu.scaling.row_names import ROWS, SHORT
+from bench.cpu.scaling.row_names import ROWS, SHORT, SHOWN
 
 
 def line(row, threads, right=True, ratio=None, **sides):
@@ -86,6 +86,8 @@ def test_a_page_gets_the_table_between_its_marks():
     found = cells({1: 80.0, 4: 18.0}, {1: 100.0, 4: 30.0}, {1: (80.0, 100.0), 4: (21.6, 27.0)})
     text = report.page_table(found)
     assert "| add | 0.80 | 0.60 | 0.80 | 21.6 | 1.20 |" in text.splitlines()
+    assert "| add |" not in report.page_table(found, ["another"])
+    assert "geometric mean of 1 rows" in report.page_table(found, ["another"])
     page = f"before\n{report.BEGIN}old\n{report.END}after\n"
     assert report.updated(page, text) == f"before\n{report.BEGIN}{text}\n\n{report.END}after\n"
     with pytest.raises(ValueError, match="lacks the lines"):
@@ -132,6 +134,7 @@ def test_the_names_are_those_of_the_rows():
 
     assert tuple(rows.ROWS) == ROWS
     assert set(SHORT) <= set(ROWS)
+    assert set(SHOWN) <= set(ROWS)
 
 
 def test_processes_are_merged_by_their_medians():
