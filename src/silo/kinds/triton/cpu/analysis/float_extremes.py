@@ -90,7 +90,7 @@ def _is_sign(flag: Value, value: Value) -> bool:
 
 
 def _without(mask: Value, rest: Value | None) -> Value | None:
-    """``mask`` without its part ``rest``; None if that is no part of it."""
+    """``mask`` without its part ``rest``; None if ``mask`` lacks that part."""
     if rest is None:
         return mask
     operation = mask.owner
