@@ -6,15 +6,19 @@ Each sample is a process of its own with an empty store. The clock starts when t
 the arrays are there, and stops when the call has left a right result. ``off`` compiles one config and measures
 nothing: it is what the others are compared with, and ``compile`` is the compile of another config in the same process,
 with its worker running. In ``background`` the process then launches the first config again and again until the search
-has ended (``search``), and as often after that: ``beside`` is the ratio of the median launches.
+has ended, at most ``--limit`` seconds: ``winner`` is the time from the first call to the search's end, and ``beside``
+the median ratio of launches beside the search to launches of the windows right before and after, in which every
+process of the search is stopped and no config is lowered.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -30,7 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 MODES = ("off", "background", "auto")
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 LIMIT_S = 900
-FEW_BARS = {"background": 1.2, "beside": 1.05}  # of the first call of ``off``; of the launches after the search
+WINDOW_S = 0.1
+FEW_BARS = {"background": 1.2, "beside": 1.05}  # of the first call of ``off``; of the launches without the search
 AUTO_BARS_S = ((8, 2.0), (1, 5.0))  # from so many CPUs on
 
 
@@ -74,7 +79,61 @@ def seconds(step: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-def child(mode: str, sizes: tuple[int, int, int], dtype: str) -> dict[str, float]:
+def descendants() -> list[int]:
+    """The processes that this one has started, and theirs."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found = [os.getpid()]
+    for parent in found:
+        found += [process for process, its in parents.items() if its == parent]
+    return found[1:]
+
+
+def signalled(number: signal.Signals) -> None:
+    """Sends a signal to every process of the search."""
+    for process in descendants():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, number)
+
+
+def window(launch: Callable[[], object]) -> float:
+    """The median seconds of the launches of one window."""
+    begin, taken = time.perf_counter(), list[float]()
+    while time.perf_counter() - begin < WINDOW_S:
+        taken.append(seconds(launch))
+    return statistics.median(taken)
+
+
+def beside(launch: Callable[[], object], ended: Callable[[], bool], lowering: Any, limit_s: float) -> list[float]:
+    """Medians of windows in turns, stopped first: until the search has ended or ``limit_s`` seconds are over."""
+    until, taken = time.perf_counter() + limit_s, list[float]()
+    while not ended() and time.perf_counter() < until:
+        with lowering:
+            signalled(signal.SIGSTOP)
+            try:
+                taken.append(window(launch))
+            finally:
+                signalled(signal.SIGCONT)
+        if ended():
+            break
+        taken.append(window(launch))
+    return taken[: len(taken) // 2 * 2]
+
+
+def paired(windows: list[float]) -> list[float]:
+    """The ratio of each window beside the search to the mean of the stopped ones around it. Pure.
+
+    >>> paired([1.0, 1.1, 1.2, 1.2])
+    [1.0, 1.0]
+    """
+    stopped, running = windows[::2], windows[1::2]
+    after = [*stopped[1:], stopped[-1]] if stopped else []
+    return [2 * one / (left + right) for one, left, right in zip(running, stopped, after, strict=True)]
+
+
+def child(mode: str, sizes: tuple[int, int, int], dtype: str, limit_s: float) -> dict[str, float]:
     """The figures of one process."""
     import torch
 
@@ -95,12 +154,11 @@ def child(mode: str, sizes: tuple[int, int, int], dtype: str) -> dict[str, float
     if mode == "background":
         from silo.calls.background_search import searches
 
-        bound, begin, beside = kernel.bind(*arguments), time.perf_counter(), []
-        while not searches.wait(0):
-            beside.append(seconds(lambda: bound(*arguments)))
-        found["search"] = time.perf_counter() - begin
-        after = [seconds(lambda: bound(*arguments)) for _ in beside or range(1)]
-        found["beside"] = statistics.median(beside or after) / statistics.median(after)
+        bound, begin = kernel.bind(*arguments), time.perf_counter()
+        lowering = kernel.kernel.resolver._lock  # noqa: SLF001  # held while a config is lowered
+        windows = beside(lambda: bound(*arguments), lambda: searches.wait(0), lowering, limit_s)
+        found["winner" if searches.wait(0) else "no winner within"] = found["first"] + time.perf_counter() - begin
+        found |= {"beside": statistics.median(ratios), "pairs": len(ratios)} if (ratios := paired(windows)) else {}
     return found
 
 
@@ -109,6 +167,7 @@ def sample(mode: str, options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         variables = {"SILO_HOME": f"{folder}/silo", "TRITON_CACHE_DIR": f"{folder}/triton", "SILO_TUNE": mode}
         words = ["--child", mode, "--sizes", *map(str, options.sizes), "--dtype", options.dtype]
+        words += ["--limit", str(options.limit)]
         done = subprocess.run(
             [sys.executable, "-m", "bench.cpu.first_call", *words],
             env=os.environ | variables,
@@ -134,7 +193,7 @@ def judged(found: dict[str, dict[str, float]], cpus: int) -> list[tuple[str, flo
     if "background" in found and "off" in found:
         ratio = found["background"]["first"] / found["off"]["first"]
         bars.append(("first of background / off", ratio, FEW_BARS["background"]))
-    if "background" in found:
+    if "beside" in found.get("background", {}):
         bars.append(("launches beside", found["background"]["beside"], FEW_BARS["beside"]))
     if "auto" in found:
         limit = next(limit for least, limit in AUTO_BARS_S if cpus >= least)
@@ -151,12 +210,13 @@ def main() -> None:
     parser.add_argument("--dtype", choices=DTYPES, default="bf16")
     parser.add_argument("--repeats", type=int, default=3, help="processes of each mode, whose medians count")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds to wait for a search beside launches")
     parser.add_argument("--json", type=Path, help="where to keep the results")
     parser.add_argument("--child", choices=MODES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         logging.basicConfig(level=logging.INFO)  # to standard error
-        print(json.dumps(child(options.child, tuple(options.sizes), options.dtype)))
+        print(json.dumps(child(options.child, tuple(options.sizes), options.dtype, options.limit)))
         return
     samples: dict[str, list[dict[str, float]]] = {mode: [] for mode in options.modes}
     for _ in range(options.repeats):
@@ -164,7 +224,10 @@ def main() -> None:
             samples[mode].append(sample(mode, options))
             print(f"# {mode}: {samples[mode][-1]}", file=sys.stderr, flush=True)
     found = {
-        mode: {name: statistics.median(one[name] for one in taken) for name in taken[0]}
+        mode: {
+            name: statistics.median(one[name] for one in taken if name in one)
+            for name in dict.fromkeys(name for one in taken for name in one)
+        }
         for mode, taken in samples.items()
     }
     print("| mode | seconds to the first result | others |\n| --- | --- | --- |")

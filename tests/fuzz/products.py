@@ -11,7 +11,7 @@ from .maker import HOME, Maker, view_of
 from .memory import Place, _checked, _parameter, _pointer
 from .program import Exact, Node, Storage, Var
 
-__all__ = ["attention", "edge_product", "nested_products", "product_loop", "used"]
+__all__ = ["attention", "edge_product", "few_rows", "nested_products", "product_loop", "used"]
 
 Body = Callable[[Maker], None]
 
@@ -175,17 +175,24 @@ def _product(m: Maker, kind: str, left: Var, right: Var, total: str) -> str:
     return f"tl.dot({left.name}, {right.name}, {total}{options})"
 
 
-def edge_product(m: Maker) -> None:
-    """A loop of products whose sums are stored with masks and seen nowhere else: tiles at the edges of matrices."""
+def edge_product(m: Maker, *, few: bool = False) -> None:
+    """A loop of products whose sums are stored with masks and seen nowhere else: tiles at the edges of matrices.
+
+    With ``few`` one of the matrices has at most five rows or columns, and the inner axis is long.
+    """
     sizes = _sizes(m)
     if sizes is None or not m.exact:
         return
     rows, columns, extent = sizes
     kind = m.rng.choice(["f32"] * 4 + ["f16", "bf16", "bf16", "f64", "i8"])
-    trips, across = m.rng.choice([1, 2, 3, 5]), m.rng.choice([1, 2, 3])
+    trips, across = m.rng.choice([3, 5, 9] if few else [1, 2, 3, 5]), m.rng.choice([1, 2, 3])
     down = -(-m.programs // across)
     height = max(down * rows - m.rng.randrange(rows + 2), 1)
     width = max(across * columns - m.rng.randrange(columns + 2), 1)
+    if few and m.chance(0.5):
+        height = min(height, m.rng.randint(1, 5))
+    elif few:
+        width = min(width, m.rng.randint(1, 5))
     depth = max(trips * extent - m.rng.choice([0, 0, m.rng.randrange(extent)]), 1)
     exact = _bound(m, kind, depth, None)
     if exact is not None and not exact.fits(SUMS[kind]):
@@ -231,6 +238,11 @@ def edge_product(m: Maker) -> None:
             masks.append(f"({_range(rows)}[:, None] <= {m.scalar(m.rng.randrange(rows))})")
         place = f"{_range(rows)}[:, None] * {columns} + {_range(columns)}[None, :]"
         m.put(f"tl.store({target.name} + {place}, {changed}, mask={' & '.join(masks)})")
+
+
+def few_rows(m: Maker) -> None:
+    """A product of few rows or columns over a long inner axis, as of one token and a layer's weights."""
+    edge_product(m, few=True)
 
 
 def nested_products(m: Maker, body: Body) -> None:

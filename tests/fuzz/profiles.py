@@ -172,11 +172,14 @@ PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
     "columns": ({**_HALF, reductions.reduce: 12, reductions.float_order: 3}, ""),
     # Nothing but a product at the edges of matrices, whose programs launches may cut into parts.
     "linear": ({products.edge_product: 1}, "exact"),
+    "few rows": ({products.few_rows: 1}, "exact"),
 }
 # Profiles whose kernels begin with a product and run several programs.
 _LARGE = frozenset({"product", "mixed", "function", "attention"})
+# Of one statement, which decides what is written.
+_ALONE = frozenset({"linear", "few rows"})
 # Over tiles of whole vectors, in several programs, without a product.
-_WIDE = _LARGE | {"turned", "columns", "linear"}
+_WIDE = _LARGE | {"turned", "columns", "linear", "few rows"}
 
 
 def generate(seed: int, profile: str) -> Kernel:
@@ -184,9 +187,10 @@ def generate(seed: int, profile: str) -> Kernel:
     table, arithmetic = PROFILES[profile]
     # Profiles take turns from seed to seed, so that a seed being odd or even says the profile.
     m = Maker(seed, profile, arithmetic or ("exact", "wild")[seed // len(PROFILES) % 2], large=profile in _WIDE)
-    if profile == "linear":
+    if profile in _ALONE:
+        (write,) = table
         while not any(storage.written for storage in m.storages.values()):
-            products.edge_product(m)
+            write(m)
         return m.finish()
     for _ in range(m.rng.randint(1, 3)):
         memory.load(m)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "examples"))
 
 LEAST_CALLS, MOST_CALLS = 15, 3000
-WARM_S = 0.03
+WARM_S, WARM_CALLS = 0.03, 4
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,16 @@ class Round:
         return json.dumps(asdict(self))
 
 
-def timed(sides: Sequence[Callable[[], object]], seconds: float, gap_us: float) -> list[list[float]]:
-    """Microseconds of each call of each side, in turns."""
+def timed(
+    sides: Sequence[Callable[[], object]], seconds: float, gap_us: float, least: int = LEAST_CALLS
+) -> list[list[float]]:
+    """Microseconds of each call of each side, in turns: at least ``least`` calls of each."""
     clock = time.perf_counter_ns
     found: list[list[float]] = [[] for _ in sides]
     begun = clock()
     until, gap_ns = begun + int(1e9 * seconds), int(1e3 * gap_us)
     calls = 0
-    while calls < LEAST_CALLS or (clock() < until and calls < MOST_CALLS):
+    while calls < least or (clock() < until and calls < MOST_CALLS):
         for side, samples in zip(sides, found, strict=True):
             if gap_ns:
                 end = clock() + gap_ns
@@ -98,7 +100,7 @@ def main() -> None:
                 row.torch()
                 found, wanted = row.results()
                 error = float((found.double() - wanted.double()).abs().max())
-                timed(sides, WARM_S, asked.gap_us)
+                timed(sides, WARM_S, asked.gap_us, WARM_CALLS)
                 if "torch" not in asked.sides:  # torch's threads, which the check above woke, are asleep again
                     time.sleep(0.02)
                 samples = timed(sides, asked.seconds, asked.gap_us)

@@ -1,8 +1,10 @@
 """Kernels on the CPU at 1, 2, 4, ... threads beside torch: each alone in a process of its own, and taking turns in one.
 
     python -m bench.cpu.scaling [--threads 1 2 4 8 16] [--rows "add 10,000" ...] [--json FILE] [--no-sweep]
+    python -m bench.cpu.scaling --bars [--json FILE] [--page FILE] [--readme FILE]
 
-Each also takes turns with itself over other arrays, which shows how much of a turn's cost is that of cold caches.
+``--bars`` measures on one thread and on all, each library alone and both in turns: three minutes on 16 cores. Without
+it, each also takes turns with itself over other arrays, which shows how much of a turn's cost is that of cold caches.
 Every call is timed by itself; a figure is the median of those of three processes (``--repeats``), each the median of
 its calls. The sweep repeats the short rows with Silo's own threads, on the OpenMP threads that torch has loaded, and as
 ``auto`` chooses, with several lengths of spinning: alone, in turns with torch, and apart (the caller does 100
@@ -54,11 +56,20 @@ def measured(asked: Round, home: str, variables: Mapping[str, str]) -> list[dict
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+KINDS = (("silo",), ("torch",), ("silo", "torch"))
+TWICE = (("silo", "silo too"), ("torch", "torch too"))
+BARS_SECONDS = 0.05
+
+
 def measured_in_turns(
-    threads: tuple[int, ...], rows: tuple[str, ...], seconds: float, repeats: int, home: str
+    kinds: Sequence[tuple[str, ...]],
+    threads: tuple[int, ...],
+    rows: tuple[str, ...],
+    seconds: float,
+    repeats: int,
+    home: str,
 ) -> dict[tuple[str, ...], list[report.Line]]:
-    """Each side alone, both in turns, and each in turns with itself: processes of each kind, after each other."""
-    kinds = (("silo",), ("torch",), ("silo", "torch"), ("silo", "silo too"), ("torch", "torch too"))
+    """The merged lines of each kind of process, which take turns."""
     found: dict[tuple[str, ...], list[list[dict[str, Any]]]] = {sides: [] for sides in kinds}
     for _ in range(repeats):
         for sides in kinds:
@@ -81,7 +92,7 @@ def swept(threads: Sequence[int], seconds: float, home: str, rows: Sequence[str]
 
 def main() -> None:
     """Measure, print tables and bars, keep JSON."""
-    from bench.cpu.scaling.row_names import ROWS, SHORT
+    from bench.cpu.scaling.row_names import ROWS, SHORT, SHOWN
 
     parser = argparse.ArgumentParser(
         prog="python -m bench.cpu.scaling", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -90,33 +101,44 @@ def main() -> None:
     usual = [count for count in (1, 2, 4, 8, 16) if count <= cores]
     parser.add_argument("--threads", type=int, nargs="+", default=usual, help="numbers of threads")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help="only these rows")
-    parser.add_argument("--seconds", type=float, default=0.1, help="for a row and number of threads in a process")
+    parser.add_argument("--seconds", type=float, help="for a row and number of threads in a process (default 0.1)")
     parser.add_argument("--repeats", type=int, default=3, help="processes of each kind, whose medians count")
     parser.add_argument("--no-sweep", action="store_true", help="only the default settings")
     parser.add_argument("--only-sweep", action="store_true", help="only the sweep over pools")
     parser.add_argument("--sweep-all", action="store_true", help="the sweep over every row, not the short ones alone")
+    parser.add_argument("--bars", action="store_true", help="one thread and the most, without turns with itself")
     parser.add_argument("--json", type=Path, help="where to keep the results")
+    parser.add_argument("--page", type=Path, help="the page of the documentation whose table to bring up to date")
+    parser.add_argument("--readme", type=Path, help="a page whose table gets few rows")
     options = parser.parse_args()
     machine = describe()
     threads, rows = tuple(options.threads), tuple(options.rows)
+    if options.bars:
+        threads = tuple(dict.fromkeys((1, max(threads))))
+    kinds = KINDS if options.bars else KINDS + TWICE
+    seconds = options.seconds or (BARS_SECONDS if options.bars else 0.1)
     found: list[report.Cell] = []
     sweep: list[dict[str, Any]] = []
     bars: list[report.Bar] = []
     with tempfile.TemporaryDirectory() as home:
         if not options.only_sweep:
-            lines = measured_in_turns(threads, rows, options.seconds, options.repeats, home)
+            lines = measured_in_turns(kinds, threads, rows, seconds, options.repeats, home)
             found = report.cells(
                 lines["silo",],
                 lines["torch",],
                 lines["silo", "torch"],
-                twice=(lines["silo", "silo too"], lines["torch", "torch too"]),
+                twice=None if options.bars else (lines[TWICE[0]], lines[TWICE[1]]),
             )
             bars = report.judge(found)
             print(report.table(found), report.bar_lines(bars), sep="\n\n", flush=True)
         if options.json:
             save(options.json, machine, report.document(found, bars, sweep))
-        if not options.no_sweep:
-            sweep = swept(threads, options.seconds, home, [row for row in rows if options.sweep_all or row in SHORT])
+        for place, shown in ((options.page, ()), (options.readme, SHOWN)):
+            if place and found:
+                page = place.read_text(encoding="utf-8")
+                place.write_text(report.updated(page, report.page_table(found, shown)), encoding="utf-8")
+        if not options.no_sweep and not options.bars:
+            sweep = swept(threads, seconds, home, [row for row in rows if options.sweep_all or row in SHORT])
             print("", report.sweep_table(sweep, threads), sep="\n")
     if options.json:
         save(options.json, machine, report.document(found, bars, sweep))

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+BEGIN = "<!-- cpu scaling: printed by python -m bench.cpu.scaling -->\n"
+END = "<!-- end of cpu scaling -->\n"
 
 SLOWER_WITH_MORE = 1.10
 TURNS_COST_SILO = 1.2
 TURNS_COST_TORCH = 1.05
-MEAN_ONE, MEAN_MOST, WORST = 0.9, 1.0, 2.0
+# Of Silo's time over torch's: the geometric mean over all rows, and the worst row.
+MEAN_ONE, MEAN_MOST, MEAN_TURNS, WORST = 0.85, 0.7, 0.65, 1.5
+TURNS_COST_ROW = 1.15  # of Silo's time alone, or over other arrays if that costs more
+LONG_US = 1000.0  # a row that takes longer alone
+TURNS_COST_LONG = 1.1
 # Of small rows: microseconds, or Silo's time over torch's, at the most threads.
 SMALL_US = {"add 10,000": 3.0}
 SMALL_RATIO = {
@@ -35,8 +42,8 @@ class Cell:
     silo_turns: float
     torch_turns: float
     turns_ratio: float
-    silo_twice: float  # in turns with itself over other arrays
-    torch_twice: float
+    silo_twice: float | None  # in turns with itself over other arrays
+    torch_twice: float | None
     silo_efficiency: float  # the time of one thread over that of n, n times; 1 is perfect
     torch_efficiency: float
     right: bool
@@ -46,24 +53,34 @@ class Cell:
         """Silo's time over torch's, each alone in its process."""
         return self.silo / self.torch
 
+    @property
+    def turns_cost(self) -> float:
+        """Silo's time in turns with torch over its time alone."""
+        return self.silo_turns / self.silo
+
 
 Line = Mapping[str, Any]
 HEAD = (
-    "| row | threads | Silo, us | torch, us | ratio | in turns: Silo, us | torch, us | ratio"
+    "| row | threads | Silo, us | torch, us | ratio | in turns: Silo, us | torch, us | ratio | over alone"
     " | with itself: Silo, us | torch, us | efficiency | torch's |"
 )
 
 
 def cells(
-    alone: Sequence[Line], torch: Sequence[Line], turns: Sequence[Line], twice: tuple[Sequence[Line], Sequence[Line]]
+    alone: Sequence[Line],
+    torch: Sequence[Line],
+    turns: Sequence[Line],
+    twice: tuple[Sequence[Line], Sequence[Line]] | None = None,
 ) -> list[Cell]:
-    """What five processes measured, joined by row and threads; what one of them lacks is left out."""
-    ours, theirs, both, ours_twice, theirs_twice = (
-        {(one["row"], one["threads"]): one for one in lines} for lines in (alone, torch, turns, *twice)
-    )
+    """The lines of processes of each kind, joined by row and threads.
+
+    Rows that a process lacks are left out. ``twice``: each side in turns with itself, if that was measured.
+    """
+    kinds = [{(one["row"], one["threads"]): one for one in lines} for lines in (alone, torch, turns, *(twice or ()))]
+    ours, theirs, both, *same = kinds
     made: list[Cell] = []
     for (row, threads), line in ours.items():
-        if any((row, threads) not in others for others in (theirs, both, ours_twice, theirs_twice)):
+        if any((row, threads) not in others for others in kinds):
             continue
         other, pair = theirs[row, threads]["torch"]["us"], both[row, threads]
         us = line["silo"]["us"]
@@ -78,8 +95,8 @@ def cells(
                 silo_turns=pair["silo"]["us"],
                 torch_turns=pair["torch"]["us"],
                 turns_ratio=pair["ratio"],
-                silo_twice=ours_twice[row, threads]["silo"]["us"],
-                torch_twice=theirs_twice[row, threads]["torch"]["us"],
+                silo_twice=same[0][row, threads]["silo"]["us"] if same else None,
+                torch_twice=same[1][row, threads]["torch"]["us"] if same else None,
                 silo_efficiency=one_silo / us / threads,
                 torch_efficiency=one_torch / other / threads,
                 right=line["right"] and pair["right"],
@@ -155,40 +172,95 @@ def judge(found: Sequence[Cell]) -> list[Bar]:
         for row, ratio in SMALL_RATIO.items()
         if row in last
     ]
-    for threads, limit in dict.fromkeys(((1, MEAN_ONE), (most, MEAN_MOST))):
+    for threads, limit in {1: MEAN_ONE, most: MEAN_MOST}.items():
         these = [cell for cell in found if cell.threads == threads]
         if these:
-            mean = geometric_mean(cell.ratio for cell in these)
-            bars.append(Bar(f"geometric mean of {len(these)} rows to torch, {threads} thread(s), alone", mean, limit))
-            mean = geometric_mean(cell.turns_ratio for cell in these)
-            bars.append(Bar(f"geometric mean of {len(these)} rows to torch, {threads} thread(s), turns", mean, limit))
-    worst = max(found, key=lambda cell: cell.ratio)
-    bars.append(Bar(f"worst ratio to torch: {worst.row}, {worst.threads} threads", worst.ratio, WORST))
-    mean = geometric_mean(cell.silo_turns / cell.silo for cell in last.values())
-    bars.append(Bar(f"what turns cost Silo, {most} threads, geometric mean", mean, TURNS_COST_SILO))
-    mean = geometric_mean(cell.torch_turns / cell.torch for cell in last.values())
-    bars.append(Bar(f"what turns cost torch, {most} threads, geometric mean", mean, TURNS_COST_TORCH))
-    mean = geometric_mean(cell.silo_turns / cell.silo_twice for cell in last.values())
-    bars.append(Bar(f"the same over turns with itself, Silo, {most} threads", mean, TURNS_COST_SILO))
-    mean = geometric_mean(cell.torch_turns / cell.torch_twice for cell in last.values())
-    bars.append(Bar(f"the same over turns with itself, torch, {most} threads", mean, TURNS_COST_TORCH))
+            bars += _mean_and_worst(these, f"{threads} thread(s) alone", limit, lambda cell: cell.ratio)
+    several = list(last.values())
+    if most > 1:
+        bars += _mean_and_worst(several, f"{most} threads in turns", MEAN_TURNS, lambda cell: cell.turns_ratio)
+        for name, limit, those in (
+            ("row", TURNS_COST_ROW, several),
+            ("row of a millisecond", TURNS_COST_LONG, [cell for cell in several if cell.silo > LONG_US]),
+        ):
+            if those:
+                dearest = max(those, key=lambda cell: cell.turns_cost)
+                bars.append(Bar(f"turns over alone, dearest {name}: {dearest.row}", dearest.turns_cost, limit))
+    mean = geometric_mean(cell.turns_cost for cell in several)
+    bars.append(Bar(f"turns over alone, Silo, {most} threads, geometric mean", mean, TURNS_COST_SILO))
+    mean = geometric_mean(cell.torch_turns / cell.torch for cell in several)
+    bars.append(Bar(f"turns over alone, torch, {most} threads, geometric mean", mean, TURNS_COST_TORCH))
+    for name, limit, ratios in (
+        ("Silo", TURNS_COST_SILO, [cell.silo_turns / cell.silo_twice for cell in several if cell.silo_twice]),
+        ("torch", TURNS_COST_TORCH, [cell.torch_turns / cell.torch_twice for cell in several if cell.torch_twice]),
+    ):
+        if ratios:
+            what = f"turns over turns with itself, {name}, {most} threads, geometric mean"
+            bars.append(Bar(what, geometric_mean(ratios), limit))
     return bars
+
+
+def _mean_and_worst(those: Sequence[Cell], name: str, limit: float, ratio_of: Callable[[Cell], float]) -> list[Bar]:
+    worst = max(those, key=ratio_of)
+    mean = geometric_mean(ratio_of(cell) for cell in those)
+    return [
+        Bar(f"{name}: geometric mean of {len(those)} rows to torch", mean, limit),
+        Bar(f"{name}: worst row to torch: {worst.row}", ratio_of(worst), WORST),
+    ]
 
 
 def table(found: Sequence[Cell]) -> str:
     """Markdown, a line for each row and number of threads."""
     lines = [
         HEAD,
-        "| --- " * 12 + "|",
+        "| --- " * 13 + "|",
     ]
     lines += [
         f"| {cell.row} | {cell.threads} | {cell.silo:.4g} | {cell.torch:.4g} | {cell.ratio:.2f} |"
         f" {cell.silo_turns:.4g} | {cell.torch_turns:.4g} | {cell.turns_ratio:.2f} |"
-        f" {cell.silo_twice:.4g} | {cell.torch_twice:.4g} | {cell.silo_efficiency:.2f} |"
-        f" {cell.torch_efficiency:.2f} |" + ("" if cell.right else " WRONG")
+        f" {cell.turns_cost:.2f} | {_shown(cell.silo_twice)} | {_shown(cell.torch_twice)} |"
+        f" {cell.silo_efficiency:.2f} | {cell.torch_efficiency:.2f} |" + ("" if cell.right else " WRONG")
         for cell in found
     ]
     return "\n".join(lines)
+
+
+def _shown(us: float | None) -> str:
+    return "-" if us is None else f"{us:.4g}"
+
+
+def page_table(found: Sequence[Cell], only: Sequence[str] = ()) -> str:
+    """Markdown for a page: the rows, or ``only`` these, on one thread and on the most; geometric means of all rows."""
+    most = max(cell.threads for cell in found)
+    one = {cell.row: cell for cell in found if cell.threads == 1}
+    several = [cell for cell in found if cell.threads == most]
+    head = f"1 thread | {most} threads | {most} threads, in turns | us, {most} threads, in turns | over alone"
+    made = [f"| Silo's time over torch's | {head} |", "| --- " * 6 + "|"]
+    for cell in several:
+        if only and cell.row not in only:
+            continue
+        alone = f"{one[cell.row].ratio:.2f}" if cell.row in one else "-"
+        made.append(
+            f"| {cell.row} | {alone} | {cell.ratio:.2f} | {cell.turns_ratio:.2f} | {cell.silo_turns:.4g}"
+            f" | {cell.turns_cost:.2f} |"
+        )
+    means = [
+        geometric_mean(cell.ratio for cell in one.values()) if one else None,
+        geometric_mean(cell.ratio for cell in several),
+        geometric_mean(cell.turns_ratio for cell in several),
+    ]
+    shown = " | ".join("-" if mean is None else f"{mean:.2f}" for mean in means)
+    cost = geometric_mean(cell.turns_cost for cell in several)
+    return "\n".join([*made, f"| geometric mean of {len(several)} rows | {shown} | | {cost:.2f} |"])
+
+
+def updated(page: str, table: str) -> str:
+    """A page with the current table between its marks; ``ValueError`` if these are missing."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the page lacks the lines {BEGIN.strip()!r} and {END.strip()!r}")
+    return f"{before}{begin}{table}\n\n{end}{after}"
 
 
 def bar_lines(bars: Sequence[Bar]) -> str:
@@ -218,7 +290,7 @@ def document(found: Sequence[Cell], bars: Sequence[Bar], sweep: Sequence[Line]) 
     """What the JSON has besides the machine."""
     return {
         "unit": "us",
-        "rows": [{**asdict(cell), "ratio": cell.ratio} for cell in found],
+        "rows": [{**asdict(cell), "ratio": cell.ratio, "turns_cost": cell.turns_cost} for cell in found],
         "bars": [{**asdict(bar), "passed": bar.passed} for bar in bars],
         "sweep": list(sweep),
     }

@@ -45,3 +45,18 @@ SHORT = (
     "gather 8192x256",
     "matmul 512x512x512",
 )
+
+# Rows of the README's table.
+SHOWN = (
+    "add 2^24",
+    "layer norm 4096x4096",
+    "matmul 512x512x512",
+    "linear 1000x1000x1000",
+    "linear 64x4096x1024 bf16",
+    "causal flash 12x777x64",
+    "causal flash 12x1024x64 bf16",
+    "column sums 3000x2000",
+    "embedding gradient 8192x512",
+    "log softmax 333x50,257",
+    "adam 1,500,000",
+)

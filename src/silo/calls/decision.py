@@ -59,12 +59,14 @@ def decide_call(
     mode: TuneMode,
     can_measure: Callable[[], Decision],
     carry: Callable[[], tuple[Config, ...]],
+    promising: Callable[[], Config | None],
 ) -> PolicyDecision:
     """Decides whether a call uses a config, is tuned, or is refused.
 
-    ``carry`` returns the configs that trials of an earlier compiler predict for the call, and adds those trials to the
-    call's study if they still hold (:func:`silo.measuring.earlier_studies.carry_decision`). It is called only for a
-    study without a winner.
+    ``promising`` returns the config of a declared space that is worth trying first, or None; it is called in
+    ``background`` mode, whose calls use that config while nothing is measured. ``carry`` returns the configs that
+    trials of an earlier compiler predict for the call, and adds those trials to the call's study if they still hold
+    (:func:`silo.measuring.earlier_studies.carry_decision`). Both are called only for a study without a winner.
 
     In ``frozen`` mode with a lock, only the lock is read: every process that reads it launches the same config,
     whatever its store holds.
@@ -95,7 +97,10 @@ def decide_call(
     if len(configs) == 1:
         return decide(mode, configs, bucket=winner.config if winner else None, only=only)
     rule = guess = None
+    heuristic = configs[0] if context.rule else None
     if winner is None:
+        if heuristic is None and mode is TuneMode.BACKGROUND:
+            heuristic = promising()
         rules = study_key.rules(context.specialization, context.reach)
         if rules is not None:
             rule = rules.lookup([context.values[name] for name in study_key.key]).config
@@ -110,7 +115,7 @@ def decide_call(
         earlier=next(iter(contenders), None),
         rule=rule,
         elsewhere=guess,
-        heuristic=configs[0] if context.rule else None,
+        heuristic=heuristic,
         unfinished=_to_go_on(study_key, context) if winner is not None and mode.measures else "",
     )
     decision = decided()

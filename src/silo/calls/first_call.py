@@ -46,7 +46,15 @@ if TYPE_CHECKING:
     from silo.tuner.outcome import TuneOutcome
     from silo.tuner.trial import Study
 
-__all__ = ["LiveSearch", "call_arguments", "call_grid_of", "measurable", "tune_live", "tuned_live"]
+__all__ = [
+    "LiveSearch",
+    "call_arguments",
+    "call_grid_of",
+    "measurable",
+    "most_promising",
+    "tune_live",
+    "tuned_live",
+]
 
 _log = logging.getLogger("silo")
 
@@ -177,22 +185,38 @@ class LiveSearch:
 
     def _seeds(self, space: SearchSpace) -> tuple[Seed, ...]:
         """The configs to try first: by earlier knowledge, or else by their grids on a CPU."""
-        locked, context = lock_of(self.kernel), self.context
+        locked = lock_of(self.kernel)
         found = study_seeds(self.study, space, self.study_key.records, locked[0] if locked else None)
-        if found or context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
+        if found:
             return found
-        from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
-
-        def programs_of(config: Config) -> int | None:
-            try:
-                return math.prod(call_grid_of(self.kernel, context, self.variant_of(config)))
-            except SiloError:
-                return None  # a launch with this config fails with the reason
-
-        promising = promising_configs(space.listed, programs_of, settings().threads, _PROMISING)
+        promising = most_promising(self.kernel, self.context, space, self.variant_of, _PROMISING)
         # The first config comes first: the results of the others are compared with its result.
         order = dict.fromkeys((space.listed[0], *promising)) if promising else ()
         return tuple(Seed(config, reason="promising by its grid") for config in order)
+
+
+def most_promising(
+    kernel: DeclaredKernel,
+    context: CallContext,
+    space: SearchSpace,
+    variant_of: Callable[[Config], Variant],
+    limit: int,
+) -> tuple[Config, ...]:
+    """At most ``limit`` configs of a declared space, most promising first by the grids that this call gets with them.
+
+    Empty for other devices than a CPU, for a space of groups, and for a space that a heuristic has ordered.
+    """
+    if context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
+        return ()
+    from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
+
+    def programs_of(config: Config) -> int | None:
+        try:
+            return math.prod(call_grid_of(kernel, context, variant_of(config)))
+        except SiloError:
+            return None  # a launch with this config fails with the reason
+
+    return promising_configs(space.listed, programs_of, settings().threads, limit)
 
 
 def _scope(

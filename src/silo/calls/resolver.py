@@ -18,7 +18,7 @@ from silo.building.loaded_kernels import HeuristicLauncher, bound_launcher, guar
 from silo.building.zeroing import ZeroingLauncher
 from silo.calls.decision import decide_call, frozen_error, mode_of, unfinished
 from silo.calls.deterministic_candidates import NumericsOf, is_deterministic
-from silo.calls.first_call import measurable, tune_live, tuned_live
+from silo.calls.first_call import measurable, most_promising, tune_live, tuned_live
 from silo.calls.pruning import prune
 from silo.compile.build_list import Chosen
 from silo.compile.toolchain import select_compiler, target_kinds
@@ -424,8 +424,12 @@ class Resolver:
             study = study_key.study(context.specialization, context.bucket)
             return contenders_of(study, study_key.records, context.reach)
 
-        study_key = self.problem(context)
-        return decide_call(self._kernel, study_key, context, mode or mode_of(self._kernel), can_measure, carry)
+        def promising() -> Config | None:
+            found = most_promising(self._kernel, context, context.searched, partial(self.variant, context), 1)
+            return next(iter(found), None)
+
+        study_key, mode = self.problem(context), mode or mode_of(self._kernel)
+        return decide_call(self._kernel, study_key, context, mode, can_measure, carry, promising)
 
     def carry(self, context: CallContext) -> tuple[Config, ...]:
         """Calls :func:`silo.measuring.earlier_studies.carry_decision` for a call's study without trials."""

@@ -37,6 +37,13 @@ def plus(x, out, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def plus_in_steps(x, out, n, BLOCK: tl.constexpr):
+    for start in range(0, n, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+@triton.jit
 def total(x, out, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(out + i, tl.sum(tl.load(x + i, mask=i < n, other=0.0), 0), mask=i < 1)
@@ -80,9 +87,9 @@ def home(tmp_path):
         yield tmp_path
 
 
-def made(function=plus, **options):
-    space = {"BLOCK": [16, 4096]}  # the first is far slower
-    return silo.kernel(space=space, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),), **options)(function)
+def made(function=plus_in_steps, **options):
+    """A kernel whose first config is far slower than the other; no grid tells which is promising."""
+    return silo.kernel(space={"BLOCK": [16, 4096]}, key=["n"], grid=(1,), **options)(function)
 
 
 def arrays(n=100_000):
@@ -127,6 +134,22 @@ def test_the_first_call_compiles_one_config_and_a_later_one_gets_the_winner(home
     assert blocks(kernel, x, out, x.size) == "4096"
     assert searches.run() == 0, "one search of a study in a process"
     assert len(messages("calls switch")) == 1
+
+
+@needs_compiler
+def test_the_first_call_uses_the_most_promising_config(home, searches, messages):
+    grid = lambda a: (silo.cdiv(a.n, a.BLOCK),)  # noqa: E731
+    kernel, (x, out) = silo.kernel(space={"BLOCK": [16, 4096]}, key=["n"], grid=grid)(plus), arrays()
+    kernel(x, out, x.size)
+    assert (out == x + 1).all()
+    assert len(messages("compiled plus")) == 1
+    assert blocks(kernel, x, out, x.size) == "4096"
+    resolver = kernel.kernel.resolver
+    context = resolver.understand(inspect_call(resolver.native, kernel.kernel.source.signature, x, out, x.size))
+    decision = resolver.decide(context)
+    assert (decision.action, decision.origin) == (Action.BESIDE, Origin.HEURISTIC)
+    for mode in (TuneMode.AUTO, TuneMode.CACHED, TuneMode.OFF):
+        assert resolver.decide(context, mode=mode).origin is Origin.FIRST
 
 
 @needs_compiler

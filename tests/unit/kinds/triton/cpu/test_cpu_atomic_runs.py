@@ -170,6 +170,80 @@ def test_extremes_of_columns(how):
     np.testing.assert_array_equal(low, x.min(0))
 
 
+@triton.jit
+def extremes_at(places, values, high, low, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at, v = tl.load(places + i, mask=i < n, other=0), tl.load(values + i, mask=i < n)
+    tl.atomic_max(high + at, v, mask=i < n)
+    tl.atomic_min(low + at, v, mask=i < n, sem="relaxed")
+
+
+@triton.jit
+def extremes_of_all(values, high, low, BLOCK: tl.constexpr):
+    v = tl.load(values + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))
+    tl.atomic_max(high + tl.arange(0, BLOCK), v)
+    tl.atomic_min(low, tl.min(v, 0))
+
+
+@triton.jit
+def highest_before(values, high, before, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(before + i, tl.atomic_max(high + i, tl.load(values + i)))
+
+
+def float_bits(array):
+    return array.view(np.int32 if array.dtype == np.float32 else np.int64)
+
+
+def awkward(name, count):
+    """Floats of both signs, among them zeros, infinities, subnormal numbers and NaN of both signs."""
+    random = np.random.default_rng(3)
+    few = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -np.nan, 1e-310, -1e-310, 1e-40, -1e-40], name)
+    return np.where(random.random(count) < 0.5, random.choice(few, count), random.standard_normal(count)).astype(name)
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_extremes_of_floats_are_those_of_two_atomics(name, how):
+    """The reference code keeps the two atomics of integers that Triton makes of each."""
+    n, random = 990, np.random.default_rng(4)
+    values, places = awkward(name, 1024), random.integers(0, 40, 1024)
+    found = {}
+    for mode in MODES:
+        high, low = (awkward(name, 64)[start:][:40].copy() for start in (0, 24))
+        arguments = {"places": places, "values": values, "high": high, "low": low, "n": n, "BLOCK": 256}
+        loaded = compiled(extremes_at, mode, **arguments)
+        launched(loaded, 4, arguments, how if mode == "optimized" else "alone")
+        found[mode] = float_bits(high), float_bits(low)
+    np.testing.assert_array_equal(found["optimized"], found["reference"])
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("name", ["float32", "float64"])
+def test_extremes_without_a_mask_and_of_one_place(name, how):
+    found = {}
+    for mode in MODES:
+        high, low = awkward(name, 64), awkward(name, 1)
+        arguments = {"values": awkward(name, 640), "high": high, "low": low, "BLOCK": 64}
+        launched(compiled(extremes_of_all, mode, **arguments), 10, arguments, how if mode == "optimized" else "alone")
+        found[mode] = [*float_bits(high), *float_bits(low)]
+    assert found["optimized"] == found["reference"]
+
+
+def test_an_extreme_of_floats_is_one_atomic_of_vectors_if_its_old_value_is_unused():
+    x = np.zeros(640, np.float32)
+    given = {"values": x, "high": x, "low": x, "BLOCK": 64}
+    text = emit_c(module_of(extremes_of_all, given), CpuOptions()).source.split("program_x")[-1]
+    assert "silo_float_max_plain_i32(&" in text
+    assert "silo_float_max_locked_i32" in text
+    assert "silo_atomic_float_min_i32" in text
+    assert "silo_umin" not in text
+    used = {"values": x, "high": x, "before": x, "BLOCK": 64}
+    text = emit_c(module_of(highest_before, used), CpuOptions()).source.split("program_x")[-1]
+    assert "silo_atomic_umin_i32" in text
+    assert "silo_float_max" not in text
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_rows_of_a_tile_that_lie_on_one_another(mode):
     values, sums = np.arange(8 * 32, dtype=np.float32), np.zeros(20 * 19, np.float32)

@@ -9,9 +9,11 @@ import pytest
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
-from cpu_samples import compiled, needs_compiler  # noqa: E402
+from cpu_samples import compiled, module_of, needs_compiler  # noqa: E402
 from silo.core.target import Target  # noqa: E402
 from silo.drivers.cpu.levels import LEVELS, host_target, level_of  # noqa: E402
+from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
+from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
 
 pytestmark = needs_compiler
 
@@ -32,6 +34,8 @@ def linear(a, b, c, M, N, K, am, ak, bk, bn, BM: tl.constexpr, BN: tl.constexpr,
 
 # No multiple of a vector, of a word of two or four elements, or of four; of one element; longer than a pass.
 _SHAPES = [(50, 92, 94), (33, 44, 77), (16, 17, 700), (5, 1, 3), (70, 130, 63), (64, 64, 64)]
+# A product, or its last tile, of at most four rows or columns.
+_SHAPES += [(1, 131, 200), (2, 70, 64), (35, 67, 333), (68, 68, 130), (90, 1, 300)]
 
 
 @pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
@@ -57,6 +61,15 @@ def test_sizes_that_are_no_multiple(name, turned, level):
             words |= {"a": a.view(np.uint16), "b": b.view(np.uint16)}
         loaded.run((-(-m // 32) * -(-n // 64),), {slot.name: words[slot.name] for slot in loaded.launch.layout})
         np.testing.assert_array_equal(c, expected)
+
+
+def test_parts_of_rows_are_added_in_the_order_of_all():
+    """A part may be of few rows where the program is not, and its sums would be added in another order."""
+    x = np.zeros((64, 64), np.float32)
+    given = {"a": x, "b": x, "c": x, "M": 64, "N": 64, "K": 64, "am": 64, "ak": 1, "bk": 1, "bn": 64}
+    module = lambda: module_of(linear, {**given, "BM": 32, "BN": 64, "BK": 32})  # noqa: E731
+    assert "dot_thin" in emit_c(module(), CpuOptions()).source
+    assert "dot_thin" not in emit_c(module(), CpuOptions(row_parts=True)).source
 
 
 @pytest.mark.parametrize("units", [0, 1])

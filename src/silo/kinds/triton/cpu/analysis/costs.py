@@ -24,6 +24,8 @@ _SHORTEST_RUN = 16
 # The cost of a load from successive places, whose addresses and bounds leave the innermost loop: a little more than
 # loading the value from a buffer, because the store into that buffer is saved.
 _ROW_LOAD_COST = 2.0
+# The same of f16, which is converted in blocks wherever it is read: a buffer of f32 saves the second conversion.
+_HALF_ROW_LOAD_COST = 12.0
 
 
 def recompute_cost(value: Value, memo: dict[tuple[Value, bool], float], *, rows: bool = True) -> float:
@@ -51,7 +53,7 @@ def _sum_of_costs(root: Value, *, rows: bool) -> float:
         if is_repeated_load(operation):
             arithmetic += _REPEATED_LOAD_COST
         elif rows and row_axis(operation) is not None:
-            arithmetic += _ROW_LOAD_COST
+            arithmetic += _HALF_ROW_LOAD_COST if value.type.element == "f16" else _ROW_LOAD_COST
             operands = []
         else:
             own = own_cost(operation)

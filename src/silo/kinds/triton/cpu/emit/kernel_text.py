@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import runtime
+from silo.kinds.triton.cpu.analysis.float_extremes import join_float_extremes
 from silo.kinds.triton.cpu.analysis.networks import find_mirrors, fold_networks
 from silo.kinds.triton.cpu.analysis.orders import free_orders, order_memory
+from silo.kinds.triton.cpu.analysis.pointer_casts import cast_bases
 from silo.kinds.triton.cpu.analysis.row_parts import RowParts, cut_rows
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import join_edges, spell_out_polls, split_inline
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
@@ -92,6 +94,9 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)
+    if options.mode == "optimized":
+        join_float_extremes(module)
+        cast_bases(module)
     # A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
     separate = options.mode == "optimized" and (options.row_parts or options.elements_apart)
     parts = cut_rows(module) if separate else RowParts()

@@ -13,7 +13,7 @@ from silo.kinds.triton.cpu.lower.leading import Body, leading_loops
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.front.operations import tt
-from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
+from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_BITS, MEMORY_ORDERS, atomic_kind
 from silo.kinds.triton.front.ssa import Operation, Type, Value
 
 __all__ = [
@@ -63,7 +63,7 @@ def atomic_call(scope: LoweringScope, operation: Operation, operands: list[str])
         pointer, compare, value = operands
         return f"silo_atomic_cas_{ATOMIC_BITS[element]}({pointer}, {compare}, {value}, {order})"
     pointer, value = operands[:2]
-    kind = ATOMIC_KINDS[operation.attributes["atomic_rmw_op"]]
+    kind = atomic_kind(operation)
     if kind == "fadd":
         return f"silo_atomic_fadd_{element}({pointer}, {value}, {order})"
     suffix = ATOMIC_BITS[element] if kind == "exchange" else element
@@ -155,7 +155,7 @@ def _updates(operation: Operation) -> str:
     """The kind of an atomic whose old values are unused, and "" for any other."""
     if operation.name != tt.ATOMIC_RMW or operation.result.uses:
         return ""
-    kind = ATOMIC_KINDS[operation.attributes["atomic_rmw_op"]]
+    kind = atomic_kind(operation)
     return "" if kind == "exchange" else kind
 
 

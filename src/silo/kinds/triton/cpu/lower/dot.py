@@ -108,6 +108,7 @@ def _buffer(scope: LoweringScope, value: Value) -> LoopBuffer:
 _BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (1, 16))}
 _WIDE = {"f64": "f64", "i8": "i8"}  # the products that multiply elements of a type; all other types use f32
 _ITEM_BYTES = {"f64": 8}
+_THIN = frozenset({"f32", "bf16", "f16"})  # whose products of few rows are computed along the depth
 _DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
 _MOST_ROWS = 16  # of a block of sums
 _PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
@@ -523,13 +524,26 @@ def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
         body = f"  const int units = silo_units();\n{test}{body}"
     head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
     part = ", int64_t m, int64_t n" if shape.part else ""
+    thin = _thin(scope, shape)
     if shape.either:
         part += f", silo_pair *pair, {total} *turned"
         body = _packing_left(scope, shape, real, total) + body
-    text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room{part}) {{\n{body}}}"
+    text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room{part}) {{\n{thin}{body}}}"
     if text not in scope.constants:
         scope.constants.append(text)
     return name
+
+
+def _thin(scope: LoweringScope, shape: _Shape) -> str:
+    """The start of a product that may have few rows or columns; "" if its kernel's launches hand out parts of rows.
+
+    A part may hold few rows where the program has many, and the number of parts changes no bit of a result.
+    """
+    if not shape.part or shape.left != shape.right or shape.left not in _THIN or scope.options.row_parts:
+        return ""
+    scope.pieces.add(f"dot_thin_{shape.left}")
+    width = max(shape.columns, shape.lanes)
+    return f"  if (silo_dot_thin_{shape.left}(m, n, k, a, b, c, {width}, {int(shape.fresh)})) return;\n"
 
 
 def _packing_left(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:

@@ -52,6 +52,30 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
     SILO_ATOMIC_CHOICE(umax, suffix, type, utype, >)                                               \
     SILO_ATOMIC_CHOICE(umin, suffix, type, utype, <)
 
+/* The bits of a float as an integer of the same order: if the sign is set, the others are inverted.
+ */
+#define SILO_FLOAT_KEY(suffix, type, utype)                                                        \
+    SILO_INLINE type silo_float_key_##suffix(type bits) {                                          \
+        utype const sign = -((utype)bits >> (8 * sizeof bits - 1)); /* no branch: signs vary */    \
+        return (type)((utype)bits ^ sign >> 1);                                                    \
+    }
+
+#define SILO_ATOMIC_FLOAT(name, suffix, type, sign)                                                \
+    SILO_INLINE type silo_atomic_##name##_##suffix(type *place, type value, const int order) {     \
+        type const key = silo_float_key_##suffix(value);                                           \
+        type old = __atomic_load_n(place, __ATOMIC_RELAXED);                                       \
+        while (!__atomic_compare_exchange_n(place, &old,                                           \
+                                            key sign silo_float_key_##suffix(old) ? value : old,   \
+                                            1, order, silo_atomic_failure(order)))                 \
+            ;                                                                                      \
+        return old;                                                                                \
+    }
+
+#define SILO_ATOMIC_FLOATS(suffix, type, utype)                                                    \
+    SILO_FLOAT_KEY(suffix, type, utype)                                                            \
+    SILO_ATOMIC_FLOAT(float_max, suffix, type, >)                                                  \
+    SILO_ATOMIC_FLOAT(float_min, suffix, type, <)
+
 /* `type` is added as `wide`; the place is compared as `bits`, so that NaN meets itself. */
 #define SILO_ATOMIC_FADD(suffix, type, bits, wide, widen, narrow)                                  \
     SILO_INLINE type silo_atomic_fadd_##suffix(type *place, type value, const int order) {         \
@@ -66,6 +90,8 @@ typedef uint64_t silo_alias_u64 __attribute__((may_alias));
         return before;                                                                             \
     }
 
+SILO_ATOMIC_FLOATS(i32, int32_t, uint32_t)
+SILO_ATOMIC_FLOATS(i64, int64_t, uint64_t)
 SILO_ATOMIC_INTEGER(i8, int8_t, uint8_t)
 SILO_ATOMIC_INTEGER(i16, int16_t, uint16_t)
 SILO_ATOMIC_INTEGER(i32, int32_t, uint32_t)

@@ -107,7 +107,7 @@ PIECES: dict[str, Piece] = {
     "atomic": Piece("atomic.h", ("types", "half")),
     "all": Piece("all.h", ("types",)),
     "transpose": Piece("transpose.h", ("types",)),
-    "plain_updates": Piece("plain_updates.h", ("types", "half")),
+    "plain_updates": Piece("plain_updates.h", ("types", "half", "atomic")),
     "lasting": Piece("lasting.h", ("types",)),
     "turns": Piece("turns.h", ("types",)),
     "atomic_runs": Piece("atomic_runs.h", ("atomic", "plain_updates", "turns")),
@@ -144,6 +144,11 @@ PIECES: dict[str, Piece] = {
     "dot_i8": Piece("dot.h", ("dot_tile",), (("KIND", "i8"), ("REAL", "float"), ("TOTAL", "int32_t"))),
     **{f"dot_widen_{element}": _reader(element, *how, widens=True) for element, how in _READ.items()},
     **{f"dot_read_{element}": _reader(element, *how, widens=False) for element, how in _READ.items()},
+    "dot_lanes": Piece("dot_lanes.h", ("dot_tile", "half")),
+    **{
+        f"dot_thin_{element}": Piece("dot_thin.h", ("dot_lanes",), (("ELEMENT", element), ("CTYPE", ctype)))
+        for element, ctype in (("f32", "float"), ("bf16", "uint16_t"), ("f16", "uint16_t"))
+    },
     "dot_split": Piece("dot_split.h", ("dot_read_bf16",)),
     "dot_packed_bf16": Piece(
         "dot_packed.h",

@@ -72,3 +72,14 @@ SILO_PLAIN_INTEGER(i8, int8_t, uint8_t)
 SILO_PLAIN_INTEGER(i16, int16_t, uint16_t)
 SILO_PLAIN_INTEGER(i32, int32_t, uint32_t)
 SILO_PLAIN_INTEGER(i64, int64_t, uint64_t)
+
+#define SILO_PLAIN_FLOAT(name, suffix, type, sign)                                                 \
+    SILO_INLINE void silo_##name##_plain_##suffix(type *place, type value) {                       \
+        if (silo_float_key_##suffix(value) sign silo_float_key_##suffix(*place))                   \
+            *place = value;                                                                        \
+    }
+
+SILO_PLAIN_FLOAT(float_max, i32, int32_t, >)
+SILO_PLAIN_FLOAT(float_min, i32, int32_t, <)
+SILO_PLAIN_FLOAT(float_max, i64, int64_t, >)
+SILO_PLAIN_FLOAT(float_min, i64, int64_t, <)

@@ -8,7 +8,16 @@ from types import MappingProxyType
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, INTEGERS
 from silo.kinds.triton.front.ssa import Operation
 
-__all__ = ["ATOMIC_BITS", "ATOMIC_KINDS", "MEMORY_ORDERS", "cas_refusal", "rmw_refusal"]
+__all__ = [
+    "ATOMIC_BITS",
+    "ATOMIC_KINDS",
+    "FLOAT_MAX",
+    "FLOAT_MIN",
+    "MEMORY_ORDERS",
+    "atomic_kind",
+    "cas_refusal",
+    "rmw_refusal",
+]
 
 # Triton's RMWOp and MemSemantic.
 ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
@@ -25,6 +34,9 @@ ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
         10: "exchange",
     }
 )
+# Silo's own, of integers that are the bits of floats; no text may hold them.
+FLOAT_MAX, FLOAT_MIN = 101, 102
+_OWN_KINDS: Mapping[object, str] = MappingProxyType({FLOAT_MAX: "float_max", FLOAT_MIN: "float_min"})
 MEMORY_ORDERS: Mapping[object, str] = MappingProxyType(
     {1: "__ATOMIC_RELAXED", 2: "__ATOMIC_ACQUIRE", 3: "__ATOMIC_RELEASE", 4: "__ATOMIC_ACQ_REL"}
 )
@@ -41,6 +53,12 @@ ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
         "f64": "f64",
     }
 )
+
+
+def atomic_kind(operation: Operation) -> str:
+    """The runtime's word for a ``tt.atomic_rmw``."""
+    kind = operation.attributes["atomic_rmw_op"]
+    return _OWN_KINDS.get(kind) or ATOMIC_KINDS[kind]
 
 
 def cas_refusal(operation: Operation) -> str:

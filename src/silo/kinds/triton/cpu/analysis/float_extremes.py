@@ -1,0 +1,125 @@
+"""Minima and maxima of floats in memory: two atomics of integers by Triton's front end, one atomic here.
+
+Triton spells ``tl.atomic_max`` of a float as a signed maximum of the bits where the value's sign is clear, and an
+unsigned minimum where it is set. If the old values are unused, one atomic does both: bits with a clear sign are
+above all others, and among bits with a set sign the smaller number is above.
+"""
+
+from __future__ import annotations
+
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import drop
+from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar
+from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.cpu.atomics import FLOAT_MAX, FLOAT_MIN
+from silo.kinds.triton.front.ssa import Module, Operation, Value
+
+__all__ = ["join_float_extremes"]
+
+_EQUAL, _NOT_EQUAL = 0, 1  # predicates of arith.cmpi
+# For values without and with the sign, by Triton's numbers: signed maximum and unsigned minimum, and the reverse.
+_PAIRS: dict[tuple[object, object], int] = {(6, 9): FLOAT_MAX, (7, 8): FLOAT_MIN}
+_KEPT = ("sem", "scope")
+_BITS = {"i32": 31, "i64": 63}
+
+
+def join_float_extremes(module: Module) -> None:
+    """Makes one atomic of each of these pairs, in place."""
+    joined: set[Operation] = set()
+    for operation in [one for one in module.walk() if one.name == tt.ATOMIC_RMW]:
+        found = None if operation in joined else _partner(operation)
+        if found is not None:
+            other, kind, mask = found
+            joined.add(other)
+            _join(operation, other, kind, mask)
+
+
+def _partner(first: Operation) -> tuple[Operation, int, Value | None] | None:
+    """The atomic for values with the sign that completes ``first``, the joint kind, and the mask of both."""
+    block = first.block
+    if block is None or first.result.uses or len(first.operands) != 3:
+        return None
+    place = block.operations.index(first)
+    for other in block.operations[place + 1 :]:
+        if other.name == tt.ATOMIC_RMW:
+            break
+        if other.regions or other.name in {tt.LOAD, tt.STORE, tt.CALL, tt.ATOMIC_CAS, tt.RETURN}:
+            return None  # something may be observed between the two
+    else:
+        return None
+    kind = _PAIRS.get((first.attributes.get("atomic_rmw_op"), other.attributes.get("atomic_rmw_op")))
+    if kind is None or other.result.uses or len(other.operands) != 3:
+        return None
+    if first.operands[:2] != other.operands[:2] or any(
+        first.attributes.get(name) != other.attributes.get(name) for name in _KEPT
+    ):
+        return None
+    sign = _sign_of(first.operands[1], other.operands[2])
+    if sign is None:
+        return None
+    flag, mask = sign
+    clear = _without(first.operands[2], mask)
+    return (other, kind, mask) if clear is not None and _is_not(clear, flag) else None
+
+
+def _sign_of(value: Value, mask: Value) -> tuple[Value, Value | None] | None:
+    """The part of ``mask`` that is the sign of ``value``, and the rest; None if no part is."""
+    if _is_sign(mask, value):
+        return mask, None
+    operation = mask.owner
+    if operation is None or operation.name != arith.ANDI:
+        return None
+    left, right = operation.operands
+    if _is_sign(right, value):
+        return right, left
+    return (left, right) if _is_sign(left, value) else None
+
+
+def _is_sign(flag: Value, value: Value) -> bool:
+    test = flag.owner
+    shift_bits = _BITS.get(value.type.element)
+    if shift_bits is None or test is None or test.name != arith.CMPI or test.attributes["predicate"] != _NOT_EQUAL:
+        return False
+    shift = test.operands[0].owner
+    return (
+        constant_scalar(test.operands[1]) == 0
+        and shift is not None
+        and shift.name == arith.SHRUI
+        and shift.operands[0] is value
+        and constant_scalar(shift.operands[1]) == shift_bits
+    )
+
+
+def _without(mask: Value, rest: Value | None) -> Value | None:
+    """``mask`` without its part ``rest``; None if ``mask`` lacks that part."""
+    if rest is None:
+        return mask
+    operation = mask.owner
+    if operation is None or operation.name != arith.ANDI or rest not in operation.operands:
+        return None
+    left, right = operation.operands
+    return right if left is rest else left
+
+
+def _is_not(flag: Value, other: Value) -> bool:
+    operation, test = flag.owner, other.owner
+    if operation is None or test is None:
+        return False
+    if operation.name == arith.CMPI:
+        return operation.attributes["predicate"] == _EQUAL and operation.operands == test.operands
+    if operation.name != arith.XORI or other not in operation.operands:
+        return False
+    left, right = operation.operands
+    return constant_scalar(right if left is other else left) in {True, -1}
+
+
+def _join(first: Operation, other: Operation, kind: int, mask: Value | None) -> None:
+    block = first.block
+    assert block is not None
+    drop(block, other)
+    first.attributes = {**first.attributes, "atomic_rmw_op": kind}
+    first.operands[2].uses.remove(first)
+    if mask is None:
+        del first.operands[2]
+    else:
+        first.operands[2] = mask
+        mask.uses.append(first)

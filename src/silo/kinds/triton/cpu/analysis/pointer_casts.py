@@ -1,0 +1,53 @@
+"""Casts of tensors of pointers, made casts of the scalar that the pointers are offsets from.
+
+Triton casts the pointers of a tile where they are used: bytes that hold bools, and floats that are compared as
+integers. Addresses are found through offsets from a scalar, and no analysis looks beyond a cast of a tile.
+"""
+
+from __future__ import annotations
+
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, drop, insert, replace
+from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.ssa import Module, Operation, Type, Value
+
+__all__ = ["cast_bases"]
+
+_OFFSETS = frozenset({tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS})
+_BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
+
+def cast_bases(module: Module) -> None:
+    """Moves each cast of a tile of pointers to its base, in place, if both kinds of elements have one size."""
+    for operation in [one for one in module.walk() if one.name == tt.BITCAST]:
+        result = operation.result
+        if result.type.pointer and result.type.tensor and operation.block is not None:
+            moved = _cast_base(operation.operands[0], result.type, operation)
+            if moved is not None:
+                replace(result, moved)
+                drop(operation.block, operation)
+
+
+def _cast_base(pointer: Value, type_: Type, beside: Operation) -> Value | None:
+    """``pointer`` as pointers to ``type_``'s elements, with the cast at its scalar base; None without such a base."""
+    steps: list[Operation] = []
+    value = pointer
+    while value.type.tensor:
+        operation = value.owner
+        if operation is None or operation.name not in _OFFSETS:
+            return None
+        steps.append(operation)
+        value = operation.operands[0]
+    block, size = beside.block, _BYTES.get(type_.element)
+    if block is None or size is None or size != _BYTES.get(value.type.element):
+        return None
+    made = cast(block, tt.BITCAST, value, Type(type_.element, pointer=True), beside, after=False)
+    for step in reversed(steps):
+        old = step.result.type
+        new = Value(
+            f"{step.result.name}_{type_.element}",
+            Type(type_.element, old.shape, tensor=True, pointer=True, layout=old.layout),
+        )
+        copied = Operation(step.name, [made, *step.operands[1:]], [new], dict(step.attributes), location=step.location)
+        insert(block, block.operations.index(beside), copied)
+        made = new
+    return made
