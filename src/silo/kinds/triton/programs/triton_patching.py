@@ -362,6 +362,7 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
 
     with _first:
         report_at_exit(_SWITCH.passed)
+        _describe_for_flights()
         return ProgramKernel.of(function).native
 
 
@@ -375,10 +376,19 @@ def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
 
     with _first:
         report_at_exit(_SWITCH.passed)
+        _describe_for_flights()
         return WarmedKernel.native_of(compiled)
 
 
 _first = Mutex()
+
+
+def _describe_for_flights() -> None:
+    """Let the flight recorder, if it is on, have the texts of the program's kernels."""
+    if settings().flight != "0":
+        from silo.kinds.triton.programs.flight_texts import describe_programs  # noqa: PLC0415  # few programs want it
+
+        describe_programs()
 
 
 def _forget(function: Any) -> None:  # noqa: ANN401

@@ -52,6 +52,8 @@ from silo.kinds.triton.front.adapter.compile_calls import (
     read_compiled,
     requested,
     revived,
+    checkable_ttir,
+    kept_ttir,
     ttir_of,
 )
 from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, CpuFrontEndOptions, cpu_target, run_cpu_passes
@@ -220,6 +222,8 @@ __all__ = [
     "search_methods",
     "triton_identity",
     "triton_version",
+    "checkable_ttir",
+    "kept_ttir",
     "ttir_of",
     "tuning_is_heard",
     "usable_for_programs",

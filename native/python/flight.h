@@ -1,0 +1,93 @@
+/* The flight recorder: the last launches of this process, kept in native memory for a report of a
+ * crash (flight_file.h writes it). Off, it costs nothing: launches test `silo_hooks_on` anyway. */
+#ifndef SILO_FLIGHT_H
+#define SILO_FLIGHT_H
+
+#include "launcher.h"
+
+struct silo_frame;
+
+/* The parts of a launch that are the same each time: made once for a binding, never freed, so that
+ * a signal handler may read it. */
+struct silo_flight_kind {
+    uint32_t number;    /* in the order of the first launches */
+    uint32_t count;     /* parameters that a slot has words of */
+    bool host;          /* its arrays are in host memory */
+    char *text;         /* owned: what Python describes the kernel with, JSON */
+    size_t bytes;       /* of `text` */
+    uint16_t *index;    /* owned: the launcher's parameter of each */
+    uint8_t *addresses; /* owned: whether it has three words (an address), or one (a number) */
+};
+
+enum silo_flight_state { SILO_FLIGHT_RUNNING, SILO_FLIGHT_RETURNED, SILO_FLIGHT_FAILED };
+
+/* A copy of an array, made before the launch. */
+struct silo_flight_copy {
+    uint64_t low; /* the address that `data` was copied from */
+    size_t bytes;
+    const char *data; /* of `owner` */
+    PyObject *owner;  /* owned */
+};
+
+struct silo_flight_copies {
+    uint32_t count;
+    struct silo_flight_copy copy[];
+};
+
+/* One launch. An address has the start and the bytes of its allocation behind it; 0 bytes: unknown;
+ * SILO_FLIGHT_VIEW set: of the array alone, whose allocation is unknown. */
+struct silo_flight_slot {
+    uint64_t number; /* 1 for the first launch; 0: being written */
+    struct silo_flight_kind *kind;
+    void *stream;
+    uint32_t grid[3];
+    uint32_t state;                    /* enum silo_flight_state */
+    struct silo_flight_copies *copies; /* owned; NULL: none */
+    uint64_t words[];
+};
+
+#define SILO_FLIGHT_VIEW (UINT64_C(1) << 63)
+#define SILO_FLIGHT_STRIDE 1024 /* bytes of a slot: parameters beyond are left out */
+#define SILO_FLIGHT_WORDS                                                                          \
+    ((SILO_FLIGHT_STRIDE - sizeof(struct silo_flight_slot)) / sizeof(uint64_t))
+
+extern struct silo_flight_ring {
+    bool on;
+    uint32_t mask;                   /* slots - 1 */
+    uint64_t last;                   /* the number of the last launch */
+    uint64_t cleared;                /* launches up to this number are not reported */
+    unsigned char *slots;            /* owned; never freed */
+    struct silo_flight_kind **kinds; /* owned: all, by number; replaced when it grows */
+    uint32_t kind_count, kind_room;
+    ptrdiff_t storage, data, bytes; /* in a TensorImpl, a StorageImpl; 0: not found */
+} silo_flight;
+
+SILO_INLINE struct silo_flight_slot *silo_flight_slot_at(uint64_t number) {
+    return (struct silo_flight_slot *)(void *)(silo_flight.slots +
+                                               (size_t)(number & silo_flight.mask) *
+                                                   SILO_FLIGHT_STRIDE);
+}
+
+/* The binding's kind, made at its first launch; NULL with an exception set. Runs Python code at the
+ * first. */
+struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
+                                             struct silo_binding *binding,
+                                             const struct silo_frame *frame);
+
+/* Record a launch that is about to be made; its slot, and its number. */
+struct silo_flight_slot *silo_flight_record(const struct silo_plan *plan,
+                                            const struct silo_inputs *inputs,
+                                            const struct silo_flight_kind *kind,
+                                            const struct silo_frame *frame, const int64_t dims[3],
+                                            void *stream, uint64_t *number);
+
+/* The launch is made, or refused. */
+SILO_INLINE void silo_flight_done(struct silo_flight_slot *slot, uint64_t number, bool failed) {
+    if (slot->number == number)
+        __atomic_store_n(&slot->state, failed ? SILO_FLIGHT_FAILED : SILO_FLIGHT_RETURNED,
+                         __ATOMIC_RELAXED);
+}
+
+extern PyMethodDef silo_flight_methods[];
+
+#endif
