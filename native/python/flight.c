@@ -107,25 +107,28 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     for (int axis = 0; axis < 3; axis++)
         slot->grid[axis] = (uint32_t)dims[axis];
     slot->state = SILO_FLIGHT_RUNNING;
-    if (SILO_UNLIKELY(slot->copies != NULL || waiting != NULL))
+    if (SILO_UNLIKELY(slot->copies != NULL || silo_flight.copies))
         exchange_copies(slot);
     uint64_t *to = slot->words;
     for (uint32_t i = 0; i < kind->count; i++) {
-        const uint16_t index = kind->index[i];
+        const unsigned place = kind->places[i], index = place & SILO_FLIGHT_INDEX;
         *to = frame->slots[index];
-        if (!kind->addresses[i]) {
+        if (!(place & SILO_FLIGHT_ADDRESS)) {
             to++;
             continue;
         }
-        const uint64_t code = frame->key[index];
         PyObject *array = inputs->arguments[index];
-        if (SILO_UNLIKELY(silo_code_kind(code) == SILO_VALUE_DESCRIPTOR)) {
+        if (SILO_UNLIKELY(place & SILO_FLIGHT_DESCRIPTOR)) {
             array = silo_owner_of(plan, frame, *to)->base;
             *to = frame->descriptors[*to].address;
         }
         extent_of(array, to);
         to += 3;
     }
+    /* The next slot was last written a whole ring ago: have its lines here in time. */
+    const char *next = (const char *)silo_flight_slot_at(mine + 1);
+    for (size_t at = 0; at < (size_t)((char *)to - (char *)slot); at += 64)
+        __builtin_prefetch(next + at, 1);
     __atomic_store_n(&slot->number, mine, __ATOMIC_RELEASE);
     *number = mine;
     return slot;
@@ -180,8 +183,9 @@ static PyObject *describe_kind(const struct silo_launcher *self, struct silo_bin
     const struct silo_loaded *loaded = binding->loaded;
     PyObject *names = PyTuple_New((Py_ssize_t)kind->count), *text = NULL;
     for (uint32_t i = 0; names != NULL && i < kind->count; i++) {
-        PyObject *pair = Py_BuildValue("(OO)", self->plan.names[kind->index[i]],
-                                       kind->addresses[i] ? Py_True : Py_False);
+        PyObject *pair =
+            Py_BuildValue("(OO)", self->plan.names[kind->places[i] & SILO_FLIGHT_INDEX],
+                          kind->places[i] & SILO_FLIGHT_ADDRESS ? Py_True : Py_False);
         if (pair == NULL || PyTuple_SetItem(names, (Py_ssize_t)i, pair) != 0)
             Py_CLEAR(names);
     }
@@ -204,8 +208,7 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
     const size_t most = (size_t)self->plan.count;
     /* Owned by the list of kinds, as all of its parts: they live as long as the process. */
     struct silo_flight_kind *kind = calloc(1, sizeof *kind);
-    if (kind == NULL || (kind->index = calloc(most + 1, sizeof *kind->index)) == NULL ||
-        (kind->addresses = calloc(most + 1, 1)) == NULL)
+    if (kind == NULL || (kind->places = calloc(most + 1, sizeof *kind->places)) == NULL)
         goto failed;
     kind->host = binding->loaded->function.device == NULL;
     size_t words = 0;
@@ -217,8 +220,9 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
             words + (address ? 3 : 1) > SILO_FLIGHT_WORDS)
             continue;
         words += address ? 3 : 1;
-        kind->index[kind->count] = (uint16_t)i;
-        kind->addresses[kind->count++] = address;
+        kind->places[kind->count++] =
+            (uint16_t)(i | (address ? SILO_FLIGHT_ADDRESS : 0u) |
+                       (value == SILO_VALUE_DESCRIPTOR ? SILO_FLIGHT_DESCRIPTOR : 0u));
     }
     PyObject *text = describe_kind(self, binding, kind);
     const int result = read_text(kind, text);
@@ -229,8 +233,7 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
     return kind;
 failed:
     if (kind != NULL) {
-        free(kind->index);
-        free(kind->addresses);
+        free(kind->places);
         free(kind->text);
     }
     free(kind);
@@ -257,9 +260,11 @@ static PyObject *py_start(PyObject *module, PyObject *args) {
     }
     Py_DECREF(path);
     if (silo_flight.slots == NULL) {
-        silo_flight.slots = calloc(slots, SILO_FLIGHT_STRIDE); /* kept to the end of the process */
+        silo_flight.slots = aligned_alloc(
+            64, (size_t)slots * SILO_FLIGHT_STRIDE); /* kept to the end of the process */
         if (silo_flight.slots == NULL)
             return PyErr_NoMemory();
+        memset(silo_flight.slots, 0, (size_t)slots * SILO_FLIGHT_STRIDE);
         silo_flight.mask = slots - 1;
     }
     Py_XDECREF(describe);
@@ -369,6 +374,7 @@ static PyObject *py_keep(PyObject *module, PyObject *given) {
     }
     drop_copies(waiting);
     waiting = made;
+    silo_flight.copies = true;
     Py_RETURN_NONE;
 }
 

@@ -10,13 +10,19 @@ struct silo_frame;
 /* The parts of a launch that are the same each time: made once for a binding, never freed, so that
  * a signal handler may read it. */
 struct silo_flight_kind {
-    uint32_t number;    /* in the order of the first launches */
-    uint32_t count;     /* parameters that a slot has words of */
-    bool host;          /* its arrays are in host memory */
-    char *text;         /* owned: what Python describes the kernel with, JSON */
-    size_t bytes;       /* of `text` */
-    uint16_t *index;    /* owned: the launcher's parameter of each */
-    uint8_t *addresses; /* owned: whether it has three words (an address), or one (a number) */
+    uint32_t number;  /* in the order of the first launches */
+    uint32_t count;   /* parameters that a slot has words of */
+    bool host;        /* its arrays are in host memory */
+    char *text;       /* owned: what Python describes the kernel with, JSON */
+    size_t bytes;     /* of `text` */
+    uint16_t *places; /* owned: the launcher's parameter of each, with enum silo_flight_place */
+};
+
+/* A parameter in a slot: a number has one word, an address three. */
+enum silo_flight_place {
+    SILO_FLIGHT_INDEX = 0x3fff, /* mask of the launcher's parameter */
+    SILO_FLIGHT_ADDRESS = 0x8000,
+    SILO_FLIGHT_DESCRIPTOR = 0x4000, /* with SILO_FLIGHT_ADDRESS: of a tensor descriptor's base */
 };
 
 enum silo_flight_state { SILO_FLIGHT_RUNNING, SILO_FLIGHT_RETURNED, SILO_FLIGHT_FAILED };
@@ -47,16 +53,19 @@ struct silo_flight_slot {
 };
 
 #define SILO_FLIGHT_VIEW (UINT64_C(1) << 63)
-#define SILO_FLIGHT_STRIDE 1024 /* bytes of a slot: parameters beyond are left out */
+/* Bytes of a slot: parameters beyond are left out. An odd number of cache lines: with a power of
+ * two all slots would share a quarter of the cache. */
+#define SILO_FLIGHT_STRIDE 1088
 #define SILO_FLIGHT_WORDS                                                                          \
     ((SILO_FLIGHT_STRIDE - sizeof(struct silo_flight_slot)) / sizeof(uint64_t))
 
 extern struct silo_flight_ring {
     bool on;
-    uint32_t mask;                   /* slots - 1 */
-    uint64_t last;                   /* the number of the last launch */
-    uint64_t cleared;                /* launches up to this number are not reported */
-    unsigned char *slots;            /* owned; never freed */
+    bool copies;          /* some launch had copies: threads look for theirs, which takes time */
+    uint32_t mask;        /* slots - 1 */
+    uint64_t last;        /* the number of the last launch */
+    uint64_t cleared;     /* launches up to this number are not reported */
+    unsigned char *slots; /* owned; never freed */
     struct silo_flight_kind **kinds; /* owned: all, by number; replaced when it grows */
     uint32_t kind_count, kind_room;
     ptrdiff_t storage, data, bytes; /* in a TensorImpl, a StorageImpl; 0: not found */

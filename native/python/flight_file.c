@@ -207,8 +207,9 @@ static void put_arrays(const struct silo_flight_slot *slot) {
     if (!kind->host || slot->state != SILO_FLIGHT_RUNNING)
         return;
     const uint64_t *word = slot->words;
-    for (uint32_t i = 0; i < kind->count; word += kind->addresses[i] ? 3 : 1, i++)
-        if (kind->addresses[i] && word[2] != 0)
+    for (uint32_t i = 0; i < kind->count;
+         word += kind->places[i] & SILO_FLIGHT_ADDRESS ? 3 : 1, i++)
+        if ((kind->places[i] & SILO_FLIGHT_ADDRESS) && word[2] != 0)
             add_array((struct array_blob){.launch = slot->number,
                                           .address = word[1],
                                           .bytes = word[2] & ~SILO_FLIGHT_VIEW},
@@ -223,13 +224,13 @@ static void put_launch(const struct silo_flight_slot *slot) {
     for (uint32_t i = 0; i < kind->count; i++) {
         put_text(i == 0 ? "[" : ",[");
         put_number(word[0]);
-        if (kind->addresses[i]) {
+        if (kind->places[i] & SILO_FLIGHT_ADDRESS) {
             put_member(",", word[1]);
             put_member(",", word[2] & ~SILO_FLIGHT_VIEW);
             put_text(word[2] & SILO_FLIGHT_VIEW ? ",1" : ",0");
         }
         put_text("]");
-        word += kind->addresses[i] ? 3 : 1;
+        word += kind->places[i] & SILO_FLIGHT_ADDRESS ? 3 : 1;
     }
     put_member("],\"grid\":[", slot->grid[0]);
     put_member(",", slot->grid[1]);

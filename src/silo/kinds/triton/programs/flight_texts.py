@@ -9,10 +9,12 @@ from typing import Any
 
 from silo.core.consent import HostCode
 from silo.core.launch_info import AbiType, LaunchInfo
+from silo.core.signature import Effect
 from silo.core.values import JSON
 from silo.errors import SiloError, UnsupportedError
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.loaded_addresses import loaded_addresses
+from silo.kinds.triton.front.ssa_facts import argument_effects
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.programs.compiled_code import read_launch
 from silo.launch.flight import describe_by
@@ -80,4 +82,5 @@ def _members(text: str, launch: LaunchInfo, metadata: Any) -> Mapping[str, JSON]
         "decisive": sorted(found.decisive),
         "stored": sorted(found.stored),
         "read": sorted(found.read),
+        "written": [index for index, one in enumerate(argument_effects(module)) if one in (Effect.WRITE, Effect.BOTH)],
     }
