@@ -63,6 +63,34 @@ class CrashExamination:
         return tuple(one for one in self.verdicts if one.outcome == "named")
 
 
+    def lines(self) -> list[str]:
+        """The report in words: the cause, the faults that are named, the launches that are undecided."""
+        cause = self.report.cause
+        where = f" in {cause.kernel}" if cause.kernel else ""
+        made = [f"{self.report.path}: {cause.kind}{where}: {cause.text}; {len(self.report.launches)} launches"]
+        made += [f"{one.text}\n  {_numbers(one)}" for one in self.named]
+        made += [
+            f"{one.kernel}: undecided: {one.text}\n  {_numbers(one)}"
+            for one in self.verdicts
+            if one.outcome == "undecided"
+        ]
+        clean = sum(len(one.numbers) for one in self.verdicts if one.outcome == "clean")
+        made.append(f"{clean} launches are clean, in {sum(one.outcome == 'clean' for one in self.verdicts)} checks")
+        return made
+
+    def advice(self) -> str:
+        """The next step if no fault was named."""
+        return (
+            "no fault is named: run the program again with silo exec --check-launches "
+            f"{self.report.path} SCRIPT, which checks these launches with the arrays that they get"
+        )
+
+
+def _numbers(verdict: Verdict) -> str:
+    shown = ", ".join(map(str, verdict.numbers[:5])) + (", ..." if len(verdict.numbers) > 5 else "")
+    return f"launch {shown}" if len(verdict.numbers) == 1 else f"{len(verdict.numbers)} launches alike: {shown}"
+
+
 def examine_crash(
     path: Path, *, trust: bool = False, most: int | None = None, seconds: float = SECONDS
 ) -> CrashExamination:
@@ -174,13 +202,21 @@ class Examiner:
         return session().store.trust.vouch(code, origin=str(self._report.path), trust=self._trust)
 
     def verdict(self, suspect: Suspect) -> Verdict:
-        """Check one launch, and judge it."""
+        """Check one launch, and judge it; undecided if it cannot be checked."""
         name = self._report.kernels[suspect.launch.kernel].name
         try:
-            error = self._check(suspect.launch)
+            return self.examine(suspect)[0]
         except SiloError as refused:
             return Verdict(name, suspect.numbers, "undecided", f"it cannot be checked: {refused}")
-        return judge(self._report, suspect, error)
+
+    def examine(self, suspect: Suspect) -> tuple[Verdict, CheckError | None]:
+        """Check one launch, and judge it; the verdict, and the error that the check ended with.
+
+        Raises:
+            SiloError: it cannot be checked.
+        """
+        error = self._check(suspect.launch)
+        return judge(self._report, suspect, error), error
 
     def _check(self, launch: RecordedLaunch) -> CheckError | None:
         kernel = self._report.kernels[launch.kernel]

@@ -23,12 +23,13 @@ from silo.launch.hooks import LaunchEvent, on_launch
 from silo.settings import absolute_path, settings
 from silo.status_line import announce
 
-__all__ = ["apply_setting", "clear", "describe_by", "dump", "start", "state"]
+__all__ = ["apply_setting", "check_launches_by", "clear", "describe_by", "description_of", "dump_launches", "keep_copies", "launch_check", "start", "state"]
 
 Describe = Callable[[object], "Mapping[str, JSON] | None"]
 
 _describers: list[Describe] = []
 _started = False
+_check: Callable[[LaunchEvent], None] | None = None
 
 _MOST_COPY = 1 << 20  # bytes of an integer array that is copied before a launch
 
@@ -37,6 +38,17 @@ def describe_by(describe: Describe) -> None:
     """Add a function from the tag of a kernel's binding to members of its description, or None for another's tag."""
     if describe not in _describers:
         _describers.append(describe)
+
+
+def check_launches_by(check: Callable[[LaunchEvent], None]) -> None:
+    """Have ``check`` see also the launches that Triton makes itself, before they are made."""
+    global _check  # noqa: PLW0603  # the recorder is the process's
+    _check = check
+
+
+def launch_check() -> Callable[[LaunchEvent], None] | None:
+    """The function that :func:`check_launches_by` was given."""
+    return _check
 
 
 def start(*, arrays: bool = False) -> None:
@@ -68,7 +80,7 @@ def apply_setting() -> None:
         start(arrays=settings().flight == "arrays")
 
 
-def dump(path: str | os.PathLike[str] | None = None) -> Path:
+def dump_launches(path: str | os.PathLike[str] | None = None) -> Path:
     """Write the launches that are kept to ``path``, or to the path that the settings name; its path.
 
     Raises:
@@ -92,7 +104,7 @@ def _write(cause: str, text: str, path: str | os.PathLike[str] | None = None) ->
         made = native.flight_write(cause, text) if path is None else native.flight_write(cause, text, os.fspath(path))
     except OSError as error:
         if not _started:
-            raise SettingsError("no launches are kept: set SILO_FLIGHT=1, or call silo.flight.start()") from error
+            raise SettingsError("no launches are kept: set SILO_FLIGHT=1") from error
         raise SettingsError(f"the last launches cannot be written: {error}") from error
     return Path(made)
 
@@ -109,24 +121,30 @@ def _describe(
     device: tuple[int, int],
 ) -> bytes:
     """The description of a kernel as JSON; native code calls it at the kernel's first launch."""
-    found: Mapping[str, JSON] | None = None
-    reason = "nothing here has the text of its code"
-    for describe in _describers:
-        try:
-            found = describe(tag)
-        except SiloError as error:
-            reason = str(error)
-        if found is not None:
-            break
+    found, reason = description_of(tag)
     members: dict[str, JSON] = {
         "kernel": kernel,
         "parameters": [[name, address] for name, address in parameters],
         "config": {name: repr(value) for name, value in config.items()},
         "driver": driver,
         "device": list(device),
-        "reason": "" if found is not None else reason,
+        "reason": reason,
     }
-    return canonical_json({**members, **(found or {})})
+    return canonical_json({**members, **found})
+
+
+def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
+    """The members that describe the kernel of a binding's tag, or none and the reason."""
+    reason = "nothing here has the text of its code"
+    for describe in _describers:
+        try:
+            found = describe(tag)
+        except SiloError as error:
+            reason = str(error)
+            continue
+        if found is not None:
+            return found, ""
+    return {}, reason
 
 
 # ---- moments

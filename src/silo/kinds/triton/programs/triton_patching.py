@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -389,6 +390,10 @@ def _describe_for_flights() -> None:
         from silo.kinds.triton.programs.flight_texts import describe_programs  # noqa: PLC0415  # few programs want it
 
         describe_programs()
+        if settings().flight_check is not None:
+            from silo.commands.launch_checks import start  # noqa: PLC0415  # as is this
+
+            start(Path(settings().flight_check or ""))
 
 
 def _forget(function: Any) -> None:  # noqa: ANN401
