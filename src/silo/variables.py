@@ -208,9 +208,7 @@ VARIABLES: Final = (
         "Keep the last launches in memory for a report of a crash ([crashes](crashes.md)); `arrays`: with copies of"
         " integer arrays up to 1 MiB.",
     ),
-    Variable(
-        "SILO_FLIGHT_FILE", "path", "`crash.silo` in the working folder", "Where a report of a crash is written."
-    ),
+    Variable("SILO_FLIGHT_FILE", "path", "`crash.silo` in the working folder", "Where a report of a crash is written."),
     Variable("SILO_FLIGHT_LAUNCHES", "a power of two", "1024", "How many launches `SILO_FLIGHT` keeps."),
     Variable(
         "SILO_FLIGHT_BYTES",

@@ -11,7 +11,17 @@ from silo.core.launch_info import AbiType, LaunchInfo
 from silo.errors import CheckError
 from silo.frozen import frozen
 
-__all__ = ["Suspect", "Verdict", "contents_of", "judge", "suspects_of", "unchecked_reason"]
+__all__ = [
+    "MOST_BYTES",
+    "Suspect",
+    "Verdict",
+    "contents_of",
+    "judge",
+    "layout_of",
+    "likeness_of",
+    "suspects_of",
+    "unchecked_reason",
+]
 
 MOST_BYTES = 1 << 30
 """The most memory that the arrays of a checked launch may take."""
@@ -60,11 +70,11 @@ def suspects_of(report: CrashReport) -> list[Suspect]:
     ordered.sort(key=lambda one: bool(named) and report.kernels[one.kernel].name != named)
     groups: dict[object, list[RecordedLaunch]] = {}
     for launch in ordered:
-        groups.setdefault(_likeness(report, launch), []).append(launch)
+        groups.setdefault(likeness_of(report, launch), []).append(launch)
     return [Suspect(group[0], tuple(one.number for one in group)) for group in groups.values()]
 
 
-def _likeness(report: CrashReport, launch: RecordedLaunch) -> object:
+def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
     """Equal for launches of which one check tells as much as many: texts, numbers, extents, and kept bytes."""
     kernel = report.kernels[launch.kernel]
     first: dict[int, int] = {}
@@ -151,16 +161,21 @@ def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Ve
     """What follows from a check, in which arrays without kept bytes had random values.
 
     A fault is named only if those values can have had no part in it: they decide no address, mask, branch or loop, and
-    the fault is none of values. A clean check says nothing if they decide one.
+    the fault is none of values. A launch is clean if all that it reads was kept; with random values its accesses are
+    right, which ``kind`` "values" of an undecided verdict marks.
     """
     launch = suspect.launch
     kernel = report.kernels[launch.kernel]
     decisive = _unkept(report, launch, kernel.members["decisive"])
     if decisive:
         return _undecided(kernel, suspect, f"its accesses depend on values of {_list(decisive)}, which were not kept")
+    values = _unkept(report, launch, sorted({*kernel.members["read"], *kernel.members["stored"]}))
     if error is None:
-        # What a check finds by values alone (unset memory, masked-off values) it cannot find with random ones.
-        return Verdict(kernel.name, suspect.numbers, "clean")
+        # Faults of values (unset memory, masked-off values) do not show with random ones.
+        text = f"no access is wrong, and the values of {_list(values)} were not kept" if values else ""
+        return Verdict(
+            kernel.name, suspect.numbers, "undecided" if values else "clean", text, "values" if values else ""
+        )
     argument = next(
         (one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True) if name == error.argument),
         None,
@@ -169,7 +184,6 @@ def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Ve
         return _undecided(
             kernel, suspect, f"it leaves the array {error.argument}, whose allocation is unknown and may be larger"
         )
-    values = _unkept(report, launch, sorted({*kernel.members["read"], *kernel.members["stored"]}))
     by_values = error.kind not in _BY_ADDRESS or _is_race_of_stores(error)
     if by_values and values:
         return _undecided(

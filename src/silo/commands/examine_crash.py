@@ -62,7 +62,6 @@ class CrashExamination:
         """Those that name a fault."""
         return tuple(one for one in self.verdicts if one.outcome == "named")
 
-
     def lines(self) -> list[str]:
         """The report in words: the cause, the faults that are named, the launches that are undecided."""
         cause = self.report.cause
@@ -72,10 +71,11 @@ class CrashExamination:
         made += [
             f"{one.kernel}: undecided: {one.text}\n  {_numbers(one)}"
             for one in self.verdicts
-            if one.outcome == "undecided"
+            if one.outcome == "undecided" and one.kind != "values"
         ]
+        addresses = sum(len(one.numbers) for one in self.verdicts if one.kind == "values")
         clean = sum(len(one.numbers) for one in self.verdicts if one.outcome == "clean")
-        made.append(f"{clean} launches are clean, in {sum(one.outcome == 'clean' for one in self.verdicts)} checks")
+        made.append(f"{clean} launches are clean; of {addresses} the accesses are right, and the values were not kept")
         return made
 
     def advice(self) -> str:
@@ -135,7 +135,7 @@ def _checked(
         words = [sys.executable, "-P", "-m", "silo.cli.crash_worker", *(["--trust"] if trust else []), str(path)]
         words += [str(one.launch.number) for one in rest]
         environment = child_environment(SILO_FLIGHT="0", SILO_CHECK="0", SILO_ACCELERATE="0", SILO_FLIGHT_CHECK="")
-        with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as process:  # noqa: S603  # this Python
+        with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as process:  # this Python
             lines = _lines(cast("IO[bytes]", process.stdout))
             try:
                 while rest:
@@ -286,11 +286,11 @@ def _number(one: Argument, kind: AbiType) -> object:
 def _compiler_of(kernel: CrashKernel) -> ChecksKernels:
     form, target = str(kernel.members["form"]), device_named("cpu").target
     for declared in declarations():
-        if target.kind in declared.targets and declared.sources:
-            if any(one.checked_text and one.name == form for one in declared.blobs):
-                compiler = select_compiler(declared.sources[0], target)
-                if isinstance(compiler, ChecksKernels):
-                    return compiler
+        reads = any(one.checked_text and one.name == form for one in declared.blobs)
+        if reads and target.kind in declared.targets and declared.sources:
+            compiler = select_compiler(declared.sources[0], target)
+            if isinstance(compiler, ChecksKernels):
+                return compiler
     raise UnsupportedError(f"{kernel.name}: no compiler that is installed here makes code that checks itself of {form}")
 
 

@@ -1,4 +1,4 @@
-"""``silo exec --check-launches``: launches like the suspects of a crash report are checked on the CPU before they run."""
+"""``silo exec --check-launches``: launches like the suspects of a crash are checked on the CPU before they run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import os
 import struct
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,27 +53,35 @@ def start(path: Path) -> None:
         fill_new_tensors(torch)
 
 
+class _Busy(threading.local):
+    """Whether this thread is checking a launch."""
+
+    set = False
+
+
 class LaunchChecks:
     """A hook that copies the arrays of a launch to host memory, and checks it there. Raises CheckError for a fault."""
 
     def __init__(self, report: CrashReport) -> None:
-        self._wanted = {
-            (report.kernels[one.launch.kernel].name, one.launch.grid) for one in suspects_of(report)
-        }
+        self._wanted = {(report.kernels[one.launch.kernel].name, one.launch.grid) for one in suspects_of(report)}
         self._kernels: dict[int, tuple[object, CrashKernel]] = {}  # by the id of a tag, which is kept
         self._number = 0
         self._told: set[str] = set()
+        self._busy = _Busy()
 
     def __call__(self, event: LaunchEvent) -> None:
-        """Check one launch."""
-        if event.parts or (event.kernel, tuple(event.grid)) not in self._wanted:
+        """Check one launch; launches that the check itself makes are not."""
+        if self._busy.set or event.parts or (event.kernel, tuple(event.grid)) not in self._wanted:
             return
         self._number += 1
+        self._busy.set = True
         try:
             verdict, error = self._checked(event)
         except SiloError as refused:
             self._tell(event.kernel, f"it cannot be checked: {refused}")
             return
+        finally:
+            self._busy.set = False
         if verdict.outcome == "named" and error is not None:
             raise error
         if verdict.outcome == "undecided":
@@ -149,4 +158,3 @@ def _memory(name: str, value: Any) -> tuple[Argument, bytes]:  # noqa: ANN401  #
         return Argument(0), b""
     found = allocation_of(name, value)
     return Argument(found.address, found.low, found.size), ctypes.string_at(found.low, found.size)
-

@@ -23,7 +23,18 @@ from silo.launch.hooks import LaunchEvent, on_launch
 from silo.settings import absolute_path, settings
 from silo.status_line import announce
 
-__all__ = ["apply_setting", "check_launches_by", "clear", "describe_by", "description_of", "dump_launches", "keep_copies", "launch_check", "start", "state"]
+__all__ = [
+    "apply_setting",
+    "check_launches_by",
+    "clear",
+    "describe_by",
+    "description_of",
+    "dump_launches",
+    "keep_copies",
+    "launch_check",
+    "start",
+    "state",
+]
 
 Describe = Callable[[object], "Mapping[str, JSON] | None"]
 
@@ -233,4 +244,3 @@ def keep_copies(event: LaunchEvent, *, only_integers: bool, most: int) -> None:
         whole = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
         copies.append((storage.data_ptr(), whole.cpu().numpy().tobytes()))
     native.flight_keep(tuple(copies))
-

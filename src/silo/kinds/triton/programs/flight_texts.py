@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,10 +70,8 @@ def _members(text: str, launch: LaunchInfo, metadata: Any) -> Mapping[str, JSON]
     found = loaded_addresses(module)
     plain = LaunchInfo(entry=launch.entry, layout=slots)
     digest = hashlib.sha256(made.encode()).hexdigest()
-    try:
+    with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
         session().store.trust.note_built(HostCode(digest, "ttir", plain, text=digest))
-    except SiloError:
-        pass  # a store that cannot be written: silo crash asks for --trust then
     return {
         "form": "ttir",
         "text": made,

@@ -28,11 +28,11 @@ from silo.kinds.triton.programs.compiled_code import (
     read_launch,
     target_of,
 )
+from silo.kinds.triton.programs.first_launches import check_first
 from silo.kinds.triton.programs.variant_providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
 from silo.launch import native
 from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 from silo.launch.native import Binding, TritonKernel
-from silo.kinds.triton.programs.first_launches import check_first
 from silo.launch.runtime import make_triton_launcher
 from silo.settings import settings
 
