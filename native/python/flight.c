@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-struct silo_flight_ring silo_flight;
-
 static PyObject *describe; /* owned callable: makes a kind's text */
 
 /* Copies for the next launch of this thread, which a hook made; owned. */

@@ -3,7 +3,7 @@
 #ifndef SILO_FLIGHT_FILE_H
 #define SILO_FLIGHT_FILE_H
 
-#include "flight.h"
+#include "flight_ring.h"
 
 /* Why a report is written. */
 struct silo_flight_cause {

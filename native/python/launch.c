@@ -7,6 +7,7 @@
 #include "errors.h"
 #include "expression.h"
 #include "flat.h"
+#include "flight.h"
 #include "flight_file.h"
 #include "frame.h"
 #include "hooks.h"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from silo.checking.crash_report import Argument, CrashKernel, CrashReport, RecordedLaunch, read_report
@@ -136,12 +137,11 @@ def _checked(
         words += [str(one.launch.number) for one in rest]
         environment = child_environment(SILO_FLIGHT="0", SILO_CHECK="0", SILO_ACCELERATE="0", SILO_FLIGHT_CHECK="")
         with subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as process:  # this Python
-            lines = _lines(cast("IO[bytes]", process.stdout))
+            lines = _Lines(cast("IO[bytes]", process.stdout))
             try:
                 while rest:
-                    try:
-                        line = lines.get(timeout=seconds)
-                    except Empty:
+                    line = lines.next(seconds)
+                    if line is None:
                         reason = f"checking it takes longer than {seconds:g} s"
                         break
                     if not line:
@@ -157,17 +157,26 @@ def _checked(
         yield Verdict(report.kernels[failed.launch.kernel].name, failed.numbers, "undecided", reason)
 
 
-def _lines(stream: IO[bytes]) -> SimpleQueue[bytes]:
-    """The lines of a stream as they come; b"" at its end."""
-    lines: SimpleQueue[bytes] = SimpleQueue()
+class _Lines:
+    """The lines of a pipe, each within a time."""
 
-    def read() -> None:
-        for line in stream:
-            lines.put(line)
-        lines.put(b"")
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._file = stream.fileno()
+        self._rest = b""
 
-    Thread(target=read, daemon=True).start()
-    return lines
+    def next(self, seconds: float) -> bytes | None:
+        """The next line; b"" at the end, None if it takes longer."""
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([self._file], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                return None
+            some = os.read(self._file, 1 << 16)
+            if not some:
+                return b""
+            self._rest += some
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
 
 
 def serve(path: Path, numbers: Sequence[int], *, trust: bool) -> Iterator[str]:
@@ -180,8 +189,18 @@ def serve(path: Path, numbers: Sequence[int], *, trust: bool) -> Iterator[str]:
 
 
 def _verdict(given: dict[str, Any]) -> Verdict:
-    members = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return Verdict(**members)
+    program, index = given["program"], given["index"]
+    return Verdict(
+        kernel=given["kernel"],
+        numbers=tuple(given["numbers"]),
+        outcome=given["outcome"],
+        text=given["text"],
+        kind=given["kind"],
+        place=given["place"],
+        program=None if program is None else tuple(program),
+        index=None if index is None else tuple(index),
+        argument=given["argument"],
+    )
 
 
 # ---- one check
@@ -260,7 +279,7 @@ class Examiner:
             sizes[one.low] = max(sizes.get(one.low, 0), one.size)
         bases: dict[int, NDArray[Any]] = {}
         for low, size in sizes.items():
-            room = np.empty(size + 512, np.uint8)
+            room: Any = np.empty(size + 512, np.uint8)
             start = (low - room.ctypes.data) % 256
             # An array that owns its memory as far as a check follows views: exactly the allocation.
             base = np.frombuffer(memoryview(room)[start : start + size], np.uint8) if size else np.empty(0, np.uint8)

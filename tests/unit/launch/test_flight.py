@@ -105,6 +105,7 @@ def test_texts_from_elsewhere_need_trust(asked, tmp_path):
         examined(asked, tmp_path)
 
 
+@pytest.mark.all  # docs/crashes.md has a second run in every run
 def test_the_second_run_checks_with_copies(asked, tmp_path):
     more = {"SILO_FLIGHT_CHECK": str(asked), "TRITON_CACHE_DIR": str(tmp_path / "cache")}
     again, _ = program(tmp_path, ASKED, **more)
