@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from silo.core.launch_info import LaunchInfo
 from silo.errors import BundleError
 from silo.frozen import frozen
 
@@ -155,6 +156,8 @@ def _kernel(text: bytes) -> CrashKernel:
     given = cast("dict[str, Any]", json.loads(text))
     if not given:  # native code could not have it described
         return CrashKernel("?", (), "", "it could not be described", {})
+    if given.get("text"):
+        _check_description(given)
     return CrashKernel(
         _text(given.pop("kernel")),
         tuple((_text(name), bool(address)) for name, address in given.pop("parameters")),
@@ -162,6 +165,16 @@ def _kernel(text: bytes) -> CrashKernel:
         _text(given.pop("reason")),
         given,
     )
+
+
+def _check_description(given: Mapping[str, Any]) -> None:
+    """Raise ``ValueError``, ``TypeError`` or ``KeyError`` unless the members that a check reads have their form."""
+    count = len(LaunchInfo.from_json(given["launch"]).layout)
+    _text(given["text"])
+    _text(given["form"])
+    for name in ("decisive", "stored", "read", "written"):
+        if not all(isinstance(one, int) and -1 <= one < count for one in given[name]):
+            raise ValueError(f"{name} has numbers of arguments that are not there")
 
 
 def _launch(given: Any, kernels: Sequence[CrashKernel]) -> RecordedLaunch:  # noqa: ANN401  # JSON

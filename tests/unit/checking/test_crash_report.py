@@ -137,6 +137,12 @@ def test_other_manifests_are_refused(tmp_path, change):
         read_report(path)
 
 
+@pytest.mark.parametrize("changes", [{"decisive": [3]}, {"read": ["x"]}, {"launch": {}}, {"form": 1}, {"stored": None}])
+def test_other_descriptions_are_refused(tmp_path, changes):
+    with pytest.raises(BundleError, match="damaged"):
+        report(tmp_path, [row(1)], kernels=[kernel(**changes)])
+
+
 # ---- suspects
 
 

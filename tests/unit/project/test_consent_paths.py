@@ -103,7 +103,10 @@ CALLS = {
         "tuning/agents/device_agent.py": "with the consent that was received for it",
     },
     # Source text from a file that is compiled and run.
-    "check_text": {"kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
+    "check_text": {
+        "kernels/checking_launchers.py": "with the consent that the bundle's kernel was given",
+        "commands/examine_crash.py": "of a report's text, with the consent of the ledger",
+    },
     "compile_checked": {
         "kinds/triton/cpu/cpu_compiler.py": "check_source, and check_text after it looked at the consent",
         "kinds/triton/programs/backend/stages.py": "what Triton lowered in this process, or kept in its own cache",
@@ -132,6 +135,7 @@ CALLS = {
         "tuning/agents/device_agent.py": "code of whoever started the agent, for that",
     },
     "vouch": {
+        "commands/examine_crash.py": "the text of a kernel in a report of a crash",
         "kinds/triton/programs/records/archive_lookup.py": "a recording's code, as it was built or as it has it called",
         "kernels/bundle_kernels.py": "a bundle's code, as it has it called",
         "building/loaded_kernels.py": "the store's code",
@@ -141,6 +145,7 @@ CALLS = {
     },
     # Calls that vouch for code in the ledger.
     "note_built": {
+        "kinds/triton/programs/flight_texts.py": "the TTIR of this program's Triton, which silo crash compiles",
         "store/artifacts.py": "what the compile path hands over",
         "store/trust_ledger.py": "note_variants, of those whose job ran here",
         "commands/build_bundle.py": "the cases of a bundle that is made here",
