@@ -7,6 +7,7 @@
 #include "tensor.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static PyObject *describe; /* owned callable: makes a kind's text */
@@ -132,12 +133,28 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     return slot;
 }
 
+/* ---- memory of its own ---- */
+
+/* Pages apart from the heap, with one on either side that nobody may touch: the kernel that ends a
+ * program may have written beyond its arrays. Never freed. NULL: out of memory. */
+static void *new_pages(size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    char *pages = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+    if (mprotect(pages + page, whole, PROT_READ | PROT_WRITE) != 0) {
+        munmap(pages, whole + 2 * page);
+        return NULL;
+    }
+    return pages + page;
+}
+
 /* ---- kinds ---- */
 
 static int add_kind(struct silo_flight_kind *kind) {
     if (silo_flight.kind_count == silo_flight.kind_room) {
         const uint32_t room = silo_flight.kind_room != 0 ? 2 * silo_flight.kind_room : 64;
-        struct silo_flight_kind **kinds = calloc(room, sizeof(*kinds));
+        struct silo_flight_kind **kinds = new_pages(room * sizeof(*kinds));
         if (kinds == NULL)
             return -1;
         if (silo_flight.kinds != NULL)
@@ -159,8 +176,9 @@ static bool is_address(uint64_t code, const struct silo_parameter *parameter) {
            parameter->kind == SILO_PARAMETER_POINTER;
 }
 
-/* The text that Python gives; {} and a line on standard error if it cannot. */
-static int read_text(struct silo_flight_kind *kind, PyObject *given) {
+/* A kind in pages that are read-only from here on, with the text that Python gives for it: {} and a
+ * line on standard error if it cannot. NULL: out of memory. */
+static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *made, PyObject *given) {
     char *data = (char *)(uintptr_t)"{}";
     Py_ssize_t bytes = 2;
     if (given == NULL || PyBytes_AsStringAndSize(given, &data, &bytes) != 0) {
@@ -168,12 +186,21 @@ static int read_text(struct silo_flight_kind *kind, PyObject *given) {
         data = (char *)(uintptr_t)"{}";
         bytes = 2;
     }
-    kind->text = malloc((size_t)bytes);
-    if (kind->text == NULL)
-        return -1;
-    memcpy(kind->text, data, (size_t)bytes);
+    const size_t places = made->count * sizeof *made->places;
+    const size_t size = sizeof *made + places + (size_t)bytes;
+    struct silo_flight_kind *kind = new_pages(size);
+    if (kind == NULL)
+        return NULL;
+    *kind = *made;
+    kind->places = (uint16_t *)(void *)(kind + 1);
+    memcpy(kind->places, made->places, places);
+    kind->text = (char *)(kind + 1) + places;
     kind->bytes = (size_t)bytes;
-    return 0;
+    memcpy(kind->text, data, (size_t)bytes);
+    if (add_kind(kind) != 0)
+        return NULL;
+    mprotect(kind, size, PROT_READ); /* if it fails, the pages stay writable */
+    return kind;
 }
 
 static PyObject *describe_kind(const struct silo_launcher *self, struct silo_binding *binding,
@@ -204,13 +231,11 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              struct silo_binding *binding,
                                              const struct silo_frame *frame) {
     const size_t most = (size_t)self->plan.count;
-    /* Owned by the list of kinds, as all of its parts: they live as long as the process. */
-    struct silo_flight_kind *kind = calloc(1, sizeof *kind);
-    if (kind == NULL || (kind->places = calloc(most + 1, sizeof *kind->places)) == NULL)
-        goto failed;
-    kind->host = binding->loaded->function.device == NULL;
+    uint16_t places[SILO_MAX_PARAMETERS];
+    struct silo_flight_kind made = {.host = binding->loaded->function.device == NULL,
+                                    .places = places};
     size_t words = 0;
-    for (size_t i = 0; i < most; i++) {
+    for (size_t i = 0; i < most && i < SILO_MAX_PARAMETERS; i++) {
         const unsigned value = silo_code_kind(frame->key[i]);
         const bool address = is_address(frame->key[i], &self->plan.parameters[i]);
         if (self->plan.parameters[i].kind == SILO_PARAMETER_CONSTEXPR ||
@@ -218,25 +243,19 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
             words + (address ? 3 : 1) > SILO_FLIGHT_WORDS)
             continue;
         words += address ? 3 : 1;
-        kind->places[kind->count++] =
+        places[made.count++] =
             (uint16_t)(i | (address ? SILO_FLIGHT_ADDRESS : 0u) |
                        (value == SILO_VALUE_DESCRIPTOR ? SILO_FLIGHT_DESCRIPTOR : 0u));
     }
-    PyObject *text = describe_kind(self, binding, kind);
-    const int result = read_text(kind, text);
+    PyObject *text = describe_kind(self, binding, &made);
+    struct silo_flight_kind *kind = keep_kind(&made, text);
     Py_XDECREF(text);
-    if (result != 0 || (binding->flight == NULL && add_kind(kind) != 0))
-        goto failed;
+    if (kind == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
     binding->flight = kind; /* another thread may have made one: either will do */
     return kind;
-failed:
-    if (kind != NULL) {
-        free(kind->places);
-        free(kind->text);
-    }
-    free(kind);
-    PyErr_NoMemory();
-    return NULL;
 }
 
 /* ---- for Python ---- */
@@ -258,11 +277,9 @@ static PyObject *py_start(PyObject *module, PyObject *args) {
     }
     Py_DECREF(path);
     if (silo_flight.slots == NULL) {
-        silo_flight.slots = aligned_alloc(
-            64, (size_t)slots * SILO_FLIGHT_STRIDE); /* kept to the end of the process */
+        silo_flight.slots = new_pages((size_t)slots * SILO_FLIGHT_STRIDE);
         if (silo_flight.slots == NULL)
             return PyErr_NoMemory();
-        memset(silo_flight.slots, 0, (size_t)slots * SILO_FLIGHT_STRIDE);
         silo_flight.mask = slots - 1;
     }
     Py_XDECREF(describe);
