@@ -357,6 +357,7 @@ def program(name: str, device: str, folder: Path, turns: int) -> None:
     import silo
 
     torch.manual_seed(0)
+    silo.accelerate()
     plant = next(one for one in PLANTS if one.name == name)
     text, _ = planted_text(plant)
     path = folder / f"planted_{name}.py"
@@ -499,10 +500,9 @@ class Forks:
         module = _module(path)
         for _ in range(turns):
             self._innocents[1]()
-        plant.call(module, torch, "cpu")
-        for _ in range(turns):
-            self._innocents[1]()
-        flight.dump_launches()
+        kept = plant.call(module, torch, "cpu")
+        flight.dump_launches()  # at once: the fault may have damaged the heap, which a GPU's cannot
+        del kept
 
 
 FORKS: list[Forks] = []
