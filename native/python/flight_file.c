@@ -73,7 +73,7 @@ static void align(void) {
     put_bytes(zeros, (size_t)(-report.at & (ALIGN - 1)));
 }
 
-/* Memory that may not be there: the system copies it, and reports what it cannot read. Whether all
+/* Memory that may be unmapped: the system copies it, and reports an error. Whether all
  * of it was written; `at` is behind it either way. */
 static bool put_memory(const void *data, uint64_t bytes) {
     const char *from = data;

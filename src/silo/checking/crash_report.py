@@ -112,7 +112,7 @@ def read_report(path: Path) -> CrashReport:
     """Read a report.
 
     Raises:
-        BundleError: there is no such file, or it is no report, or is damaged.
+        BundleError: the file is missing, damaged, or another kind of file.
     """
     try:
         data = path.read_bytes()

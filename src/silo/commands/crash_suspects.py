@@ -1,4 +1,4 @@
-"""Pure decisions about the launches of a crash report: which are suspects, what a check of one may conclude."""
+"""Pure decisions about the launches of a crash report: the suspects, and the verdict after a check."""
 
 from __future__ import annotations
 
@@ -158,10 +158,10 @@ def _has_address(places: Sequence[Argument | None], index: int) -> bool:
 
 
 def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Verdict:
-    """What follows from a check, in which arrays without kept bytes had random values.
+    """The verdict that follows from a check in which arrays without kept bytes had random values.
 
     A fault is named only if those values can have had no part in it: they decide no address, mask, branch or loop, and
-    the fault is none of values. A launch is clean if all that it reads was kept; with random values its accesses are
+    the kind of fault does not depend on values. A launch is clean if all that it reads was kept; with random values its accesses are
     right, which ``kind`` "values" of an undecided verdict marks.
     """
     launch = suspect.launch

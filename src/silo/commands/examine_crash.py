@@ -104,7 +104,7 @@ def examine_crash(
         seconds: the longest that one may take.
 
     Raises:
-        BundleError: there is no such report.
+        BundleError: the report cannot be read.
         TrustError: it has texts from elsewhere.
     """
     report = read_report(path)

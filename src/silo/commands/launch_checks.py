@@ -39,7 +39,7 @@ def start(path: Path) -> None:
     """Check the launches of this process that are like suspects of the report, once a process.
 
     Raises:
-        BundleError: there is no such report.
+        BundleError: the report cannot be read.
     """
     if _started:
         return
