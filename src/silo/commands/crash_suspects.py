@@ -161,8 +161,8 @@ def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Ve
     """The verdict that follows from a check in which arrays without kept bytes had random values.
 
     A fault is named only if those values can have had no part in it: they decide no address, mask, branch or loop, and
-    the kind of fault does not depend on values. A launch is clean if all that it reads was kept; with random values its accesses are
-    right, which ``kind`` "values" of an undecided verdict marks.
+    the kind of fault does not depend on values. A launch is clean if everything it reads was kept. ``kind`` "values" of
+    an undecided verdict means that its accesses are right, with values that are not the launch's.
     """
     launch = suspect.launch
     kernel = report.kernels[launch.kernel]
