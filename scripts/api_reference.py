@@ -49,7 +49,14 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Devices and memory": ("device", "devices", "DeviceInfo", "Buffer", "TensorDescriptor", "set_allocator"),
     "Agreement of ranks": ("decisions", "same_decisions", "Decisions"),
     "Decisions in stores": ("query", "DecisionRow"),
-    "Watching launches": ("on_launch", "launch_hook", "LaunchEvent", "nvtx_ranges", "torch_annotations"),
+    "Watching launches": (
+        "on_launch",
+        "launch_hook",
+        "LaunchEvent",
+        "nvtx_ranges",
+        "torch_annotations",
+        "dump_launches",
+    ),
     "Errors": ("SiloError",),
 }
 # Members that other parts of Silo use, and no program needs.

@@ -9,13 +9,14 @@
 
 #include "cpu_job.h"
 #include "cpu_thread.h"
+#include "flight_file.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
-static const int watched[] = {SIGSEGV, SIGBUS};
+static const int watched[] = {SIGSEGV, SIGBUS, SIGFPE};
 enum { WATCHED = sizeof watched / sizeof *watched };
 
 static struct sigaction previous[WATCHED];
@@ -57,7 +58,7 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
         __atomic_load_n(&runner->context.program, __ATOMIC_RELAXED); /* by the kernel, volatile */
     struct line line = {.used = 0};
     add_text(&line, "silo: ");
-    add_text(&line, signal == SIGBUS ? "SIGBUS" : "SIGSEGV");
+    add_text(&line, signal == SIGBUS ? "SIGBUS" : signal == SIGFPE ? "SIGFPE" : "SIGSEGV");
     add_text(&line, " in kernel ");
     add_text(&line, launch->name != NULL ? launch->name : "?");
     if (program >= runner->begin && program < runner->end) {
@@ -74,12 +75,29 @@ static void tell(const struct silo_cpu_runner *runner, int signal, const siginfo
         add_number(&line, launch->grid[axis], 10);
         add_text(&line, axis < 2 ? ", " : ")");
     }
-    if (info->si_code == SEGV_MAPERR || info->si_code == SEGV_ACCERR) {
+    const bool has_address =
+        signal != SIGFPE && (info->si_code == SEGV_MAPERR || info->si_code == SEGV_ACCERR);
+    if (has_address) {
         add_text(&line, ", at address 0x");
         add_number(&line, (uint64_t)(uintptr_t)info->si_addr, 16);
     }
-    add_text(&line, ": run with SILO_CHECK=1, or silo.check, to find the access\n");
+    const uint32_t *grid = launch->grid;
+    const bool known = program >= runner->begin && program < runner->end;
+    const int64_t place[3] = {known ? (int64_t)(program % grid[0]) : -1,
+                              known ? (int64_t)(program / grid[0] % grid[1]) : -1,
+                              known ? (int64_t)(program / grid[0] / grid[1]) : -1};
+    const char *report = silo_flight_signal(
+        signal, launch->name, has_address ? (uint64_t)(uintptr_t)info->si_addr : 0, place);
+    if (report == NULL)
+        add_text(&line, ": run with SILO_CHECK=1, or silo.check, to find the access");
+    add_text(&line, "\n");
     ssize_t unused = write(STDERR_FILENO, line.text, line.used);
+    if (report != NULL) { /* a path may be longer than the line */
+        static const char command[] = "silo: to find the access: silo crash ";
+        unused = write(STDERR_FILENO, command, sizeof command - 1);
+        unused = write(STDERR_FILENO, report, strlen(report));
+        unused = write(STDERR_FILENO, "\n", 1);
+    }
     (void)unused;
 }
 

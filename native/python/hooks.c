@@ -3,9 +3,17 @@
 #include "flat.h"
 #include "stack.h"
 
-bool silo_hooks_on, silo_hooks_each;
+uint8_t silo_hooks_on;
+bool silo_hooks_each;
 static PyObject *enter_hook, *exit_hook; /* owned; both or neither */
 static int recordings;
+static bool flight;
+
+static uint8_t lookers(void) {
+    return (uint8_t)((enter_hook != NULL ? SILO_LOOKS_HOOK : 0) |
+                     (recordings != 0 ? SILO_LOOKS_RECORDER : 0) |
+                     (flight ? SILO_LOOKS_FLIGHT : 0));
+}
 
 int silo_hooks_set(PyObject *enter, PyObject *leave, bool each) {
     const bool off = enter == Py_None && leave == Py_None;
@@ -14,13 +22,13 @@ int silo_hooks_set(PyObject *enter, PyObject *leave, bool each) {
         return -1;
     }
     PyObject *old_enter = enter_hook, *old_exit = exit_hook;
-    silo_hooks_on = false;
+    silo_hooks_on &= (uint8_t)~SILO_LOOKS_HOOK;
     silo_hooks_each = each && !off;
     enter_hook = off ? NULL : enter;
     exit_hook = off ? NULL : leave;
     Py_XINCREF(enter_hook);
     Py_XINCREF(exit_hook);
-    silo_hooks_on = !off || recordings != 0;
+    silo_hooks_on = lookers();
     Py_XDECREF(old_enter);
     Py_XDECREF(old_exit);
     return 0;
@@ -28,7 +36,12 @@ int silo_hooks_set(PyObject *enter, PyObject *leave, bool each) {
 
 void silo_hooks_record(int change) {
     recordings += change;
-    silo_hooks_on = enter_hook != NULL || recordings != 0;
+    silo_hooks_on = lookers();
+}
+
+void silo_hooks_flight(bool on) {
+    flight = on;
+    silo_hooks_on = lookers();
 }
 
 static PyObject *given_arguments(const struct silo_launcher *self,

@@ -4,8 +4,15 @@
 
 #include "launcher.h"
 
-extern bool silo_hooks_on;
-extern bool silo_hooks_each; /* some hook sees the launches of a plan one by one: no replays */
+/* What looks at launches. */
+enum silo_lookers {
+    SILO_LOOKS_HOOK = 1,     /* a function that `set_hooks` was given */
+    SILO_LOOKS_RECORDER = 2, /* a recording of some thread */
+    SILO_LOOKS_FLIGHT = 4,   /* the flight recorder, in each launch */
+};
+
+extern uint8_t silo_hooks_on; /* of enum silo_lookers; 0: launches are seen by none */
+extern bool silo_hooks_each;  /* some hook sees the launches of a plan one by one: no replays */
 
 /* Call the function that `set_hooks` was given: enter(kernel, arguments, config, grid, stream,
  * device, effects, tag of the binding) -> token. A new reference, or NULL with its exception set:
@@ -27,6 +34,9 @@ int silo_hooks_exit(PyObject *token);
 /* One more recording of launches, or one less: launches of all threads look whether they are
  * recorded. */
 void silo_hooks_record(int change);
+
+/* The flight recorder is on or off. */
+void silo_hooks_flight(bool on);
 
 /* Two callables, or None and None: off. */
 int silo_hooks_set(PyObject *enter, PyObject *leave, bool each);

@@ -11,6 +11,8 @@
 #include "packing.h"
 #include "python.h"
 
+struct silo_flight_kind;
+
 struct silo_loaded {
     PyObject_HEAD const struct silo_driver *driver;
     struct silo_function function;
@@ -26,8 +28,9 @@ struct silo_binding {
     PyObject *tag;    /* owned: whatever Python wants to find again */
     struct silo_packing packing;
     struct silo_grid_programs grid;
-    PyObject *effects; /* owned dict, NULL: unknown. passed to hooks; never written */
-    PyObject *maps;    /* owned: encoded maps of arrays (kept_map.h); NULL: none yet */
+    struct silo_flight_kind *flight; /* of the flight recorder; never freed. NULL: none yet */
+    PyObject *effects;               /* owned dict, NULL: unknown. passed to hooks; never written */
+    PyObject *maps; /* owned: encoded maps of arrays (kept_map.h); NULL: none yet */
     silo_lock maps_lock;
 };
 

@@ -7,6 +7,8 @@
 #include "errors.h"
 #include "expression.h"
 #include "flat.h"
+#include "flight.h"
+#include "flight_file.h"
 #include "frame.h"
 #include "hooks.h"
 #include "kept_map.h"
@@ -209,6 +211,11 @@ static int find_grid(struct silo_launcher *self, const struct silo_inputs *input
 static int raise_launch_error(const struct silo_launcher *self, const struct silo_binding *binding,
                               const struct silo_launch *launch, int code) {
     const struct silo_driver *driver = binding->loaded->driver;
+    const char *report =
+        binding->loaded->function.device == NULL
+            ? NULL
+            : silo_flight_driver_error(code, driver->error_text(code),
+                                       PyUnicode_AsUTF8AndSize(self->plan.kernel, NULL));
     if (PyErr_Occurred()) { /* a signal's handler raised: the exception is the program's own */
         silo_add_note("%U: %s", self->plan.kernel, driver->error_text(code));
         return -1;
@@ -219,6 +226,8 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
                  self->plan.kernel, driver->error_text(code), code, binding->loaded->entry,
                  driver->name, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
                  (unsigned)launch->grid[2], binding->config);
+    if (report != NULL)
+        silo_add_note("the last launches are in %s: silo crash %s", report, report);
     return -1;
 }
 
@@ -298,6 +307,26 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                : 0;
 }
 
+/* The same with the flight recorder on. */
+static SILO_NOINLINE int run_recorded(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                      struct silo_binding *binding, struct silo_frame *frame,
+                                      const int64_t dims[3], void *stream) {
+    const struct silo_flight_kind *kind = binding->flight;
+    if (SILO_UNLIKELY(kind == NULL)) {
+        if ((kind = silo_flight_kind_of(self, binding, frame)) == NULL)
+            return -1;
+        frame->ran = SILO_RAN_PROGRAM;
+        if (read_again(self, inputs, frame) != 0)
+            return -1;
+    }
+    uint64_t number;
+    struct silo_flight_slot *slot =
+        silo_flight_record(&self->plan, inputs, kind, frame, dims, stream, &number);
+    const int result = run(self, inputs, binding, frame, dims, stream);
+    silo_flight_done(slot, number, result < 0);
+    return result;
+}
+
 /* A launch that hooks see, Silo's round Triton's; `empty` if the grid is empty, which Triton's
  * hooks see too. */
 static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -310,16 +339,17 @@ static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct si
         return PyErr_Occurred() ? -1 : 0;
     struct silo_triton_call *call = has_triton_hooks(self, inputs) ? inputs->triton : NULL;
     PyObject *token = NULL, *metadata = NULL;
-    if (silo_hooks_on && !empty &&
+    if ((silo_hooks_on & ~SILO_LOOKS_FLIGHT) && !empty &&
         (token = silo_hooks_enter(self, inputs, binding, dims, stream)) == NULL)
         return -1;
     frame->ran = SILO_RAN_PROGRAM;
     int result = -1;
     if (call == NULL || (metadata = silo_triton_enter(call, binding->tag, inputs->arguments,
                                                       self->plan.count, dims)) != NULL)
-        result = empty ? 0
-                 : read_again(self, inputs, frame) != 0
-                     ? -1
+        result = empty                                  ? 0
+                 : read_again(self, inputs, frame) != 0 ? -1
+                 : silo_hooks_on & SILO_LOOKS_FLIGHT
+                     ? run_recorded(self, inputs, binding, frame, dims, stream)
                      : run(self, inputs, binding, frame, dims, stream);
     if (metadata != NULL && result == 0 && silo_triton_leave(call, metadata) != 0)
         result = -1;
@@ -350,7 +380,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
     if (SILO_UNLIKELY(state != SILO_GRID_FITS)) {
         if (state != SILO_GRID_EMPTY)
             return silo_grid_raise_limits(self->plan.kernel, function, dims);
-        return silo_hooks_on || (triton && has_triton_hooks(self, inputs))
+        return (silo_hooks_on & ~SILO_LOOKS_FLIGHT) || (triton && has_triton_hooks(self, inputs))
                    ? launch_seen(self, inputs, grid, binding, frame, dims, NULL, true)
                    : 0;
     }
@@ -379,6 +409,10 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run(self, inputs, binding, frame, dims, stream);
+    if (silo_hooks_on == SILO_LOOKS_FLIGHT && (!triton || !has_triton_hooks(self, inputs)))
+        return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
+                   ? -1
+                   : run_recorded(self, inputs, binding, frame, dims, stream);
     return launch_seen(self, inputs, grid, binding, frame, dims, stream, false);
 }
 
@@ -437,6 +471,29 @@ static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct 
                                    inputs->triton->stream);
 }
 
+/* Triton made a launch on a GPU, the first of a kind: the flight recorder has it too. (On the CPU
+ * it went through a launcher of its own, which recorded it.) -1 with an exception set. */
+static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                    const struct silo_grid_source *grid, struct silo_frame *frame,
+                                    PyObject *found) {
+    int64_t dims[3];
+    if (Py_TYPE(found) != silo_binding_type)
+        return 0;
+    struct silo_binding *binding = (struct silo_binding *)found;
+    const struct silo_flight_kind *kind = binding->flight;
+    if (binding->loaded->function.device == NULL)
+        return 0;
+    if (find_grid(self, inputs, grid, frame, binding, dims) != 0) /* a function is called again */
+        return -1;
+    if (kind == NULL && (kind = silo_flight_kind_of(self, binding, frame)) == NULL)
+        return -1;
+    uint64_t number;
+    struct silo_flight_slot *slot =
+        silo_flight_record(&self->plan, inputs, kind, frame, dims, inputs->triton->stream, &number);
+    silo_flight_done(slot, number, false);
+    return 0;
+}
+
 /* A call of a Triton program, of which every argument is read. */
 SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
                                   const struct silo_grid_source *grid, struct silo_frame *frame) {
@@ -461,6 +518,9 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
         silo_recorder = recorder;
         if (SILO_UNLIKELY(recorder != NULL) && result != NULL &&
             record_served(self, inputs, grid, frame, found) != 0)
+            Py_CLEAR(result);
+        if (SILO_UNLIKELY(silo_hooks_on & SILO_LOOKS_FLIGHT) && result != NULL && found != NULL &&
+            fly_served(self, inputs, grid, frame, found) != 0)
             Py_CLEAR(result);
         if (found == NULL || result != NULL) {
             Py_XDECREF(found);

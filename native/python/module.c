@@ -22,6 +22,7 @@
 #include "cuda_dict.h"
 #include "errors.h"
 #include "expression.h"
+#include "flight.h"
 #include "functions.h"
 #include "gpu_device.h"
 #include "gpu_forked.h"
@@ -505,6 +506,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_arguments_init() != 0 || silo_scalars_init() != 0 || silo_stream_init() != 0 ||
         add_absent(module) != 0 || PyModule_AddFunctions(module, silo_gpu_methods) != 0 ||
         PyModule_AddFunctions(module, silo_recorder_methods) != 0 ||
+        PyModule_AddFunctions(module, silo_flight_methods) != 0 ||
         silo_stand_in_init(module) != 0 || silo_plan_object_init(module) != 0 ||
         silo_gpu_device_init() != 0 || silo_code_init(module) != 0 ||
         silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||

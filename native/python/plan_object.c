@@ -360,8 +360,9 @@ static int serve(struct plan *self, const struct given *given, PyObject **out) {
         struct silo_plan_served *served = self->forms[number];
         if (!all_suit(served, given))
             continue;
-        const int result = SILO_UNLIKELY(silo_hooks_on) ? replay_seen(self, served, given)
-                                                        : replay(self, served, given, true);
+        const int result = SILO_UNLIKELY(silo_hooks_on & ~SILO_LOOKS_FLIGHT)
+                               ? replay_seen(self, served, given)
+                               : replay(self, served, given, true);
         if (result != 0) {
             self->last = number;
             self->replays += result > 0;

@@ -1,5 +1,6 @@
 #include "tensor.h"
 
+#include "adapter.h"
 #include "errors.h"
 
 #include <stdlib.h>
@@ -195,6 +196,10 @@ static struct dl_exchange exchange = {
     .tensor_from_object = exchange_tensor,
     .current_stream = exchange_stream,
 };
+
+bool silo_tensor_owns(const struct silo_adapter *adapter) {
+    return adapter->exchange == &exchange;
+}
 
 int silo_tensor_add_type(PyObject *module, const char *name, PyTypeObject *type) {
     PyObject *capsule = PyCapsule_New(&exchange, "dlpack_exchange_api", NULL);

@@ -53,6 +53,11 @@ PyObject *silo_tensor_nbytes(PyObject *object, void *closure);
 /* Give a type of these objects DLPack's exchange API and put it into the module. */
 int silo_tensor_add_type(PyObject *module, const char *name, PyTypeObject *type);
 
+struct silo_adapter;
+
+/* Whether objects that are read so are these: their extents are those of their memory. */
+bool silo_tensor_owns(const struct silo_adapter *adapter);
+
 /* A tuple of the first `count` values. */
 PyObject *silo_tensor_integers(const int64_t *values, int32_t count);
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from silo.kinds.pallas.front.pallas_definition import pallas
     from silo.kinds.triton.programs.triton_patching import Acceleration, accelerate
     from silo.launch.buffers import Buffer
+    from silo.launch.flight import dump_launches
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
     from silo.machine.device_info import DeviceInfo, device, devices
@@ -81,6 +82,7 @@ __all__ = [
     "decisions",
     "device",
     "devices",
+    "dump_launches",
     "emulated_metal",
     "jax_call",
     "judge",
@@ -141,6 +143,7 @@ _HOMES = {
     "decisions": "silo.kernels.agreement",
     "device": "silo.machine.device_info",
     "devices": "silo.machine.device_info",
+    "dump_launches": "silo.launch.flight",
     "emulated_metal": "silo.kinds.metal.programs.emulation",
     "jax_call": "silo.integrations.jax.call",
     "judge": "silo.commands.judge_candidates",

@@ -17,6 +17,7 @@ from silo.errors import SettingsError
 from silo.forks import Mutex
 from silo.frozen import field, frozen, replace
 from silo.variables import (
+    FLIGHT_MODES,
     INDUCTOR_PARTS,
     L2_STATES,
     LOG_LEVELS,
@@ -177,6 +178,12 @@ class Settings:
     cuda_library: str | None = None
     hip_library: str | None = None
     launch_log: str | os.PathLike[str] | None = None
+    flight: str = "0"
+    flight_file: str | os.PathLike[str] | None = None
+    flight_launches: int = 1024
+    flight_bytes: int = 256 << 20
+    flight_hang_s: float = 0.0
+    flight_check: str | os.PathLike[str] | None = None
     profile: str | os.PathLike[str] | None = None
     force_triton: bool = False
     triton: str = "auto"
@@ -257,6 +264,12 @@ class Settings:
             cuda_library=given.get("SILO_CUDA_LIBRARY"),
             hip_library=given.get("SILO_HIP_LIBRARY"),
             launch_log=_path(given, "SILO_LAUNCH_LOG"),
+            flight=_choice(given, "SILO_FLIGHT", FLIGHT_MODES, "0"),
+            flight_file=_path(given, "SILO_FLIGHT_FILE"),
+            flight_launches=_power_of_two(given, "SILO_FLIGHT_LAUNCHES", 1024),
+            flight_bytes=_bytes(given, "SILO_FLIGHT_BYTES", 256 << 20),
+            flight_hang_s=_seconds(given, "SILO_FLIGHT_HANG", 0.0),
+            flight_check=_path(given, "SILO_FLIGHT_CHECK"),
             profile=_path(given, "SILO_PROFILE"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             triton=_triton_mode(given),
@@ -416,6 +429,13 @@ def _count(given: Mapping[str, str], name: str, default: int | None, least: int 
     if not (text.isascii() and text.isdigit() and least <= int(text) <= 65536):
         raise SettingsError(f"{name} is a count from {least} to 65536, not {text!r}")
     return int(text)
+
+
+def _power_of_two(given: Mapping[str, str], name: str, default: int) -> int:
+    value = _count(given, name, default)
+    if value & (value - 1):
+        raise SettingsError(f"{name} is a power of two, not {value}")
+    return value
 
 
 @overload

@@ -7,6 +7,7 @@ from typing import Final
 from silo.frozen import frozen
 
 __all__ = [
+    "FLIGHT_MODES",
     "INDUCTOR_PARTS",
     "L2_STATES",
     "LOG_LEVELS",
@@ -28,6 +29,7 @@ POOLS = ("auto", "own", "openmp")
 REMOTE_MODES = ("read", "write")
 REMOTE_SCHEMES = ("file", "http", "https", "s3", "gs", "az", "redis", "rediss")
 STAND_INS = ("cpu",)
+FLIGHT_MODES = ("0", "1", "arrays")
 TRITON_MODES = ("auto", "cpu", "off")
 INDUCTOR_PARTS = ("decisions", "launch", "record")
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -198,6 +200,34 @@ VARIABLES: Final = (
     Variable("SILO_HIP_LIBRARY", "path", "`libamdhip64.so`", "The AMD driver's library."),
     Variable(
         "SILO_LAUNCH_LOG", "path", "none", "Write every launch there: kernel, arguments, config, grid, as JSON lines."
+    ),
+    Variable(
+        "SILO_FLIGHT",
+        "`0`, `1` or `arrays`",
+        "0",
+        "Keep the last launches in memory for a report of a crash ([crashes](crashes.md)); `arrays`: with copies of"
+        " integer arrays up to 1 MiB.",
+    ),
+    Variable("SILO_FLIGHT_FILE", "path", "`crash.silo` in the working folder", "Where a report of a crash is written."),
+    Variable("SILO_FLIGHT_LAUNCHES", "a power of two", "1024", "How many launches `SILO_FLIGHT` keeps."),
+    Variable(
+        "SILO_FLIGHT_BYTES",
+        "bytes, perhaps with K, M or G",
+        "256M",
+        "The size up to which a report of a crash takes arrays: each as a whole, or not at all.",
+    ),
+    Variable(
+        "SILO_FLIGHT_HANG",
+        "seconds",
+        "0",
+        "With `SILO_FLIGHT`: report a launch on the CPU that takes longer, once; 0: never.",
+    ),
+    Variable(
+        "SILO_FLIGHT_CHECK",
+        "path",
+        "none",
+        "A report of a crash: before a launch like one of its suspects its arrays are copied, and the launch is checked"
+        " on the CPU; `silo exec --check-launches` sets it.",
     ),
     Variable(
         "SILO_PROFILE",

@@ -147,6 +147,8 @@ COMMANDS = {
     "build": (("build", "K", "-o", "OUT/made.silo"), 3),
     "inspect": (("inspect", "K"), 0),
     "diff": (("diff", "K", "K"), 3),
+    "crash": (("crash", "K"), 3),  # a bundle is no report; test_flight has a stranger's report
+    "exec --check-launches": (("exec", "--check-launches", "K", "-c", "pass"), 3),
     "diff --no-run": (("diff", "K", "K", "--no-run"), 0),
     "judge": (("judge", "K", "K"), 3),
     "inspect --json": (("inspect", "K", "--json"), 0),

@@ -147,6 +147,14 @@ def command(
         bool,
         Option("--check", help="Run every kernel in checking mode, on the CPU, as SILO_CHECK=1 does."),
     ] = False,
+    check_launches: Annotated[
+        Path | None,
+        Option(
+            "--check-launches",
+            metavar="CRASH.silo",
+            help="Before each launch like a suspect of this report, copy its arrays and check the launch on the CPU.",
+        ),
+    ] = None,
 ) -> None:
     """Run a program, and the programs that it starts, with its Triton kernels launched by Silo.
 
@@ -203,10 +211,13 @@ def command(
     if check:
         _require_cpu(on)
         changes["SILO_CHECK"] = "1"
+    if check_launches is not None:
+        changes |= _checking(check_launches)
     if on is not None or pretend is not None:
         changes |= _stand_in(on, pretend)
     if report is not None:
         changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(absolute_path(Path(report)))
+        changes.setdefault("SILO_FLIGHT", program_environment().get("SILO_FLIGHT") or "1")
     arguments = [
         sys.executable,
         *interpreter_options(sys.orig_argv, sys.argv[1:]),
@@ -221,6 +232,15 @@ def command(
         names = names_of(caches)
         raise click.exceptions.Exit(record_run(arguments, program_environment(**changes), record, names))
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
+
+
+def _checking(path: Path) -> dict[str, str]:
+    """The variables for ``--check-launches``. Raises ``BundleError`` if the report cannot be read."""
+    from silo.checking.crash_report import read_report  # noqa: PLC0415
+    from silo.settings import absolute_path  # noqa: PLC0415
+
+    read_report(path)  # so that a fault of it is reported before the program runs
+    return {"SILO_FLIGHT": "1", "SILO_FLIGHT_CHECK": str(absolute_path(path))}
 
 
 def _covering(words: list[str], record: Path | None) -> str:

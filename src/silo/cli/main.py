@@ -30,6 +30,7 @@ _COMMANDS: dict[str, LazyCommand] = {
     "inspect": LazyCommand("silo.cli.inspect:command", "Show a bundle: kernels, targets, winners, code.", "Kernels"),
     "diff": LazyCommand("silo.cli.diff:command", "Compare two bundles: code, results, times.", "Kernels"),
     "judge": LazyCommand("silo.cli.judge:command", "Judge kernels by strangers.", "Kernels"),
+    "crash": LazyCommand("silo.cli.crash:command", "Name the kernel and the line of a crash.", "Programs"),
     "report": LazyCommand("silo.cli.report:command", "Write a page for each kernel from its trials.", "Kernels"),
     "fleet": LazyCommand("silo.cli.fleet:app", "Show the decisions in shared stores.", "Kernels"),
     "export": LazyCommand("silo.cli.export:command", "Make a C++ library that needs no Python.", "Kernels"),

@@ -67,6 +67,12 @@ __all__ = [
     "disconnect_torch",
     "dtype_named",
     "evaluate",
+    "flight_clear",
+    "flight_keep",
+    "flight_start",
+    "flight_state",
+    "flight_stop",
+    "flight_write",
     "generate",
     "gpu_attributes",
     "gpu_capturing",
@@ -151,6 +157,13 @@ try:
         cpu_use_pool,
         dtype_named,
         evaluate,
+        flight_clear,
+        flight_keep,
+        flight_probe,
+        flight_start,
+        flight_state,
+        flight_stop,
+        flight_write,
         generate,
         gpu_attributes,
         gpu_capturing,
@@ -397,6 +410,7 @@ def connect_torch() -> bool:
         aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
     if offset:
         torch_probe(probes(torch))
+        _probe_storages(torch)
         if not _refuse_other_values(torch):
             log.debug("torch %s: a kernel reads the memory of negated views as it is", torch.__version__)
     if offset and torch.cuda.is_available():
@@ -415,6 +429,18 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
     meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
     shaped = [torch.empty(tuple(range(2, 2 + rank))).permute(tuple(reversed(range(rank)))) for rank in range(7)]
     return (*here, *meta, *shaped)
+
+
+def _probe_storages(torch: Any) -> bool:  # noqa: ANN401  # the module
+    """Find where tensors keep the address and the size of their storage, which the flight recorder notes."""
+    views = [torch.empty(size, dtype=torch.uint8)[offset:] for size, offset in ((1000, 8), (3001, 16), (70, 1))]
+    views += [torch.frombuffer(bytearray(size), dtype=torch.uint8)[1:] for size in (999, 77)]  # memory of others
+    try:
+        storages = [one.untyped_storage() for one in views]
+        words = [(one._cdata, one.data_ptr(), one.nbytes()) for one in storages]  # noqa: SLF001  # its StorageImpl
+    except AttributeError:
+        return False
+    return bool(flight_probe(tuple((view, *word) for view, word in zip(views, words, strict=True))))
 
 
 def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 
-__all__ = ["fill_new_memory", "is_unset", "state"]
+__all__ = ["fill_new_memory", "fill_new_tensors", "is_unset", "state"]
 
 _FLAG = "FLAGS_caffe2_cpu_allocator_do_junk_fill"  # a C++ bool of libc10
 # Eight bytes that repeat: a NaN as two floats, a great number as two integers.
@@ -57,6 +58,31 @@ def fill_new_memory(torch: Any) -> Decision:  # noqa: ANN401
         Accepted("new memory holds a pattern") if filled else Rejected(f"torch {torch.__version__} ignores {_FLAG}")
     )
     return _state
+
+
+def fill_new_tensors(torch: Any) -> None:  # noqa: ANN401
+    """Fill the memory of tensors that Python code makes on a GPU by ``torch.empty`` and its relatives from now on.
+
+    A GPU's allocator has no flag for it. The functions stay replaced to the end of the process.
+    """
+
+    def filled(make: Any) -> Any:  # noqa: ANN401  # functions of torch
+        @wraps(make)
+        def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            tensor = make(*args, **kwargs)
+            if tensor.is_cuda and not torch.cuda.is_current_stream_capturing():
+                whole = torch.Tensor.set_(_empty(0, dtype=torch.uint8, device=tensor.device), tensor.untyped_storage())
+                size = whole.numel() // len(_PATTERN) * len(_PATTERN)
+                whole[:size].view(torch.int64).fill_(int.from_bytes(_PATTERN, "little"))
+                whole[size:].copy_(torch.frombuffer(bytearray(_PATTERN), dtype=torch.uint8)[: whole.numel() - size])
+            return tensor
+
+        return made
+
+    _empty = torch.empty
+    for name in ("empty", "empty_like", "empty_strided"):
+        setattr(torch, name, filled(getattr(torch, name)))
+    torch.Tensor.new_empty = filled(torch.Tensor.new_empty)
 
 
 def is_unset(low: int, high: int) -> bool:

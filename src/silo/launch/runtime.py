@@ -256,6 +256,10 @@ def _take_settings() -> None:
         from silo.launch.log import apply_setting as apply_log_setting  # noqa: PLC0415  # most programs keep no log
 
         apply_log_setting()
+    if settings().flight != "0":
+        from silo.launch.flight import apply_setting as apply_flight_setting  # noqa: PLC0415  # as is this
+
+        apply_flight_setting()
     if settings().profile is not None:
         from silo.launch.profile import apply_setting as apply_profile_setting  # noqa: PLC0415  # as is this
 

@@ -109,6 +109,7 @@ CALLS = {
     "check_text": {
         "kernels/checking_launchers.py": "with the consent that the bundle's kernel was given",
         "judging/kernel_process.py": "a candidate's text, in a process that is confined for it",
+        "commands/examine_crash.py": "of a report's text, with the consent of the ledger",
     },
     "compile_checked": {
         "kinds/triton/cpu/cpu_compiler.py": "check_source, and check_text after it looked at the consent",
@@ -139,6 +140,7 @@ CALLS = {
         "tuning/agents/device_agent.py": "code of whoever started the agent, for that",
     },
     "vouch": {
+        "commands/examine_crash.py": "the text of a kernel in a report of a crash",
         "kinds/triton/programs/records/archive_lookup.py": "a recording's code, as it was built or as it has it called",
         "kernels/bundle_kernels.py": "a bundle's code, as it has it called",
         "building/loaded_kernels.py": "the store's code",
@@ -148,6 +150,7 @@ CALLS = {
     },
     # Calls that vouch for code in the ledger.
     "note_built": {
+        "kinds/triton/programs/flight_texts.py": "the TTIR of this program's Triton, which silo crash compiles",
         "store/artifacts.py": "what the compile path hands over",
         "store/trust_ledger.py": "note_variants, of those whose job ran here",
         "commands/build_bundle.py": "the cases of a bundle that is made here",

@@ -28,11 +28,13 @@ from silo.kinds.triton.programs.compiled_code import (
     read_launch,
     target_of,
 )
+from silo.kinds.triton.programs.first_launches import check_first
 from silo.kinds.triton.programs.variant_providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
 from silo.launch import native
 from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 from silo.launch.native import Binding, TritonKernel
 from silo.launch.runtime import make_triton_launcher
+from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.core.launch_info import LaunchInfo
@@ -256,6 +258,8 @@ class ProgramKernel:
         if provided is not None:
             return provided.binding, native.ABSENT
         adapter.forget_key_texts(self.function)
+        if settings().flight_check is not None:
+            check_first(self.name, call, own_way)
         result = own_way()
         if result is None:
             return native.ABSENT, None  # a hook of the program stopped the compiler

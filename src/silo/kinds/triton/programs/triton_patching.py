@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -362,6 +363,7 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
 
     with _first:
         report_at_exit(_SWITCH.passed)
+        _describe_for_flights()
         return ProgramKernel.of(function).native
 
 
@@ -375,10 +377,23 @@ def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
 
     with _first:
         report_at_exit(_SWITCH.passed)
+        _describe_for_flights()
         return WarmedKernel.native_of(compiled)
 
 
 _first = Mutex()
+
+
+def _describe_for_flights() -> None:
+    """Let the flight recorder, if it is on, have the texts of the program's kernels."""
+    if settings().flight != "0":
+        from silo.kinds.triton.programs.flight_texts import describe_programs  # noqa: PLC0415  # few programs want it
+
+        describe_programs()
+        if settings().flight_check is not None:
+            from silo.commands.launch_checks import start  # noqa: PLC0415  # as is this
+
+            start(Path(settings().flight_check or ""))
 
 
 def _forget(function: Any) -> None:  # noqa: ANN401

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from silo.errors import ToolchainError
 from silo.forks import Mutex
+from silo.kinds.triton.front.adapter.cpu_front_end import run_cpu_passes
 from silo.kinds.triton.front.adapter.gluon import source_class
 from silo.kinds.triton.front.adapter.lowering import read_off
 from silo.kinds.triton.front.adapter.triton_objects import is_gluon
@@ -33,10 +34,12 @@ __all__ = [
     "active_target",
     "adapter_is_ready",
     "cache_key_text",
+    "checkable_ttir",
     "compile_call",
     "default_options",
     "intercept_compiles",
     "kept_code",
+    "kept_ttir",
     "launcher_kind",
     "read_compiled",
     "requested",
@@ -277,12 +280,34 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
 def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKernel
     """The kernel's TTIR in MLIR's generic form without places, as Silo reads it; None if Triton cannot print it."""
     text = compiled.asm.get("ttir")
-    if not isinstance(text, str):
+    made = _parsed(text, compiled.metadata.target) if isinstance(text, str) else None
+    return None if made is None else read_off(made).text
+
+
+def checkable_ttir(text: str, target: Any) -> str | None:  # noqa: ANN401  # Triton's GPUTarget
+    """TTIR that Triton printed, in generic form with places, as the CPU takes it; None if Triton cannot read it.
+
+    Raises:
+        CompileError: Triton's passes refuse the module.
+    """
+    made = _parsed(text, target)
+    if made is None:
         return None
+    run_cpu_passes(made)
+    return read_off(made).located
+
+
+def kept_ttir(digest: str, name: str) -> str | None:
+    """The TTIR of a kernel in Triton's cache, by the hash of its metadata; None if the cache has none."""
+    path = module("triton.runtime.cache").get_cache_manager(digest).get_file(f"{name}.ttir")
+    return None if path is None else Path(path).read_text(encoding="utf-8")
+
+
+def _parsed(text: str, target: Any) -> Any:  # noqa: ANN401  # a module of Triton's, or None
     ir = module("triton._C.libtriton").ir
     context = ir.context()
     ir.load_dialects(context)
-    backend_for(compiled.metadata.target).load_dialects(context)
+    backend_for(target).load_dialects(context)
     with tempfile.TemporaryDirectory(prefix="silo-") as folder:
         path = Path(folder) / "kernel.ttir"
         path.write_text(text, encoding="utf-8")
@@ -291,7 +316,7 @@ def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKe
         except RuntimeError:
             return None
     made.context = context
-    return read_off(made).text
+    return made
 
 
 def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget

@@ -21,6 +21,7 @@ from silo.kinds.triton.front.adapter import cpu_target, plugin_driver
 from silo.kinds.triton.programs.backend.launch_metadata import CHECKED, launch_metadata, read_launch_info
 from silo.launch.native import CpuModule, Launcher, cpu_threads
 from silo.launch.runtime import bind, make_bound_launcher
+from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.checking.kernel import NativeKernel
@@ -201,6 +202,7 @@ class CpuLauncher:
         )
         self._values = _picker([one.path for one in arguments])
         self._names = [one.parameter.name for one in arguments]
+        self._metadata = metadata
         self._checked = self._check_of(metadata)
         self._launcher: Launcher | None = None
 
@@ -276,12 +278,21 @@ class CpuLauncher:
         with checked.over(dict(zip(self._names, values, strict=True)), CheckLimits()):
             launcher[grid](*values)
 
+    def _tag(self) -> object:
+        """The object by which the flight recorder finds the kernel's text."""
+        if settings().flight == "0":
+            return None
+        from silo.kinds.triton.programs.flight_texts import CompiledHere, describe_programs  # noqa: PLC0415
+
+        describe_programs()
+        return CompiledHere(self._metadata, self._launch)
+
     def _load(self, module: CpuModule) -> Launcher:
         if self._checked is None:
             loaded, launch = load_entry(module, self._launch, self._name), self._launch
         else:
             loaded, launch = self._checked.loaded, self._checked.launch
-        binding = bind(loaded, launch, self._signature, Specialization(), {})
+        binding = bind(loaded, launch, self._signature, Specialization(), {}, tag=self._tag())
         self._launcher = make_bound_launcher(self._name, binding, self._signature)
         return self._launcher
 

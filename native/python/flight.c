@@ -1,0 +1,424 @@
+#include "flight.h"
+
+#include "errors.h"
+#include "flight_file.h"
+#include "frame.h"
+#include "hooks.h"
+#include "tensor.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static PyObject *describe; /* owned callable: makes a kind's text */
+
+/* Copies for the next launch of this thread, which a hook made; owned. */
+static _Thread_local struct silo_flight_copies *waiting;
+
+/* ---- the ring ---- */
+
+static void drop_copies(struct silo_flight_copies *copies) {
+    if (copies == NULL)
+        return;
+    for (uint32_t i = 0; i < copies->count; i++)
+        Py_XDECREF(copies->copy[i].owner);
+    free(copies);
+}
+
+static SILO_NOINLINE void exchange_copies(struct silo_flight_slot *slot) {
+    struct silo_flight_copies *before = slot->copies;
+    slot->copies = waiting;
+    waiting = NULL;
+    drop_copies(before);
+}
+
+/* A tensor's storage, in place. */
+SILO_INLINE void storage_of(PyObject *tensor, uint64_t *words) {
+    const char *implementation, *storage;
+    memcpy(&implementation, silo_torch_handle(tensor), sizeof implementation);
+    memcpy(&storage, implementation + silo_flight.storage, sizeof storage);
+    memcpy(&words[1], storage + silo_flight.data, sizeof *words);
+    memcpy(&words[2], storage + silo_flight.bytes, sizeof *words);
+    if (SILO_UNLIKELY((int64_t)words[2] < 0)) /* a symbolic number */
+        words[1] = words[2] = 0;
+}
+
+/* The memory that an array of another library than torch lies in. Never leaves an exception. */
+static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
+    const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
+    struct silo_shape shape;
+    if (adapter == NULL || words[0] == 0 ||
+        (adapter->kind != SILO_ADAPT_BUFFER && adapter->kind != SILO_ADAPT_EXCHANGE &&
+         adapter->kind != SILO_ADAPT_TORCH))
+        return;
+    if (adapter->kind == SILO_ADAPT_TORCH && silo_flight.bytes != 0) { /* a Parameter */
+        storage_of(object, words);
+        return;
+    }
+    if (silo_shape_read(object, adapter, &shape) != 0) {
+        silo_forget_error();
+        return;
+    }
+    int64_t low = 0, high = 0;
+    for (int32_t i = 0; i < shape.ndim; i++) {
+        if (shape.sizes[i] == 0 || !shape.whole)
+            return;
+        const int64_t reach = (shape.sizes[i] - 1) * shape.strides[i];
+        *(reach < 0 ? &low : &high) += reach;
+    }
+    words[1] = words[0] + (uint64_t)(low * shape.itemsize);
+    words[2] = (uint64_t)((high - low + 1) * shape.itemsize);
+    if (silo_tensor_owns(adapter))
+        return;
+    PyObject *base = PyObject_GetAttrString(object, "base"); /* numpy: None of the owner */
+    if (base == NULL)
+        silo_forget_error();
+    if (base != Py_None)
+        words[2] |= SILO_FLIGHT_VIEW;
+    Py_XDECREF(base);
+}
+
+SILO_INLINE void extent_of(PyObject *object, uint64_t *words) {
+    if (SILO_LIKELY(object != NULL && Py_TYPE(object) == silo_torch.tensor &&
+                    silo_flight.bytes != 0)) {
+        storage_of(object, words);
+        return;
+    }
+    words[1] = words[2] = 0;
+    if (object != NULL)
+        extent_of_other(object, words);
+}
+
+SILO_HOT struct silo_flight_slot *
+silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *inputs,
+                   const struct silo_flight_kind *kind, const struct silo_frame *frame,
+                   const int64_t dims[3], void *stream, uint64_t *number) {
+#ifdef Py_GIL_DISABLED
+    const uint64_t mine = __atomic_add_fetch(&silo_flight.last, 1, __ATOMIC_RELAXED);
+#else
+    const uint64_t mine = silo_flight.last + 1;
+    __atomic_store_n(&silo_flight.last, mine, __ATOMIC_RELAXED);
+#endif
+    struct silo_flight_slot *slot = silo_flight_slot_at(mine);
+    __atomic_store_n(&slot->number, 0, __ATOMIC_RELEASE);
+    slot->kind = (struct silo_flight_kind *)(uintptr_t)kind;
+    slot->stream = stream;
+    for (int axis = 0; axis < 3; axis++)
+        slot->grid[axis] = (uint32_t)dims[axis];
+    slot->state = SILO_FLIGHT_RUNNING;
+    if (SILO_UNLIKELY(slot->copies != NULL || silo_flight.copies))
+        exchange_copies(slot);
+    uint64_t *to = slot->words;
+    for (uint32_t i = 0; i < kind->count; i++) {
+        const unsigned place = kind->places[i], index = place & SILO_FLIGHT_INDEX;
+        *to = frame->slots[index];
+        if (!(place & SILO_FLIGHT_ADDRESS)) {
+            to++;
+            continue;
+        }
+        PyObject *array = inputs->arguments[index];
+        if (SILO_UNLIKELY(place & SILO_FLIGHT_DESCRIPTOR)) {
+            array = silo_owner_of(plan, frame, *to)->base;
+            *to = frame->descriptors[*to].address;
+        }
+        extent_of(array, to);
+        to += 3;
+    }
+    /* The next slot was last written a whole ring ago: have its lines here in time. */
+    const char *next = (const char *)silo_flight_slot_at(mine + 1);
+    for (size_t at = 0; at < (size_t)((char *)to - (char *)slot); at += 64)
+        __builtin_prefetch(next + at, 1);
+    __atomic_store_n(&slot->number, mine, __ATOMIC_RELEASE);
+    *number = mine;
+    return slot;
+}
+
+/* ---- memory of its own ---- */
+
+/* Pages apart from the heap, with one on either side that nobody may touch: the kernel that ends a
+ * program may have written beyond its arrays. Never freed. NULL: out of memory. */
+static void *new_pages(size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    char *pages = mmap(NULL, whole + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return NULL;
+    if (mprotect(pages + page, whole, PROT_READ | PROT_WRITE) != 0) {
+        munmap(pages, whole + 2 * page);
+        return NULL;
+    }
+    return pages + page;
+}
+
+/* ---- kinds ---- */
+
+static int add_kind(struct silo_flight_kind *kind) {
+    if (silo_flight.kind_count == silo_flight.kind_room) {
+        const uint32_t room = silo_flight.kind_room != 0 ? 2 * silo_flight.kind_room : 64;
+        struct silo_flight_kind **kinds = new_pages(room * sizeof(*kinds));
+        if (kinds == NULL)
+            return -1;
+        if (silo_flight.kinds != NULL)
+            memcpy(kinds, silo_flight.kinds, silo_flight.kind_count * sizeof(*kinds));
+        /* The former list stays: a signal handler may be reading it. Each is twice as long. */
+        __atomic_store_n(&silo_flight.kinds, kinds, __ATOMIC_RELEASE);
+        silo_flight.kind_room = room;
+    }
+    kind->number = silo_flight.kind_count;
+    silo_flight.kinds[kind->number] = kind;
+    __atomic_store_n(&silo_flight.kind_count, kind->number + 1, __ATOMIC_RELEASE);
+    return 0;
+}
+
+static bool is_address(uint64_t code, const struct silo_parameter *parameter) {
+    const unsigned kind = silo_code_kind(code);
+    return kind == SILO_VALUE_POINTER || kind == SILO_VALUE_ADDRESS ||
+           kind == SILO_VALUE_DESCRIPTOR || kind == SILO_VALUE_NONE ||
+           parameter->kind == SILO_PARAMETER_POINTER;
+}
+
+/* A kind in pages that are read-only from here on, with the text that Python gives for it: {} and a
+ * line on standard error if it cannot. NULL: out of memory. */
+static struct silo_flight_kind *keep_kind(const struct silo_flight_kind *made, PyObject *given) {
+    char *data = (char *)(uintptr_t)"{}";
+    Py_ssize_t bytes = 2;
+    if (given == NULL || PyBytes_AsStringAndSize(given, &data, &bytes) != 0) {
+        PyErr_WriteUnraisable(describe); /* the launch is not the recorder's to refuse */
+        data = (char *)(uintptr_t)"{}";
+        bytes = 2;
+    }
+    const size_t places = made->count * sizeof *made->places;
+    const size_t size = sizeof *made + places + (size_t)bytes;
+    struct silo_flight_kind *kind = new_pages(size);
+    if (kind == NULL)
+        return NULL;
+    *kind = *made;
+    kind->places = (uint16_t *)(void *)(kind + 1);
+    memcpy(kind->places, made->places, places);
+    kind->text = (char *)(kind + 1) + places;
+    kind->bytes = (size_t)bytes;
+    memcpy(kind->text, data, (size_t)bytes);
+    if (add_kind(kind) != 0)
+        return NULL;
+    mprotect(kind, size, PROT_READ); /* if it fails, the pages stay writable */
+    return kind;
+}
+
+static PyObject *describe_kind(const struct silo_launcher *self, struct silo_binding *binding,
+                               const struct silo_flight_kind *kind) {
+    const struct silo_loaded *loaded = binding->loaded;
+    PyObject *names = PyTuple_New((Py_ssize_t)kind->count), *text = NULL;
+    for (uint32_t i = 0; names != NULL && i < kind->count; i++) {
+        PyObject *pair =
+            Py_BuildValue("(OO)", self->plan.names[kind->places[i] & SILO_FLIGHT_INDEX],
+                          kind->places[i] & SILO_FLIGHT_ADDRESS ? Py_True : Py_False);
+        if (pair == NULL || PyTuple_SetItem(names, (Py_ssize_t)i, pair) != 0)
+            Py_CLEAR(names);
+    }
+    PyObject *args =
+        names != NULL
+            ? Py_BuildValue("(OOOOs(ii))", self->plan.kernel, names, binding->config,
+                            binding->tag ? binding->tag : Py_None, loaded->driver->name,
+                            (int)loaded->function.memory_type, (int)loaded->function.device_index)
+            : NULL;
+    if (args != NULL && describe != NULL)
+        text = PyObject_Call(describe, args, NULL);
+    Py_XDECREF(names);
+    Py_XDECREF(args);
+    return text;
+}
+
+struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
+                                             struct silo_binding *binding,
+                                             const struct silo_frame *frame) {
+    const size_t most = (size_t)self->plan.count;
+    uint16_t places[SILO_MAX_PARAMETERS];
+    struct silo_flight_kind made = {.host = binding->loaded->function.device == NULL,
+                                    .places = places};
+    size_t words = 0;
+    for (size_t i = 0; i < most && i < SILO_MAX_PARAMETERS; i++) {
+        const unsigned value = silo_code_kind(frame->key[i]);
+        const bool address = is_address(frame->key[i], &self->plan.parameters[i]);
+        if (self->plan.parameters[i].kind == SILO_PARAMETER_CONSTEXPR ||
+            value == SILO_VALUE_CONSTANT || value == SILO_VALUE_ABSENT ||
+            words + (address ? 3 : 1) > SILO_FLIGHT_WORDS)
+            continue;
+        words += address ? 3 : 1;
+        places[made.count++] =
+            (uint16_t)(i | (address ? SILO_FLIGHT_ADDRESS : 0u) |
+                       (value == SILO_VALUE_DESCRIPTOR ? SILO_FLIGHT_DESCRIPTOR : 0u));
+    }
+    PyObject *text = describe_kind(self, binding, &made);
+    struct silo_flight_kind *kind = keep_kind(&made, text);
+    Py_XDECREF(text);
+    if (kind == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    binding->flight = kind; /* another thread may have made one: either will do */
+    return kind;
+}
+
+/* ---- for Python ---- */
+
+static PyObject *py_start(PyObject *module, PyObject *args) {
+    PyObject *given, *path;
+    unsigned int slots;
+    unsigned long long most;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO&IK", &given, PyUnicode_FSConverter, &path, &slots, &most))
+        return NULL;
+    if (slots == 0 || (slots & (slots - 1)) != 0 || slots > (1u << 20)) {
+        Py_DECREF(path);
+        return PyErr_Format(PyExc_ValueError, "a ring has a power of two of launches, to 2^20");
+    }
+    if (silo_flight_file_open(PyBytes_AsString(path), most) != 0) {
+        Py_DECREF(path);
+        return PyErr_Format(PyExc_ValueError, "the path of a report has at most 4,000 bytes");
+    }
+    Py_DECREF(path);
+    if (silo_flight.slots == NULL) {
+        silo_flight.slots = new_pages((size_t)slots * SILO_FLIGHT_STRIDE);
+        if (silo_flight.slots == NULL)
+            return PyErr_NoMemory();
+        silo_flight.mask = slots - 1;
+    }
+    Py_XDECREF(describe);
+    describe = Py_NewRef(given);
+    silo_flight.on = true;
+    silo_hooks_flight(true);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_stop(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    silo_hooks_flight(false);
+    silo_flight.on = false;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_clear(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    silo_flight.cleared = silo_flight.last;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_state(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    const uint64_t last = silo_flight.last;
+    int running = 0;
+    if (last != 0) {
+        const struct silo_flight_slot *slot = silo_flight_slot_at(last);
+        running = slot->number == last && slot->state == SILO_FLIGHT_RUNNING;
+    }
+    return Py_BuildValue("(KO)", (unsigned long long)last, running ? Py_True : Py_False);
+}
+
+/* The first word of `bytes` that equals a value, by its offset; 0: none. */
+static ptrdiff_t place_of(const char *from, size_t bytes, uint64_t value) {
+    for (size_t at = 8; at + sizeof value <= bytes; at += sizeof value) {
+        uint64_t word;
+        memcpy(&word, from + at, sizeof word);
+        if (word == value)
+            return (ptrdiff_t)at;
+    }
+    return 0;
+}
+
+/* Where a tensor keeps its storage, and a storage its memory and its size: found by comparing with
+ * torch's own answers, and used only if all tensors agree. */
+static PyObject *py_probe(PyObject *module, PyObject *args) {
+    PyObject *tensors;
+    ptrdiff_t found[3] = {0, 0, 0};
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &tensors))
+        return NULL;
+    const Py_ssize_t count = PyTuple_Size(tensors);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *tensor;
+        unsigned long long storage, data, bytes;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(tensors, i), "OKKK", &tensor, &storage, &data,
+                              &bytes))
+            return NULL;
+        if (silo_torch.tensor == NULL || Py_TYPE(tensor) != silo_torch.tensor)
+            Py_RETURN_FALSE;
+        const char *implementation;
+        memcpy(&implementation, silo_torch_handle(tensor), sizeof implementation);
+        /* A TensorImpl has its storage in its first 64 bytes; a StorageImpl has at least 64. */
+        const ptrdiff_t now[3] = {
+            place_of(implementation, 64, storage),
+            place_of((const char *)(uintptr_t)storage, 64, data),
+            place_of((const char *)(uintptr_t)storage, 64, bytes),
+        };
+        for (int j = 0; j < 3; j++) {
+            if (now[j] == 0 || (i != 0 && now[j] != found[j]))
+                Py_RETURN_FALSE;
+            found[j] = now[j];
+        }
+    }
+    silo_flight.storage = found[0];
+    silo_flight.data = found[1];
+    silo_flight.bytes = count != 0 ? found[2] : 0;
+    return PyBool_FromLong(silo_flight.bytes != 0);
+}
+
+static PyObject *py_keep(PyObject *module, PyObject *given) {
+    (void)module;
+    if (!PyTuple_Check(given))
+        return PyErr_Format(PyExc_TypeError, "copies are a tuple");
+    const Py_ssize_t count = PyTuple_Size(given);
+    struct silo_flight_copies *made =
+        calloc(1, sizeof *made + (size_t)count * sizeof *made->copy); /* owned by `waiting` */
+    if (made == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        struct silo_flight_copy *one = &made->copy[i];
+        unsigned long long low;
+        char *data;
+        Py_ssize_t bytes;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(given, i), "KS", &low, &one->owner) ||
+            PyBytes_AsStringAndSize(one->owner, &data, &bytes) != 0) {
+            one->owner = NULL;
+            drop_copies(made);
+            return NULL;
+        }
+        Py_INCREF(one->owner);
+        one->low = low;
+        one->data = data;
+        one->bytes = (size_t)bytes;
+        made->count++;
+    }
+    drop_copies(waiting);
+    waiting = made;
+    silo_flight.copies = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_write(PyObject *module, PyObject *args) {
+    const char *kind, *text;
+    PyObject *path = NULL;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "ss|O&", &kind, &text, PyUnicode_FSConverter, &path))
+        return NULL;
+    const struct silo_flight_cause cause = {.kind = kind, .text = text};
+    const char *made = silo_flight_write(&cause, path != NULL ? PyBytes_AsString(path) : NULL);
+    Py_XDECREF(path);
+    return made != NULL ? PyUnicode_DecodeFSDefault(made) : PyErr_SetFromErrno(PyExc_OSError);
+}
+
+PyMethodDef silo_flight_methods[] = {
+    {"flight_start", py_start, METH_VARARGS,
+     "flight_start(describe, path, launches, most_bytes)\n\nRecord launches from now on."},
+    {"flight_stop", py_stop, METH_NOARGS, "Record no further launches."},
+    {"flight_clear", py_clear, METH_NOARGS, "Launches up to now are not reported."},
+    {"flight_state", py_state, METH_NOARGS,
+     "flight_state() -> (the number of the last launch, whether it is still in its call)"},
+    {"flight_probe", py_probe, METH_VARARGS,
+     "flight_probe(tensors) -> bool\n\nFind where torch keeps a tensor's storage, from tuples "
+     "(tensor, address of its StorageImpl, address of the memory, bytes)."},
+    {"flight_keep", py_keep, METH_O,
+     "flight_keep(copies)\n\nCopies (address, bytes) of arrays of this thread's next "
+     "launch."},
+    {"flight_write", py_write, METH_VARARGS,
+     "flight_write(cause, text, path=None) -> path\n\nWrite a report."},
+    {NULL, NULL, 0, NULL},
+};

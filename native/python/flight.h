@@ -1,0 +1,33 @@
+/* The flight recorder: the last launches of this process, kept in native memory for a report of a
+ * crash (flight_file.h writes it). Off, it costs nothing: launches test `silo_hooks_on` anyway. */
+#ifndef SILO_FLIGHT_H
+#define SILO_FLIGHT_H
+
+#include "flight_ring.h"
+#include "launcher.h"
+
+struct silo_frame;
+
+/* The binding's kind, made at its first launch; NULL with an exception set. Runs Python code at the
+ * first. */
+struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
+                                             struct silo_binding *binding,
+                                             const struct silo_frame *frame);
+
+/* Record a launch that is about to be made; its slot, and its number. */
+struct silo_flight_slot *silo_flight_record(const struct silo_plan *plan,
+                                            const struct silo_inputs *inputs,
+                                            const struct silo_flight_kind *kind,
+                                            const struct silo_frame *frame, const int64_t dims[3],
+                                            void *stream, uint64_t *number);
+
+/* The launch is made, or refused. */
+SILO_INLINE void silo_flight_done(struct silo_flight_slot *slot, uint64_t number, bool failed) {
+    if (slot->number == number)
+        __atomic_store_n(&slot->state, failed ? SILO_FLIGHT_FAILED : SILO_FLIGHT_RETURNED,
+                         __ATOMIC_RELAXED);
+}
+
+extern PyMethodDef silo_flight_methods[];
+
+#endif

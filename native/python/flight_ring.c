@@ -1,0 +1,3 @@
+#include "flight_ring.h"
+
+struct silo_flight_ring silo_flight;

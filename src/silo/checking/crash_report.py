@@ -1,0 +1,215 @@
+"""Reports of crashes (``crash.silo``) as values, and their reader; ``docs/crashes.md`` describes the format.
+
+Reading runs nothing: the texts of kernels in a report are compiled only with the trust ledger's consent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from silo.core.launch_info import LaunchInfo
+from silo.errors import BundleError
+from silo.frozen import frozen
+
+__all__ = ["Argument", "CrashCause", "CrashKernel", "CrashReport", "KeptArray", "RecordedLaunch", "read_report"]
+
+_MAGIC = b"SILOCRSH"
+_HEADER = struct.Struct("<8sQQ32s8x")
+_FORMAT = "silo crash 1"
+_MOST_MANIFEST = 256 << 20
+
+
+@frozen
+class CrashCause:
+    """Why a report was written: ``kind`` is "signal", "device error", "hang" or "request".
+
+    ``kernel`` and ``program`` name the program of a CPU kernel that got a signal, and ``address`` its access.
+    """
+
+    kind: str
+    text: str
+    code: int = 0
+    kernel: str = ""
+    program: tuple[int, ...] = ()
+    address: int = 0
+
+
+@frozen
+class CrashKernel:
+    """A kernel as it was described at its first launch.
+
+    ``members`` are the rest of the description (``silo.kinds.triton.programs.flight_texts``). ``reason`` says why it
+    has no text to check.
+    """
+
+    name: str
+    parameters: tuple[tuple[str, bool], ...]
+    driver: str
+    reason: str
+    members: Mapping[str, Any]
+
+
+@frozen
+class Argument:
+    """One argument of a launch: the word that the kernel got, and, of an address, its allocation.
+
+    ``size`` is 0 if the allocation is unknown. ``view``: the extent is the array's own, and its allocation is unknown.
+    """
+
+    word: int
+    low: int = 0
+    size: int = 0
+    view: bool = False
+
+
+@frozen
+class RecordedLaunch:
+    """One launch, in the order of its number. ``state`` is "running", "returned" or "failed"."""
+
+    number: int
+    kernel: int
+    grid: tuple[int, int, int]
+    stream: int
+    state: str
+    arguments: tuple[Argument, ...]
+
+
+@frozen
+class KeptArray:
+    """The bytes of an allocation: a copy made before the launch, or the content as the report was written."""
+
+    launch: int
+    address: int
+    offset: int
+    size: int
+    copy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CrashReport:
+    """A report that was read."""
+
+    path: Path
+    process: int
+    cause: CrashCause
+    kernels: tuple[CrashKernel, ...]
+    launches: tuple[RecordedLaunch, ...]
+    arrays: tuple[KeptArray, ...]
+    data: bytes
+
+    def content(self, array: KeptArray) -> bytes:
+        """The bytes of an array."""
+        return self.data[array.offset : array.offset + array.size]
+
+
+def read_report(path: Path) -> CrashReport:
+    """Read a report.
+
+    Raises:
+        BundleError: the file is missing, damaged, or another kind of file.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) < _HEADER.size or data[:8] != _MAGIC:
+        raise BundleError(f"{path} is no report of a crash: it does not begin with {_MAGIC.decode()}")
+    _, offset, size, digest = _HEADER.unpack_from(data)
+    if offset < _HEADER.size or offset + size != len(data) or size > _MOST_MANIFEST:
+        raise BundleError(f"{path} is damaged: its manifest is not at its end; it may have been cut off")
+    if hashlib.sha256(memoryview(data)[_HEADER.size :]).digest() != digest:
+        raise BundleError(f"{path} is damaged: its SHA-256 is another than its header's")
+    try:
+        return _report(path, data, json.loads(data[offset:]), offset)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise BundleError(f"{path} is damaged: its manifest is not of the form {_FORMAT!r}: {error}") from error
+
+
+def _report(path: Path, data: bytes, manifest: Any, end: int) -> CrashReport:  # noqa: ANN401  # JSON
+    if manifest["format"] != _FORMAT:
+        raise BundleError(f"{path} has the format {manifest['format']!r}; this Silo reads {_FORMAT!r}")
+    kernels = tuple(_kernel(data[slice(*_range(one, end))]) for one in manifest["kernels"])
+    launches = tuple(_launch(one, kernels) for one in manifest["launches"])
+    arrays = tuple(
+        KeptArray(_count(one["launch"]), _count(one["address"]), *_place(one, end), bool(one["copy"]))
+        for one in manifest["arrays"]
+    )
+    given = manifest["cause"]
+    cause = CrashCause(
+        _text(given["kind"]),
+        _text(given["text"]),
+        int(given["code"]),
+        _text(given["kernel"]),
+        tuple(map(int, given["program"])),
+        _count(given["address"]),
+    )
+    return CrashReport(path, _count(manifest["process"]), cause, kernels, launches, arrays, data)
+
+
+def _kernel(text: bytes) -> CrashKernel:
+    given = cast("dict[str, Any]", json.loads(text))
+    if not given:  # native code could not have it described
+        return CrashKernel("?", (), "", "it could not be described", {})
+    if given.get("text"):
+        _check_description(given)
+    return CrashKernel(
+        _text(given.pop("kernel")),
+        tuple((_text(name), bool(address)) for name, address in given.pop("parameters")),
+        _text(given.pop("driver")),
+        _text(given.pop("reason")),
+        given,
+    )
+
+
+def _check_description(given: Mapping[str, Any]) -> None:
+    """Raise ``ValueError``, ``TypeError`` or ``KeyError`` unless the members that a check reads have their form."""
+    count = len(LaunchInfo.from_json(given["launch"]).layout)
+    _text(given["text"])
+    _text(given["form"])
+    for name in ("decisive", "stored", "read", "written"):
+        if not all(isinstance(one, int) and -1 <= one < count for one in given[name]):
+            raise ValueError(f"{name} has numbers of arguments that are not there")
+
+
+def _launch(given: Any, kernels: Sequence[CrashKernel]) -> RecordedLaunch:  # noqa: ANN401  # JSON
+    kernel = _count(given["kernel"])
+    x, y, z = map(_count, given["grid"])
+    arguments = tuple(
+        Argument(_count(one[0]), *(map(_count, one[1:3]) if len(one) > 1 else ()), view=len(one) > 1 and bool(one[3]))
+        for one in given["arguments"]
+    )
+    if kernel >= len(kernels) or (kernels[kernel].parameters and len(kernels[kernel].parameters) != len(arguments)):
+        raise ValueError(f"launch {given['number']} is of a kernel with other parameters")
+    return RecordedLaunch(
+        _count(given["number"]), kernel, (x, y, z), _count(given["stream"]), _text(given["state"]), arguments
+    )
+
+
+def _range(given: Any, end: int) -> tuple[int, int]:  # noqa: ANN401  # JSON
+    offset, size = _place(given, end)
+    return offset, offset + size
+
+
+def _place(given: Any, end: int) -> tuple[int, int]:  # noqa: ANN401  # JSON
+    offset, size = _count(given["offset"]), _count(given["bytes"])
+    if offset < _HEADER.size or offset + size > end:
+        raise ValueError(f"bytes {offset} to {offset + size} are outside of the file's data")
+    return offset, size
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:
+        raise ValueError(f"{value!r} is not a natural number of 64 bits")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value

@@ -1,0 +1,52 @@
+"""``silo crash``: name the kernel, the line and the array of a crash."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from silo.cli.console import ExitCode, print_json, say, say_lines
+from silo.cli.options import Json
+from silo.cli.parser import Argument, Option
+
+__all__ = ["command"]
+
+
+def command(
+    path: Annotated[Path, Argument(metavar="CRASH.silo", help="A report that SILO_FLIGHT=1 left.")],
+    most: Annotated[
+        int | None, Option("--most", metavar="N", help="Check at most N suspects, the likeliest first.")
+    ] = None,
+    seconds: Annotated[
+        float, Option("--seconds", metavar="S", help="The longest to check one launch. Default: 60.")
+    ] = 60.0,
+    *,
+    trust: Annotated[
+        bool, Option("--trust", help="Compile the texts of kernels that this user's store has not seen.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Launch the suspects of a crash again on the CPU, every access checked; exit code 1 if a fault is named.
+
+    Arrays have the bytes that the report kept, and random ones otherwise. A launch whose addresses depend on values
+    that were not kept is undecided, never named.
+    """
+    if seconds <= 0:
+        raise click.BadParameter("--seconds is a number of seconds above 0")
+    if most is not None and most <= 0:
+        raise click.BadParameter("--most is a number of launches above 0")
+    from silo.commands.examine_crash import examine_crash  # noqa: PLC0415  # heavy: only if it runs
+
+    found = examine_crash(path, trust=trust, most=most, seconds=seconds)
+    if json:
+        print_json({"cause": asdict(found.report.cause), "verdicts": [asdict(one) for one in found.verdicts]})
+    else:
+        for line in found.lines():
+            say_lines(line)
+        if not found.named:
+            say(found.advice())
+    if found.named:
+        raise click.exceptions.Exit(ExitCode.FAILED)

@@ -1,0 +1,216 @@
+"""Pure decisions about the launches of a crash report: the suspects, and the verdict after a check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from silo.checking.crash_report import Argument, CrashKernel, CrashReport, KeptArray, RecordedLaunch
+from silo.core.launch_info import AbiType, LaunchInfo
+from silo.errors import CheckError
+from silo.frozen import frozen
+
+__all__ = [
+    "MOST_BYTES",
+    "Suspect",
+    "Verdict",
+    "contents_of",
+    "judge",
+    "layout_of",
+    "likeness_of",
+    "suspects_of",
+    "unchecked_reason",
+]
+
+MOST_BYTES = 1 << 30
+"""The most memory that the arrays of a checked launch may take."""
+
+# Findings that follow from addresses, sizes and numbers alone. All others may depend on values of arrays.
+_BY_ADDRESS = frozenset(("out of bounds", "misaligned", "overflow", "hint", "endless", "race", "read-only"))
+
+
+@frozen
+class Suspect:
+    """Launches that are alike: the one that is checked, and the numbers of all, the last first."""
+
+    launch: RecordedLaunch
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a check: a fault that is named, none, or the reason why neither can be said.
+
+    ``text`` is the finding, or the reason. The other members are those of :class:`silo.errors.CheckError`.
+    """
+
+    kernel: str
+    numbers: tuple[int, ...]
+    outcome: Literal["named", "clean", "undecided"]
+    text: str = ""
+    kind: str = ""
+    place: str = ""
+    program: tuple[int, ...] | None = None
+    index: tuple[int, ...] | None = None
+    argument: str | None = None
+
+
+def suspects_of(report: CrashReport) -> list[Suspect]:
+    """The launches that may have caused the crash, the most likely first.
+
+    A signal on the CPU is raised by a launch that is still in its call. An error of a GPU is noticed later, by a launch
+    or a call of another library, so all launches are suspects, and the latest come first; so for a hang and a request,
+    with launches that are in their calls before the others.
+    """
+    running = [one for one in report.launches if one.state == "running"]
+    others = [one for one in report.launches if one.state != "running"]
+    ordered = [*reversed(running), *(() if report.cause.kind == "signal" and running else reversed(others))]
+    named = report.cause.kernel if report.cause.kind == "signal" else ""
+    ordered.sort(key=lambda one: bool(named) and report.kernels[one.kernel].name != named)
+    groups: dict[object, list[RecordedLaunch]] = {}
+    for launch in ordered:
+        groups.setdefault(likeness_of(report, launch), []).append(launch)
+    return [Suspect(group[0], tuple(one.number for one in group)) for group in groups.values()]
+
+
+def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
+    """Equal for launches of which one check tells as much as many: texts, numbers, extents, and kept bytes."""
+    kernel = report.kernels[launch.kernel]
+    first: dict[int, int] = {}
+    arguments: list[object] = []
+    for (_, address), one in zip(kernel.parameters, launch.arguments, strict=bool(kernel.parameters)):
+        if address:
+            shared = first.setdefault(one.low, len(first))  # arrays in one allocation stay in one
+            arguments.append((one.word - one.low, one.size, one.low % 256, shared, one.view))
+        else:
+            arguments.append(one.word)
+    kept = tuple(report.content(array) for array in report.arrays if array.launch == launch.number)
+    text: object = kernel.members.get("text") or launch.kernel
+    return text, kernel.name, launch.grid, tuple(arguments), kept
+
+
+def contents_of(report: CrashReport, launch: RecordedLaunch) -> dict[int, KeptArray]:
+    """The kept bytes of a launch's allocations by address; copies from before the launch come first."""
+    found = sorted((one for one in report.arrays if one.launch == launch.number), key=lambda one: one.copy)
+    return {one.address: one for one in found}
+
+
+def layout_of(kernel: CrashKernel) -> LaunchInfo:
+    """How the text of a kernel is launched. Raises ``ValueError``: the description is damaged."""
+    return LaunchInfo.from_json(kernel.members["launch"])
+
+
+def _placed(kernel: CrashKernel, launch: RecordedLaunch) -> Iterator[tuple[AbiType, Argument | None]]:
+    """The argument in each place of the text's parameters; None if the launch has no such argument."""
+    by_name = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
+    yield from ((slot.type, by_name.get(slot.name)) for slot in layout_of(kernel).layout)
+
+
+def unchecked_reason(report: CrashReport, launch: RecordedLaunch) -> str:
+    """The reason why a launch cannot be checked at all; "" if it can."""
+    kernel = report.kernels[launch.kernel]
+    if not kernel.members.get("text"):
+        return kernel.reason or "nothing here has the text of its code"
+    if 0 in launch.grid:
+        return ""
+    sizes: dict[int, int] = {}
+    places = list(_placed(kernel, launch))
+    if len(places) != len(kernel.members.get("elements", ())):
+        return "its text has other parameters than its launch"
+    for (kind, one), slot in zip(places, layout_of(kernel).layout, strict=True):
+        if one is None:
+            return f"the argument {slot.name} was not kept"
+        if kind is not AbiType.POINTER or (one.word == 0 and one.size == 0):
+            continue
+        if one.size == 0:
+            return f"the size of the memory behind {slot.name} is unknown"
+        if not one.low <= one.word <= one.low + one.size:
+            return f"{slot.name} points outside of the memory of its own array"
+        sizes[one.low] = max(sizes.get(one.low, 0), one.size)
+    if sum(sizes.values()) > MOST_BYTES:
+        return f"its arrays have {sum(sizes.values())} bytes, and a check takes up to {MOST_BYTES}"
+    return ""
+
+
+def _unkept(report: CrashReport, launch: RecordedLaunch, positions: Sequence[int]) -> list[str]:
+    """The names of those arguments, by position in the text, whose content at the launch is not known."""
+    kernel = report.kernels[launch.kernel]
+    contents = contents_of(report, launch)
+    layout = layout_of(kernel).layout
+    places = [one for _, one in _placed(kernel, launch)]
+    changed = {places[index].low for index in kernel.members["written"] if _has_address(places, index)}  # type: ignore[union-attr]
+    found: list[str] = []
+    for index in positions:
+        if index < 0:
+            found.append("memory that no argument names")
+            continue
+        one = places[index]
+        kept = None if one is None else contents.get(one.low)
+        # Memory that was read while the kernel ran may already have its results.
+        if one is None or kept is None or kept.size != one.size or (not kept.copy and one.low in changed):
+            found.append(layout[index].name)
+    return found
+
+
+def _has_address(places: Sequence[Argument | None], index: int) -> bool:
+    return 0 <= index < len(places) and places[index] is not None
+
+
+def judge(report: CrashReport, suspect: Suspect, error: CheckError | None) -> Verdict:
+    """The verdict that follows from a check in which arrays without kept bytes had random values.
+
+    A fault is named only if those values can have had no part in it: they decide no address, mask, branch or loop, and
+    the kind of fault does not depend on values. A launch is clean if everything it reads was kept. ``kind`` "values" of
+    an undecided verdict means that its accesses are right, with values that are not the launch's.
+    """
+    launch = suspect.launch
+    kernel = report.kernels[launch.kernel]
+    decisive = _unkept(report, launch, kernel.members["decisive"])
+    if decisive:
+        return _undecided(kernel, suspect, f"its accesses depend on values of {_list(decisive)}, which were not kept")
+    values = _unkept(report, launch, sorted({*kernel.members["read"], *kernel.members["stored"]}))
+    if error is None:
+        # Faults of values (unset memory, masked-off values) do not show with random ones.
+        text = f"no access is wrong, and the values of {_list(values)} were not kept" if values else ""
+        return Verdict(
+            kernel.name, suspect.numbers, "undecided" if values else "clean", text, "values" if values else ""
+        )
+    argument = next(
+        (one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True) if name == error.argument),
+        None,
+    )
+    if error.kind == "out of bounds" and argument is not None and argument.view:
+        return _undecided(
+            kernel, suspect, f"it leaves the array {error.argument}, whose allocation is unknown and may be larger"
+        )
+    by_values = error.kind not in _BY_ADDRESS or _is_race_of_stores(error)
+    if by_values and values:
+        return _undecided(
+            kernel, suspect, f"{error.kind}, but that depends on values of {_list(values)}, which were not kept"
+        )
+    return Verdict(
+        kernel.name,
+        suspect.numbers,
+        "named",
+        str(error),
+        error.kind,
+        error.place,
+        error.program,
+        error.index,
+        error.argument,
+    )
+
+
+def _is_race_of_stores(error: CheckError) -> bool:
+    """Programs that store equal values do not race, so whether two stores do depends on the values."""
+    text = str(error)
+    return error.kind == "race" and "a store that races" in text and " wrote there" in text
+
+
+def _undecided(kernel: CrashKernel, suspect: Suspect, reason: str) -> Verdict:
+    return Verdict(kernel.name, suspect.numbers, "undecided", reason)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

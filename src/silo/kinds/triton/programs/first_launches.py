@@ -1,0 +1,42 @@
+"""Checks of launches that Triton makes itself on a GPU: the first of each kind, which no hook of Silo's sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from silo.kinds.triton.front import adapter
+from silo.launch.arguments import SeenCall
+from silo.launch.flight import launch_check
+from silo.launch.hooks import LaunchEvent
+
+__all__ = ["check_first"]
+
+
+def check_first(name: str, call: SeenCall, own_way: Callable[[], object]) -> None:
+    """Compile the kernel, launching nothing, and check the launch that is to follow. Raises CheckError.
+
+    On the CPU Triton's own launch goes through a launcher of Silo's, whose hooks see it.
+
+    Args:
+        name: the kernel's name.
+        call: the call.
+        own_way: a ``functools.partial`` of Triton's ``run`` with the arguments and the grid.
+    """
+    check = launch_check()
+    if check is None or adapter.active_target().backend == "cpu" or not isinstance(own_way, partial):
+        return
+    made = cast("partial[Any]", own_way)
+    compiled = made.func(*made.args, **{**made.keywords, "warmup": True})
+    if compiled is None:
+        return
+    grid: Any = made.keywords.get("grid")
+    values: Mapping[str, object] = {**call.values, **dict(call.options)}
+    extents = grid(dict(values)) if callable(grid) else grid
+    sizes = (*(int(one) for one in cast("tuple[int, ...]", extents)), 1, 1)[:3]
+    kind = str(adapter.active_target().backend)
+    event = LaunchEvent(
+        name, values, {}, cast("tuple[int, int, int]", sizes), 0, f"{kind}:{adapter.active_device()}", {}, compiled
+    )
+    check(event)
