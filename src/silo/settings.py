@@ -176,6 +176,8 @@ class Settings:
     torch_shim: bool = True
     cuda_library: str | None = None
     hip_library: str | None = None
+    nvml_library: str | None = None
+    objective: str = "time"
     launch_log: str | os.PathLike[str] | None = None
     profile: str | os.PathLike[str] | None = None
     force_triton: bool = False
@@ -256,6 +258,8 @@ class Settings:
             torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
             cuda_library=given.get("SILO_CUDA_LIBRARY"),
             hip_library=given.get("SILO_HIP_LIBRARY"),
+            nvml_library=given.get("SILO_NVML_LIBRARY"),
+            objective=given.get("SILO_OBJECTIVE", "time"),
             launch_log=_path(given, "SILO_LAUNCH_LOG"),
             profile=_path(given, "SILO_PROFILE"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),

@@ -47,6 +47,9 @@ class PreparedCase:
     work: Work | None = None
     prepare_checks: Callable[[], object] = lambda: None
     record: Callable[[], CaseRecipe] | None = None  # its recipe, with expected values computed
+    metrics: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], float]] = field(
+        default_factory=dict[str, "Callable[[Mapping[str, Any], Mapping[str, Any]], float]"]
+    )
 
     def verify(self) -> None:
         """Computes the expected values, so that a wrong case is found before anything is compiled for it.
@@ -214,6 +217,7 @@ class CaseFunction:
             work=recipe.work,
             prepare_checks=reference,
             record=recorded,
+            metrics=case.metrics,
         )
 
     def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:

@@ -312,6 +312,8 @@ class Case:
     declare one: a tuple, or a function of one namespace. Names of ``kwargs`` that are compile options go to the config.
     ``bytes`` and ``flops`` are the least work of the call under any config: bytes read and written once each, and
     floating-point operations (a multiply-add is two). Reports compare them with the device's peak rates.
+    ``metrics`` are functions by name that return a number, 0 or more, of which less is better, from host copies of the
+    arrays after a launch (by name) and the config's members: objectives and constraints of tuning may name them.
     """
 
     args: tuple[Any, ...] = ()
@@ -322,6 +324,9 @@ class Case:
     grid: Any = None
     bytes: int | None = None
     flops: int | None = None
+    metrics: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], float]] = field(
+        default_factory=dict[str, "Callable[[Mapping[str, Any], Mapping[str, Any]], float]"]
+    )
 
     def __post_init__(self) -> None:
         for name, kind, form in (("args", Sequence, "args=(x, out, n)"), ("kwargs", Mapping, 'kwargs={"n": 5}')):
@@ -331,6 +336,11 @@ class Case:
             raise CaseError(
                 f"expected of a case is {describe(self.expected)}: write the arrays by name, such as "
                 'expected={"out": lambda: x.host * 2}'
+            )
+        if not isinstance(self.metrics, Mapping) or not all(map(callable, self.metrics.values())):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CaseError(
+                "metrics of a case are functions by name: "
+                'metrics={"error": lambda results, config: abs(results["out"]).max()}'
             )
         for name in ("bytes", "flops"):
             value = getattr(self, name)

@@ -227,21 +227,23 @@ def _code(code: ConfigCode, report: StudyReport) -> dict[str, Any]:
     }
 
 
-_RESOURCES = (("registers", "registers of a thread"), ("shared_bytes", "bytes of shared memory of a block"))
+_RESOURCES = {"registers": "registers of a thread", "memory": "bytes of shared and scratch memory of a program"}
+_METRICS = {"energy": "nanojoules of a launch"}
 
 
 def _fronts(report: StudyReport) -> list[dict[str, Any]]:
-    """The fronts of time and a resource that offer a choice: more than one config."""
+    """The fronts of time and another metric that offer a choice: more than one config."""
     found: list[dict[str, Any]] = []
-    for resource, title in _RESOURCES:
-        points = front(report.kept.trials, resource)
+    measured = sorted({name for trial in report.kept.trials for name, _ in trial.metrics} - {"gflops"})
+    for metric, title in {**_RESOURCES, **{name: _METRICS.get(name, name) for name in measured}}.items():
+        points = front(report.kept.trials, metric)
         if len(points) > 1:
             rows = [
                 {
                     "config": str(point.config),
                     "time": format_time(point.time_ns),
                     "ratio": f"{point.time_ns / max(1, points[0].time_ns):.2f}",
-                    "amount": point.amount,
+                    "amount": f"{point.amount:.6g}",
                 }
                 for point in points
             ]

@@ -29,12 +29,14 @@ from silo.machine.process_session import session
 from silo.measuring.benches import Bench, LocalBench, benches_on, grid_at
 from silo.measuring.case_session_options import study_seeds
 from silo.measuring.evaluators import KnownArtifacts, evaluators
+from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.measuring.study_key import measure_policy
 from silo.settings import settings
 from silo.store.signatures import SecretKey
 from silo.tuner.catalog import pair_to_document
 from silo.tuner.failures import TunedCase
 from silo.tuner.generalization import Sample, fitted_rules
+from silo.tuner.objective import named
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.progress import Progress
 from silo.tuner.session import tune
@@ -179,7 +181,7 @@ def _tune_case(
         driver=device.driver,
     )
     configs = ConfigSet(one.artifact.variant.config for one in variants.values())
-    records = session().store.records
+    records, objective = session().store.records, wanted_objective()
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
     kinds = {one.artifact.blob.kind for one in rivals}  # a variant for another device may be code that a library runs
 
@@ -190,10 +192,13 @@ def _tune_case(
         sent = SentCase(study, recipe, kernel.contents.grid, {}, tuple(case.arguments))
         if reason := _unsent(kernel, sent, kinds, limits.fleet):
             return _tuned_here(kernel, recipe, reason, limits, progress)
+        plan_metrics(objective, f"the case {case.label}", None, None)
         placed = fleet_lanes(limits.fleet, sent, artifacts, code_of)
     else:
         benches = _benches(kernel, case, kinds, (device, *limits.devices), code_of)
-        placed = evaluators(study, artifacts, benches, case.compare, configs.listed)
+        flops = None if case.work is None else case.work.flops
+        metrics = plan_metrics(objective, f"the case {case.label}", device, flops)
+        placed = evaluators(study, artifacts, benches, case.compare, configs.listed, metrics)
     with placed as lanes:
         outcome = tune(
             study,
@@ -202,7 +207,7 @@ def _tune_case(
             records,
             SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
             # A bundle's configs were chosen already, so spills do not matter unless the setting limits them.
-            SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
+            SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study), objective=objective),
             SessionWatch(progress),
         )
     settle(study, records)
@@ -245,14 +250,20 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
             fallback = own.rules.fallback if own else outcome.winner.config
             tables[key] = (wanted, table, fallback, own.space if own else 0)
         tables[key][1][bucket] = outcome.winner.config
-        sample = Sample.of_trials(bucket, outcome.trials)
+        sample = Sample.of_trials(bucket, outcome.trials, outcome.objective)
         if sample is not None:
             samples.setdefault(key, {})[bucket] = sample
     rules = tuple(
         BundleRules(
             target,
             signature,
-            fitted_rules(kernel.contents.key, table, fallback, tuple(samples.get(key, {}).values())),
+            fitted_rules(
+                kernel.contents.key,
+                table,
+                fallback,
+                tuple(samples.get(key, {}).values()),
+                objective=named(outcomes[0][3].objective),
+            ),
             space,
             extents,
         )
