@@ -48,9 +48,11 @@ COUNTS_FILE = "counts.log"
 
 _DAY_S = 86400
 _LOSERS_OLDER_S = _DAY_S
-_SHARE = 64  # part of the limit: a process that has written this much adds it to the store's size, which it checks
+# Part of the limit: a process that has written this much adds it to the store's size, which it checks. So 16 writers
+# have written a sixteenth of the limit that is not counted.
+_SHARE = 256
 _SIZE_BYTES = 64  # bytes of the line of the size in the file of upkeep
-_WAIT_S, _NAP_S = 60.0, 0.05  # for another process that prunes a store which is above its limit
+_WAIT_S, _NAP_S = 60.0, 0.05  # for another process that prunes
 _RETRY_S = 60  # after a pruning that could not remove enough, because all of it is young
 _MOST_COUNTS_BYTES = 1 << 20  # bytes of the file of counts; then it begins anew
 
@@ -78,16 +80,15 @@ class Upkeep:
     def wrote(self, size: int) -> None:
         """Adds the bytes on disk of a blob that this process has stored; checks the store's size from time to time.
 
-        While the store is above its limit and another process prunes it, this waits: otherwise many writers would fill
-        it faster than one process removes.
+        While another process prunes the store, this waits: otherwise many writers would fill it faster than one process
+        removes.
         """
         limit = settings().store_bytes
         self._written += size
         if limit and self._written * _SHARE >= limit and time.monotonic() >= self._not_before_s:
             added, self._written = self._written, 0
-            noted = self._size_after(added)
-            if noted > limit // 8 * 7:
-                self._in_turn(lambda: self._keep_below(limit), wait_s=_WAIT_S if noted > limit else 0)
+            if self._size_after(added) > limit // 8 * 7:
+                self._in_turn(lambda: self._keep_below(limit), wait_s=_WAIT_S)
 
     def tidy(self) -> None:
         """Keeps the limit now. Once a day, losing configs that were not used for a day lose their code."""

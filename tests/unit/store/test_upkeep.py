@@ -125,7 +125,7 @@ def test_what_other_processes_wrote_counts(tmp_path):
             others[number % 2].blobs.put(bytes([number]) * 20_000)
         noted = int((tmp_path / SIZE_FILE).read_text())
     actual = store_bytes(tmp_path)
-    assert actual - 2 * (1 << 20) // 64 - 8192 <= noted <= actual + 8192
+    assert actual - 2 * (1 << 20) // 256 - 8192 <= noted <= actual + 8192
 
 
 @pytest.mark.all
