@@ -19,6 +19,7 @@ from silo.sanitized_text import printable
 from silo.text_tables import format_bytes, format_duration, format_time
 from silo.tuner.catalog import KeptStudy
 from silo.tuner.generalization import Generalization
+from silo.tuner.objective import TIME, Objective
 from silo.tuner.outcome import count_failures
 from silo.tuner.statistics import estimate, median
 from silo.tuner.trial import Stage, Status, Study, Trial
@@ -92,9 +93,9 @@ class OtherSizes:
         return cls(f"{study.device.name} \u00b7 {study.target}", learnt.text, rows)
 
 
-def study_report(kept: KeptStudy, ceilings: Ceilings | None) -> StudyReport:
+def study_report(kept: KeptStudy, ceilings: Ceilings | None, objective: Objective = TIME) -> StudyReport:
     """The figures of one study. If the default config is unknown, the config that was tried first replaces it."""
-    winner = choose_winner(kept.trials)
+    winner = choose_winner(kept.trials, objective)
     default = kept.default or kept.trials[0].config
     comparison = compare(kept.trials, winner, default, kept.study.key) if winner else None
     light = None
