@@ -101,7 +101,9 @@ class Upkeep:
         """If the store takes more than seven eighths of ``limit`` bytes, prunes it to three quarters."""
         from silo.store.usage import store_bytes  # noqa: PLC0415  # a launch prunes nothing
 
-        if self._note_size(lambda _: store_bytes(self._root)) > limit // 8 * 7:
+        begun = self._note_size(lambda known: known or 0)
+        listed = store_bytes(self._root)
+        if self._note_size(lambda known: listed + max((known or begun) - begun, 0)) > limit // 8 * 7:
             self._prune(limit // 4 * 3)
 
     def _size_after(self, added: int) -> int:
