@@ -106,9 +106,9 @@ class GpuDevice:
         return GpuTimer(self.target.kind, self.index, self._number("l2_bytes"), cold=settings().l2 == "cold")
 
     def energy_meter(self) -> EnergyMeter | Rejected:
-        """The energy counter of the driver's management library, or why there is none."""
+        """The energy counter of the driver's management library, or the reason why it cannot be read."""
         if self.declared.energy is None:
-            return Rejected(f"no energy counter is known for devices of kind {self.declared.kind}")
+            return Rejected(f"Silo reads no energy counter of devices of kind {self.declared.kind}")
         open_counter = cast("Callable[[str], EnergyMeter | Rejected]", load_place(self.declared.energy))
         return open_counter(str(self.attributes["pci_bus_id"]))
 

@@ -14,10 +14,10 @@ __all__ = ["energy_of", "meter_of"]
 
 
 def meter_of(device: Device) -> EnergyMeter | Rejected:
-    """The device's energy counter, or why there is none."""
+    """The device's energy counter, or the reason why it cannot be read."""
     if isinstance(device, MetersEnergy):
         return device.energy_meter()
-    return Rejected(f"no energy counter is known for devices of kind {device.target.kind}")
+    return Rejected(f"Silo reads no energy counter of devices of kind {device.target.kind}")
 
 
 def energy_of(device: Device, contender: Contender, once_ns: int) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""What is measured of a case's configs besides their times: the metrics that an objective names."""
+"""The metrics that are measured for a case's configs besides their times, because an objective names them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TIMES_ALONE = MetricPlan()
 
 
 def wanted_objective() -> Objective:
-    """The objective of this process (SILO_OBJECTIVE). Raises TuneError if the setting is none."""
+    """The objective of this process (SILO_OBJECTIVE). Raises TuneError if the setting cannot be read."""
     text = settings().objective
     try:
         return TIME if text == "time" else Objective.parse(text)

@@ -1,8 +1,8 @@
 """Energy of a launch, from a counter of the device that advances in steps of some ten milliseconds.
 
 A sample repeats the launch for half a second or more, from one step of the counter to another, so the width of a step
-is not part of the error. Nothing is subtracted: the sample holds what an idle device would have used meanwhile, and for
-a kernel that updates its arguments the copies that restore them before each launch.
+is not part of the error. Nothing is subtracted: the sample includes the energy that an idle device would have used, and
+for a kernel that updates its arguments the copies that restore them before each launch.
 """
 
 from __future__ import annotations

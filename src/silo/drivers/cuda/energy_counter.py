@@ -34,7 +34,7 @@ class NvmlCounter:
 
 
 def energy_counter(bus_id: str) -> NvmlCounter | Rejected:
-    """The counter of the GPU at a PCI bus id, or why there is none."""
+    """The energy counter of the GPU at a PCI bus id, or the reason why it cannot be read."""
     name = settings().nvml_library or _LIBRARY
     try:
         library = ctypes.CDLL(name)
