@@ -341,13 +341,18 @@ enum silo_dispatch_member {
     SILO_DISPATCH_RULES,
     SILO_DISPATCH_FALLBACK,
     SILO_DISPATCH_UNSEEN,
+    SILO_DISPATCH_OBJECTIVE,
     SILO_DISPATCH_MEMBERS
+};
+enum {
+    SILO_DISPATCH_OBJECTIVE_SINCE = 9,
 };
 static const struct silo_member SILO_DISPATCH_NAMES[SILO_DISPATCH_MEMBERS] = {
     {"key", 0, SILO_CHECK_NONE},
     {"rules", 0, SILO_CHECK_NONE},
     {"fallback", 0, SILO_CHECK_NONE},
     {"unseen", 0, SILO_CHECK_NONE},
+    {"objective", 0, SILO_CHECK_NONE},
 };
 static const struct silo_member_list SILO_DISPATCH_LIST = {3, SILO_DISPATCH_MEMBERS, SILO_DISPATCH_NAMES};
 

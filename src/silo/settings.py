@@ -177,6 +177,8 @@ class Settings:
     torch_shim: bool = True
     cuda_library: str | None = None
     hip_library: str | None = None
+    nvml_library: str | None = None
+    objective: str = "time"
     launch_log: str | os.PathLike[str] | None = None
     flight: str = "0"
     flight_file: str | os.PathLike[str] | None = None
@@ -263,6 +265,8 @@ class Settings:
             torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),
             cuda_library=given.get("SILO_CUDA_LIBRARY"),
             hip_library=given.get("SILO_HIP_LIBRARY"),
+            nvml_library=given.get("SILO_NVML_LIBRARY"),
+            objective=given.get("SILO_OBJECTIVE", "time"),
             launch_log=_path(given, "SILO_LAUNCH_LOG"),
             flight=_choice(given, "SILO_FLIGHT", FLIGHT_MODES, "0"),
             flight_file=_path(given, "SILO_FLIGHT_FILE"),

@@ -51,8 +51,20 @@ VARIABLES: Final = (
         "SILO_STORE_BYTES",
         "bytes, perhaps with K, M or G",
         "2G",
-        "The most compiled code that the store keeps: above it, code of losing configs and then the longest unused code"
-        " is removed. Trials are always kept, beside it; 0: no limit.",
+        "The most that the store takes on disk, all files counted in whole blocks: near it, code of losing configs and"
+        " then the longest unused code is removed. Trials count, and are always kept; 0: no limit.",
+    ),
+    Variable(
+        "SILO_OBJECTIVE",
+        "a metric, then constraints, with commas between",
+        "time",
+        "Ranks measured configs: `energy`, or `time, registers<=40`; see [objectives](keeping.md#objectives).",
+    ),
+    Variable(
+        "SILO_NVML_LIBRARY",
+        "path",
+        "`libnvidia-ml.so.1`",
+        "NVIDIA's management library, which counts energy.",
     ),
     Variable(
         "SILO_REMOTE",

@@ -1,4 +1,8 @@
-"""Stores of tuned kernels that tests prune: ``HOME FIRST KERNELS CONFIGS`` keeps them and prunes after each kernel."""
+"""Stores of tuned kernels that tests prune.
+
+``HOME FIRST KERNELS CONFIGS`` keeps them and prunes after each kernel; with a fifth argument, a limit in bytes, the
+store prunes itself as it does beside a session.
+"""
 
 import json
 import os
@@ -11,6 +15,8 @@ from fake_backend.measure import fake_study
 from silo.artifacts.artifact import Artifact
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.settings import override
+from silo.store import usage
 from silo.store.store import Store
 from silo.store.upkeep import losing_artifacts
 from silo.store.usage import PruneRule, prune
@@ -62,9 +68,22 @@ def age(root, seconds):
                     continue
 
 
+def keep_below(store, limit, first, kernels, configs):
+    """Keep kernels in a store that prunes itself. Losing configs lose their code at once, for the limit is small."""
+    os.fsync = lambda _: None  # no machine fails here
+    usage.LOSERS_GRACE_S = 0
+    with override(store_bytes=limit):
+        for number in range(first, first + kernels):
+            keep_kernel(store, f"kernel_{number}", configs, size=6000)
+        store.tidy()
+
+
 def main():
-    home, first, kernels, configs = Path(sys.argv[1]), *map(int, sys.argv[2:])
+    home, (first, kernels, configs, *limit) = Path(sys.argv[1]), map(int, sys.argv[2:])
     store = Store(home)
+    if limit:
+        keep_below(store, limit[0], first, kernels, configs)
+        return
     for number in range(first, first + kernels):
         keep_kernel(store, f"kernel_{number}", configs)
         # without the minute in which nothing is taken: a process may lose what it has just kept

@@ -14,7 +14,9 @@ import triton
 import triton.language as tl
 
 import gpu_stub
+import nvml_stub
 import silo
+from silo.errors import TuneError
 from silo.launch.runtime import inspect_call
 from silo.machine.device_plugins import device_named
 from silo.machine.process_session import session
@@ -130,3 +132,27 @@ def test_the_worker_loads_no_framework(workers):
         assert not loaded, loaded
     """
     gpu_stub.run(code)
+
+
+def test_energy_is_measured_in_the_measuring_process(workers, monkeypatch):
+    monkeypatch.setenv("NVML_STUB", "any")
+    made = kernel((1, 2))
+
+    @made.cases(n=[70])
+    def _(n, make):
+        out, x = make.normal(n), make.normal(n)
+        return silo.Case(args=(out, x, n), expected={"out": lambda: out.host + 2 * x.host})
+
+    with override(nvml_library=nvml_stub.library(), objective="energy"):
+        (study,) = case_studies(made.kernel, device_named("cuda"))
+        outcome, _ = tune_case(study, CaseLimits())
+        assert outcome.require_winner().reason.startswith("least energy")
+        assert all(len(dict(one.metrics)["energy"]) == 3 for one in outcome.trials)
+        again, _ = tune_case(study, CaseLimits())
+        assert (again.measured, again.winner) == (0, outcome.winner)
+    monkeypatch.setenv("NVML_STUB", "refuses")
+    with (
+        override(nvml_library=nvml_stub.library(), objective="energy", home="elsewhere"),
+        pytest.raises(TuneError, match=r"energy is not measured on cuda.*Not Supported"),
+    ):
+        tune_case(study, CaseLimits())

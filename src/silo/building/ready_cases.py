@@ -51,6 +51,9 @@ class PreparedCase:
     prepare_checks: Callable[[], object] = lambda: None
     record: Callable[[], CaseRecipe] | None = None  # its recipe, with expected values computed
     unchanged: Mapping[str, Checker] = field(default_factory=dict[str, "Checker"])
+    metrics: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], float]] = field(
+        default_factory=dict[str, "Callable[[Mapping[str, Any], Mapping[str, Any]], float]"]
+    )
 
     def verify(self) -> None:
         """Computes the expected values, so that a wrong case is found before anything is compiled for it.
@@ -232,6 +235,7 @@ class CaseFunction:
             prepare_checks=reference,
             record=recorded,
             unchanged={name: _unchanged(one) for name, one in case.unchanged(self.names, self.written).items()},
+            metrics=case.metrics,
         )
 
     def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:

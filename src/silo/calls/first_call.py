@@ -28,6 +28,7 @@ from silo.measuring.case_session_options import refiner_of, spill_limit_of, stud
 from silo.measuring.earlier_studies import contenders_of
 from silo.measuring.evaluators import BenchEvaluator, CompiledArtifacts
 from silo.measuring.lock_files import lock_of
+from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.settings import settings
 from silo.status_line import Task, announce, working
 from silo.tuner.outcome import Budget
@@ -157,11 +158,13 @@ class LiveSearch:
         study, study_key = self.study, self.study_key
         # before this call is recorded as begun
         space, scope = _scope(self.kernel, self.context, study_key, study, self.variant_of)
+        objective = wanted_objective()
         begin, ended = time.monotonic(), "interrupted"
         _note(study, study_key, BEGUN)
         try:
+            metrics = plan_metrics(objective, f"the call of {study.kernel}", self.context.device, None)
             with (
-                BenchEvaluator(study, self.artifacts, self.bench, None, space.listed) as evaluator,
+                BenchEvaluator(study, self.artifacts, self.bench, None, space.listed, metrics=metrics) as evaluator,
                 working(f"tuning {study}") as task,
             ):
                 outcome = tune(
@@ -170,7 +173,7 @@ class LiveSearch:
                     evaluator,
                     study_key.records,
                     SearchOptions(seeds=self._seeds(space), budget=budget),
-                    replace(scope, timeouts_count=self.timeouts_count),
+                    replace(scope, timeouts_count=self.timeouts_count, objective=objective),
                     SessionWatch(partial(_show, task)),
                 )
             ended = outcome.stopped

@@ -46,8 +46,8 @@ def stats(*, json: Json = False) -> None:
         print_json(asdict(found))
         return
     limit = f"of at most {format_bytes(found.limit_bytes)} (SILO_STORE_BYTES)" if found.limit_bytes else "no limit"
-    say(f"{found.root}: {format_bytes(found.code_bytes)} of code, {limit}")
-    say(f"trials, which are always kept: {format_bytes(found.records_bytes)}")
+    say(f"{found.root}: {format_bytes(found.total_bytes)} on disk, {limit}")
+    say(f"code: {format_bytes(found.code_bytes)}; trials, which are always kept: {format_bytes(found.records_bytes)}")
     lookups, asked = found.lookups, found.lookups.hits + found.lookups.misses
     if asked:
         say(
@@ -78,7 +78,7 @@ def _natural(value: int | None) -> int | None:
 def prune(
     size: Annotated[int | None, Option("--size", metavar="MIB", check=_natural, help="As --to, in MiB.")] = None,
     to: Annotated[
-        str | None, Option("--to", metavar="SIZE", help="Stop once the code takes at most this: 2GB, 500M.")
+        str | None, Option("--to", metavar="SIZE", help="Stop once the store takes at most this on disk: 2GB, 500M.")
     ] = None,
     older: Annotated[
         str | None, Option("--older", metavar="AGE", help="Only code unused for so long: 30d, 12h.")
@@ -108,7 +108,8 @@ def prune(
         print_json(asdict(found))
         return
     say(f"removed {format_bytes(found.freed_bytes)}: {found.blobs} blobs, {found.entries} entries")
-    say(f"left {format_bytes(found.left_bytes)} of code")
+    trials = f", {format_bytes(found.records_bytes)} of these trials" if found.records_bytes else ""
+    say(f"left {format_bytes(found.left_bytes)}{trials}")
 
 
 def _parse_bytes(text: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
@@ -17,6 +17,7 @@ from silo.cli.parser import Argument, Option
 from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
+from silo.tuner.objective import Objective
 from silo.tuner.search.searchers import SEARCHERS
 
 if TYPE_CHECKING:
@@ -29,6 +30,10 @@ _NAMES = tuple(SEARCHERS)
 _SEARCHERS = (
     f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}. auto measures small spaces whole, models the times of larger ones, and "
     "goes through a combo's sub-kernels one group after the other."
+)
+_OBJECTIVE = (
+    "What decides: time (nanoseconds, the default), energy (nanojoules, if the device counts it), gflops, memory, "
+    "registers, shared_bytes, scratch_bytes, spills, threads, or a metric of the cases."
 )
 _EVALUATIONS = "At most this many configs for each case. Default: 256 for auto without --budget, else no limit."
 
@@ -98,6 +103,18 @@ def command(
             help="Tune the kernels, sizes and devices of a schedule, the most promising first; the next run goes on.",
         ),
     ] = None,
+    objective: Annotated[
+        str | None,
+        Option("--objective", metavar="METRIC", help=_OBJECTIVE),
+    ] = None,
+    constraint: Annotated[
+        list[str] | None,
+        Option(
+            "--constraint",
+            metavar="LIMIT",
+            help="Only configs that meet this can win: 'registers<=40', 'energy<=1e6'; repeatable.",
+        ),
+    ] = None,
     *,
     deterministic: Deterministic = False,
     explain: Annotated[
@@ -129,10 +146,13 @@ def command(
     Configs with a kept trial are not measured again without ``--remeasure``. Ctrl-C loses only the trial in flight; the
     next run goes on.
     A bundle is refined in place, in one piece; with ``--key`` it is signed again, else its old signature is removed.
+    ``--objective`` and ``--constraint`` choose the winner by another metric; SILO_OBJECTIVE does so in every process.
     ``--explain`` prints why kept results do not count, and measures nothing. Neither does ``--suggest``, which learns
     from the kept trials which sizes lose most.
     """
-    changes = {"deterministic": True} if deterministic else {}
+    changes: dict[str, Any] = {"deterministic": True} if deterministic else {}
+    if objective is not None or constraint:
+        changes["objective"] = str(Objective.of(objective or "time", constraint or ()))
     if events == "-" and json:
         raise click.BadParameter("--events - and --json both print on standard output; write the events to a file")
     if suggest and (explain or remeasure or schedule is not None or agent or ray is not None or lock is not None):
@@ -161,7 +181,8 @@ def command(
     if explain and remeasure:
         raise click.BadParameter("--explain measures nothing, so it supersedes nothing: leave --remeasure out")
     if suggest:
-        _suggest(path, device, kernel, quiet=quiet, json=json)
+        with override(**changes):
+            _suggest(path, device, kernel, quiet=quiet, json=json)
         return
     if explain:
         with override(**changes):

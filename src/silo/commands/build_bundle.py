@@ -61,6 +61,7 @@ from silo.kernels.kernel import Kernel
 from silo.kernels.recorded_steps import record_step
 from silo.machine.device_plugins import all_devices, device_named, devices_of_kind, resolve_target
 from silo.machine.process_session import session
+from silo.measuring.metric_plan import wanted_objective
 from silo.settings import override, settings
 from silo.sources.kernel_source import BringsCode, KernelSource
 from silo.sources.kinds import kind_named
@@ -70,6 +71,7 @@ from silo.tuner.catalog import pair_to_document
 from silo.tuner.failures import TunedCase, require_winners
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.ledger import read_trials
+from silo.tuner.objective import named
 from silo.tuner.outcome import Budget
 from silo.tuner.policy import TuneMode
 from silo.tuner.progress import Progress
@@ -536,11 +538,20 @@ def _rules(entry: _Planned) -> list[BundleRules]:
         for study in entry.studies:
             if study.case.label in one.leads:
                 table.setdefault(study.bucket, variant.config)
+    samples = {key: _samples(entry, key) for key in first}
+    measured_by = named(wanted_objective())
     return [
         BundleRules(
             target,
             signature,
-            fitted_rules(_key(entry), tables[key], fallback, _samples(entry, key), packed[key].listed),
+            fitted_rules(
+                _key(entry),
+                tables[key],
+                fallback,
+                samples[key],
+                packed[key].listed,
+                measured_by if samples[key] else "",
+            ),
             _space_size(entry, key),
             extents,
         )
@@ -571,7 +582,7 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
         constants.append(context.specialization.constants)
         study_key = kernel.resolver.problem(context)
         trials = study_key.trials(context.specialization, study.bucket, context.reach)
-        sample = Sample.of_trials(study.bucket, trials)
+        sample = Sample.of_trials(study.bucket, trials, wanted_objective())
         if sample is not None:
             found.setdefault(study.bucket, sample)
     return tuple(found.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()

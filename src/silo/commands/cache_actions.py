@@ -66,9 +66,13 @@ def store_usage() -> dict[str, int | str]:
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """The code of each kernel in the store, its limit in bytes (0: none), and the look-ups of code so far."""
+    """The code of each kernel in the store, its limit in bytes (0: none), and the look-ups of code so far.
+
+    ``total_bytes`` is what all files of the store take on disk; the limit is for this number.
+    """
 
     root: str
+    total_bytes: int
     code_bytes: int
     records_bytes: int
     limit_bytes: int
@@ -83,7 +87,7 @@ def store_stats() -> StoreStats:
     kernels = store.kernel_usage(root, losing_artifacts(session().store.records))
     code = sum(found.size_bytes[part] for part in ("blobs", "artifacts", "jobs", "files"))
     records = found.size_bytes["records"]
-    return StoreStats(str(root), code, records, settings().store_bytes, kernels, counted(root))
+    return StoreStats(str(root), found.total_bytes, code, records, settings().store_bytes, kernels, counted(root))
 
 
 def prune_store(max_bytes: int | None, *, losers: bool = False, older_s: float = 0.0) -> store.Pruned:

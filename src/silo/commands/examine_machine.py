@@ -232,7 +232,7 @@ def _programs_of_jax() -> list[Finding]:
 
 def _store() -> Finding:
     from silo.store.store import Store  # noqa: PLC0415
-    from silo.store.usage import code_bytes  # noqa: PLC0415
+    from silo.store.usage import store_bytes  # noqa: PLC0415
 
     root = settings().store_folder
     try:
@@ -251,9 +251,9 @@ def _store() -> Finding:
             f"{root} cannot be written: {reason}",
             "results are not kept; free space, or set SILO_HOME to another folder",
         )
-    code, limit = code_bytes(root), settings().store_bytes
+    size, limit = store_bytes(root), settings().store_bytes
     most = f"at most {format_bytes(limit)} (SILO_STORE_BYTES)" if limit else "no limit (SILO_STORE_BYTES=0)"
-    return Finding("store", "ok", f"{root}: read and written; {format_bytes(code)} of code, {most}")
+    return Finding("store", "ok", f"{root}: read and written; {format_bytes(size)} on disk, {most}")
 
 
 def _refusal_to_write(folder: Path) -> str:

@@ -94,6 +94,8 @@ def tune(
     evaluations: int | None = None,
     budget: float | None = None,
     lock: Words | None = None,
+    objective: str | None = None,
+    constraints: Sequence[str] = (),
     deterministic: bool | None = None,
     remeasure: bool = False,
     trust: bool = False,
@@ -114,6 +116,8 @@ def tune(
         evaluations: at most this many configs for each case.
         budget: seconds for each kernel and case.
         lock: a file to write the decisions to.
+        objective: what decides: ``time``, ``energy``, ``gflops``, ``memory``, ``registers``, or a metric of the cases.
+        constraints: limits that a winner meets, such as ``registers<=40``.
         deterministic: measurements do not choose how kernels sum.
         remeasure: measure again what is known.
         trust: load the host code of a bundle even if it is not trusted.
@@ -130,9 +134,12 @@ def tune(
     from silo.errors import TuneError  # noqa: PLC0415
     from silo.settings import override  # noqa: PLC0415
     from silo.status_line import working  # noqa: PLC0415
+    from silo.tuner.objective import Objective  # noqa: PLC0415
 
     place = _place(what)
-    changes = {} if deterministic is None else {"deterministic": deterministic}
+    changes: dict[str, Any] = {} if deterministic is None else {"deterministic": deterministic}
+    if objective is not None or constraints:
+        changes["objective"] = str(Objective.of(objective or "time", constraints))
     with override(**changes), working(f"tuning {_title(place)}") as task:
         rows = tune_path(
             place,

@@ -14,6 +14,7 @@ from silo.kernels.collection import collect_kernels
 from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of, write_texts
+from silo.measuring.metric_plan import wanted_objective
 from silo.report.index_page import index_page
 from silo.report.kernel_page import ConfigCode, OtherSizes, StudyReport, kernel_page, study_report
 from silo.tuner.catalog import KeptStudy
@@ -75,7 +76,7 @@ def write_reports(
             measure_ceilings(measured)
     by_kernel: dict[str, list[StudyReport]] = {}
     for stored in studies:
-        report = study_report(stored, known_ceilings(stored.study.device))
+        report = study_report(stored, known_ceilings(stored.study.device), wanted_objective())
         code = _code(path, found.get(stored.study.kernel), stored, report)
         by_kernel.setdefault(stored.study.kernel, []).append(replace(report, code=code))
     others: dict[str, list[OtherSizes]] = {}

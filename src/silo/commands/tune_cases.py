@@ -37,7 +37,10 @@ def row_of(tuned: TunedCase) -> TuneRow:
     winner, remarks = outcome.winner, (*filter(None, [outcome.fault_remark]), *outcome.remarks, *outcome.notes)
     if winner is None:
         first = next((trial for trial in outcome.trials if trial.message), None)
-        reason = "no config can be used" + (f"; {first.config}: {first.message.splitlines()[0]}" if first else "")
+        unmet = outcome.objective.refusal(outcome.trials)
+        reason = unmet or "no config can be used" + (
+            f"; {first.config}: {first.message.splitlines()[0]}" if first else ""
+        )
         made = TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
         return replace(made, remarks=remarks)
     made = TuneRow(

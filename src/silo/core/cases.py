@@ -314,6 +314,8 @@ class Case:
     floating-point operations (a multiply-add is two). Reports compare them with the device's peak rates.
     ``changes`` names arrays that the kernel changes although nothing is expected of them: a workspace, locks. Every
     other array made with values must be unchanged after the launch.
+    ``metrics`` are functions by name that return a number, 0 or more, of which less is better, from host copies of the
+    arrays after a launch (by name) and the config's members: objectives and constraints of tuning may name them.
     """
 
     args: tuple[Any, ...] = ()
@@ -325,6 +327,9 @@ class Case:
     bytes: int | None = None
     flops: int | None = None
     changes: Sequence[str] = ()
+    metrics: Mapping[str, Callable[[Mapping[str, Any], Mapping[str, Any]], float]] = field(
+        default_factory=dict[str, "Callable[[Mapping[str, Any], Mapping[str, Any]], float]"]
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.changes, str) or not isinstance(self.changes, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's value
@@ -336,6 +341,11 @@ class Case:
             raise CaseError(
                 f"expected of a case is {describe(self.expected)}: write the arrays by name, such as "
                 'expected={"out": lambda: x.host * 2}'
+            )
+        if not isinstance(self.metrics, Mapping) or not all(map(callable, self.metrics.values())):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise CaseError(
+                "metrics of a case are functions by name: "
+                'metrics={"error": lambda results, config: abs(results["out"]).max()}'
             )
         for name in ("bytes", "flops"):
             value = getattr(self, name)

@@ -108,6 +108,8 @@ class DriverDeclaration:
         code_forms: the forms of code that exist for this kind of targets and not for all kinds.
         library: the setting that names the library of the native module's driver; "" without a driver in the native
         module.
+        energy: the place, as ``module:function``, of the function that opens the energy counter of the device at a PCI
+            bus id; None if no counter is known.
         torch_build: the member of ``torch.version`` that a build of torch for this driver has; "" without a build of
         torch.
         least_flush: bytes that a timer writes at least to empty the caches, whatever size the driver states.
@@ -130,6 +132,7 @@ class DriverDeclaration:
     blobs: tuple[str, ...] = ()
     code_forms: tuple[str, ...] = ()
     library: str = ""
+    energy: str | None = None
     torch_build: str = ""
     least_flush: int = 0
     spills: int = 16

@@ -257,7 +257,8 @@ class DispatchRules(Persisted):
     A bucket of the table has its config. For other buckets the decision list ``unseen`` decides, if present (it was
     better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near buckets
     the first by canonical text. ``fallback`` serves values that no bucket compares with. Rules are kept in canonical
-    order, so equal tables compare equal.
+    order, so equal tables compare equal. ``objective`` names the metric and the constraints that chose the configs; ""
+    is time.
     """
 
     title = "dispatch rules"
@@ -266,6 +267,7 @@ class DispatchRules(Persisted):
     rules: tuple[tuple[Bucket, Config], ...] = field(identity=identity_of, form=listed(Form(_read_rule, _write_rule)))
     fallback: Config = field(form=value_of(Config))
     unseen: DecisionList | None = field(default=None, form=value_of(DecisionList), left_out=True)
+    objective: str = field(default="", form=TEXT, left_out=True, since=9)
 
     def __post_init__(self) -> None:
         ordered = sorted(self.rules, key=lambda rule: canonical_json(bucket_to_json(rule[0])))
@@ -286,9 +288,10 @@ class DispatchRules(Persisted):
         table: Mapping[Bucket, Config],
         fallback: Config,
         unseen: DecisionList | None = None,
+        objective: str = "",
     ) -> DispatchRules:
         """Rules from a table."""
-        return cls(tuple(key), tuple(table.items()), fallback, unseen)
+        return cls(tuple(key), tuple(table.items()), fallback, unseen, objective)
 
     def lookup(self, values: Sequence[Value]) -> Match:
         """The config for these key values (not yet bucketed). Never fails: the fallback is mandatory.
@@ -328,6 +331,8 @@ class DispatchRules(Persisted):
                 sign = "*" if match.reason == f"decision list: {step}" else " "
                 lines.append(f" {sign} other sizes, {step}: {step.config}")
         lines.append(f" {'*' if match.reason.endswith('fallback') else ' '} otherwise: {self.fallback}")
+        if self.objective:
+            lines.append(f"   chosen by the objective {self.objective}")
         return "\n".join(lines)
 
 

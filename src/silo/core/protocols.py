@@ -29,12 +29,14 @@ __all__ = [
     "ChecksKernels",
     "Compiler",
     "Device",
+    "EnergyMeter",
     "GivesCheckedText",
     "LibraryCall",
     "ListedRecords",
     "LoadedKernel",
     "Loader",
     "MakesCacheFiles",
+    "MetersEnergy",
     "ReadsBinaries",
     "RecordStore",
     "Searcher",
@@ -229,6 +231,23 @@ class Timer(Protocol):
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
         """Run ``launch`` ``repeats`` times, back to back, and wait for the end; nanoseconds for all of them."""
+        ...
+
+
+class EnergyMeter(Protocol):
+    """A device's counter of the energy that it has used."""
+
+    def millijoules(self) -> int:
+        """The counter, which only grows. Raises OSError if it cannot be read now."""
+        ...
+
+
+@runtime_checkable
+class MetersEnergy(Protocol):
+    """A device that may have an energy counter. Devices without this method have none."""
+
+    def energy_meter(self) -> EnergyMeter | Rejected:
+        """The counter, or why it cannot be read."""
         ...
 
 

@@ -5,8 +5,8 @@ Constraints are expressions over a config, and perhaps integer arguments, that m
 
 from __future__ import annotations
 
-import itertools
 import math
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
@@ -19,7 +19,7 @@ from silo.core.trace import trace_value
 from silo.core.values import JSON, Value, canonical_json, digest, value_from_json, value_to_json
 from silo.errors import ExpressionError, SpaceError, TraceError
 
-__all__ = ["MAX_POINTS", "Constraint", "Space", "bound", "satisfies", "traced"]
+__all__ = ["MAX_COMBINATIONS", "MAX_POINTS", "MOST_LISTED", "Constraint", "Space", "bound", "satisfies", "traced"]
 
 # ---- Constraints of spaces: expressions over a config, and perhaps integer arguments, that must not be 0 ----
 
@@ -69,6 +69,11 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
 
 # More points than anyone measures; the product of the axes is refused before it is built.
 MAX_POINTS = 1_000_000
+# Of axes with more combinations than this, so many are drawn and listed.
+MOST_LISTED = 1 << 16
+MAX_COMBINATIONS = 10**12
+_TRIES = 4  # times as many combinations are tried, because constraints may exclude some
+_SURE = 4096  # after so many it is known how many the constraints leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,10 @@ class Space:
     Either ``points`` lists them or ``axes`` spans them: the last axis varies fastest, and only points that satisfy
     every constraint count. A constraint may also read integer arguments; it counts once these are given. Build with
     :meth:`of`. ``SpaceError`` names the axis or the constraint that is wrong.
+
+    Of axes with more than 65,536 combinations, so many are drawn that satisfy the constraints: the same in every
+    process, with the first of the order among them. If the constraints leave fewer, and there are at most a million
+    combinations, all that they leave are listed.
     """
 
     axes: tuple[tuple[str, tuple[Value, ...]], ...] = ()
@@ -101,13 +110,14 @@ class Space:
             if names.count(name) > 1:
                 raise SpaceError(f"the axis {name!r} occurs twice in a space")
         count = math.prod(len(values) for _, values in self.axes)
-        if max(count, len(self.points)) > MAX_POINTS:
-            raise SpaceError(f"a space of {count} points is too large; the limit is {MAX_POINTS}: shorten an axis")
-        candidates = self.points or tuple(
-            Config.of(dict(zip(names, combination, strict=True)))
-            for combination in itertools.product(*(values for _, values in self.axes))
-        )
-        object.__setattr__(self, "_configs", self._filtered(_distinct(candidates), {}))
+        for found, limit in ((count, MAX_COMBINATIONS), (len(self.points), MAX_POINTS)):
+            if found > limit:
+                raise SpaceError(f"a space of {found} points is too large; the limit is {limit}: shorten an axis")
+        if count > MOST_LISTED:
+            configs = self._drawn(count)
+        else:
+            configs = self._filtered(_distinct(self.points or map(self._at, range(count))), {})
+        object.__setattr__(self, "_configs", configs)
         if not self._configs:
             raise SpaceError(f"no config of the space satisfies its constraints: {self._written}")
 
@@ -238,6 +248,32 @@ class Space:
             points=tuple(Config.from_json(point) for point in read_list(members["points"], "the points of a space")),
             constraints=tuple(from_json(one) for one in read_list(members["constraints"], "constraints")),
         )
+
+    def _at(self, place: int) -> Config:
+        """The combination of the axes at a place in their order."""
+        members: dict[str, Value] = {}
+        for name, values in reversed(self.axes):
+            place, at = divmod(place, len(values))
+            members[name] = values[at]
+        return Config.of({name: members[name] for name, _ in self.axes})
+
+    def _drawn(self, count: int) -> tuple[Config, ...]:
+        """Combinations that satisfy the constraints, drawn by a hash of the axes; the first one and then in order."""
+        active = bound(self.constraints, {})
+        first = next((at for at in range(_TRIES * MOST_LISTED) if satisfies(self._at(at), active, {})), None)
+        generator = random.Random(digest("space-draw/1", self.to_json()))  # noqa: S311  # nothing secret
+        found = {} if first is None else {first: self._at(first)}
+        tried = set[int]()
+        while len(found) < MOST_LISTED and len(tried) < min(_TRIES * MOST_LISTED, count):
+            if len(tried) == _SURE and count <= MAX_POINTS and len(found) * count <= MOST_LISTED * _SURE:
+                return self._filtered(_distinct(map(self._at, range(count))), {})  # the constraints leave few: all
+            place = generator.randrange(count)
+            if place not in tried and place not in found:
+                config = self._at(place)
+                if satisfies(config, active, {}):
+                    found[place] = config
+            tried.add(place)
+        return tuple(found[place] for place in sorted(found, key=lambda place: (place != first, place)))
 
     def _filtered(self, configs: Sequence[Config], arguments: Mapping[str, Value]) -> tuple[Config, ...]:
         active = bound(self.constraints, arguments)

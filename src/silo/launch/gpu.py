@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from weakref import WeakValueDictionary
 
 from silo.artifacts.runs_on import runs_on
-from silo.core.decisions import Decision
+from silo.core.decisions import Decision, Rejected
 from silo.core.device import DeviceModel, DriverDeclaration, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo, parameter_bytes
+from silo.core.plugins import load_place
 from silo.core.target import Target
 from silo.errors import DeviceError, SourceError
 from silo.forks import Mutex
@@ -21,6 +22,7 @@ from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.core.consent import Consent
+    from silo.core.protocols import EnergyMeter
     from silo.launch.gpu_timer import GpuTimer
 
 __all__ = ["GpuDevice", "gpu_devices"]
@@ -102,6 +104,13 @@ class GpuDevice:
         from silo.launch.gpu_timer import GpuTimer  # noqa: PLC0415  # a launch is not timed
 
         return GpuTimer(self.target.kind, self.index, self._number("l2_bytes"), cold=settings().l2 == "cold")
+
+    def energy_meter(self) -> EnergyMeter | Rejected:
+        """The energy counter of the driver's management library, or the reason why it cannot be read."""
+        if self.declared.energy is None:
+            return Rejected(f"Silo reads no energy counter of devices of kind {self.declared.kind}")
+        open_counter = cast("Callable[[str], EnergyMeter | Rejected]", load_place(self.declared.energy))
+        return open_counter(str(self.attributes["pci_bus_id"]))
 
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None

@@ -25,6 +25,7 @@ from silo.launch.runtime import VouchedCode
 from silo.machine.array_copies import array_behind, is_array, restorers, to_host
 from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable, shared_limit
+from silo.measuring.device_energy import energy_of
 from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
 from silo.tuner.statistics import ReferenceConfig
@@ -85,6 +86,10 @@ class Bench(Protocol):
         """Samples of each config in nanoseconds, taken in turns."""
         ...
 
+    def energy(self, config: Config, artifact: Artifact, once_ns: int) -> tuple[float, ...]:
+        """Samples in nanojoules for one launch, which takes about ``once_ns``. DeviceError: nothing counts them."""
+        ...
+
     def interrupt(self) -> None:
         """Makes the launch that another thread waits for fail soon. Any thread may call it."""
         ...
@@ -137,6 +142,11 @@ class LocalBench:
         with without_hooks():
             taken = interleave(contenders, self._timer, self._policy)
         return [taken[number] for number in contenders]
+
+    def energy(self, config: Config, artifact: Artifact, once_ns: int) -> tuple[float, ...]:
+        """See :class:`Bench`."""
+        with without_hooks():
+            return energy_of(self.device, self._contender(config, artifact), once_ns)
 
     def interrupt(self) -> None:
         """Does nothing: a launch in this process cannot be stopped."""
@@ -247,6 +257,10 @@ class ConfinedBench:
     def side_by_side(self, codes: Sequence[tuple[Config, Artifact]]) -> Sequence[tuple[int, ...]]:
         """As :meth:`compare`, of code that may have equal configs."""
         return self._process.compare([self._candidate(config, artifact) for config, artifact in codes])
+
+    def energy(self, config: Config, artifact: Artifact, once_ns: int) -> tuple[float, ...]:
+        """See :class:`Bench`."""
+        return self._process.energy(self._candidate(config, artifact), once_ns)
 
     def interrupt(self) -> None:
         """See :class:`Bench`."""

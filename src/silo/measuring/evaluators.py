@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from silo.artifacts.artifact import Artifact
@@ -18,6 +18,7 @@ from silo.core.variant import Variant
 from silo.errors import BlobLostError, CompileError, CompilerMissingError, LaunchError, SiloError
 from silo.forks import Mutex
 from silo.measuring.benches import Bench, ReferenceCode
+from silo.measuring.metric_plan import TIMES_ALONE, MetricPlan
 from silo.tuner.failures import fault_of
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.measure import is_suspicious
@@ -53,6 +54,7 @@ class Measured:
     samples: tuple[int, ...]
     counts_ns: int
     reference: ReferenceSamples | None = None
+    metrics: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 class Findings:
@@ -254,6 +256,7 @@ class BenchEvaluator:
         check: checks results; None compares them with the results of the first of ``configs`` that runs.
         configs: the space, used for this comparison.
         findings: measurements shared with the evaluators of other devices.
+        metrics: what is measured besides times.
     """
 
     def __init__(
@@ -264,7 +267,9 @@ class BenchEvaluator:
         check: Check | None,
         configs: Sequence[Config],
         findings: Findings | None = None,
+        metrics: MetricPlan = TIMES_ALONE,
     ) -> None:
+        self._metrics = metrics
         self._study = study
         self._artifacts = artifacts
         self._bench = bench
@@ -319,7 +324,7 @@ class BenchEvaluator:
                 taken, comparison, note = self._timed(config, artifact, comparison, reference)
                 if not comparison.ok:
                     return self._wrong(config, found, comparison)
-                known = measured = taken
+                known = measured = replace(taken, metrics=self._more(config, artifact, taken))
             finally:
                 self._findings.settle(code, measured)
         elif known.config != config:
@@ -334,6 +339,16 @@ class BenchEvaluator:
             max_error=comparison.max_error,
             resources=resources_of(artifact.launch),
             reference=known.reference,
+            metrics=known.metrics,
+        )
+
+    def _more(self, config: Config, artifact: Artifact, taken: Measured) -> tuple[tuple[str, tuple[float, ...]], ...]:
+        """Samples of the metrics besides time."""
+        return self._metrics.taken(
+            taken.samples,
+            lambda: self._bench.energy(config, artifact, median(taken.samples)),
+            lambda: self._results(config),
+            config,
         )
 
     def _timed(
@@ -439,11 +454,13 @@ def evaluators(
     benches: Sequence[Bench],
     check: Check | None,
     configs: Sequence[Config],
+    metrics: MetricPlan = TIMES_ALONE,
 ) -> Generator[Lanes]:
     """An evaluator on each bench, side by side, which share their measurements; see :class:`BenchEvaluator`."""
     findings = Findings()
     with ExitStack() as stack:
         made = [
-            stack.enter_context(BenchEvaluator(study, artifacts, bench, check, configs, findings)) for bench in benches
+            stack.enter_context(BenchEvaluator(study, artifacts, bench, check, configs, findings, metrics))
+            for bench in benches
         ]
         yield stack.enter_context(closing(make_lanes(made)))

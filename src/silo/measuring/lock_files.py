@@ -18,6 +18,7 @@ from silo.store.locks import lock_of_place
 from silo.store.privacy import output_place
 from silo.tuner.foreign_decision import ForeignWinner
 from silo.tuner.lock import Lock, LockEntry, choose
+from silo.tuner.objective import named
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.trial import Study
 
@@ -104,12 +105,13 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
         entries: list[LockEntry] = []
         for outcome in outcomes:
             study, deployed = outcome.study, before.deployed(outcome.study)
-            choice = choose(outcome.trials, deployed, outcome.comparison)
+            choice = choose(outcome.trials, deployed, outcome.comparison, outcome.objective)
             if choice is None:
-                rows.append(LockRow(study, None, deployed, "no config can be used"))
+                reason = outcome.objective.refusal(outcome.trials) or "no config can be used"
+                rows.append(LockRow(study, None, deployed, reason))
                 continue
             rows.append(LockRow(study, choice.config, deployed, choice.reason))
-            entries.append(LockEntry(study, choice.config, choice.time, choice.reason))
+            entries.append(LockEntry(study, choice.config, choice.time, choice.reason, named(outcome.objective)))
         return before.updated(entries)
 
     _rewrite(path, with_outcomes)

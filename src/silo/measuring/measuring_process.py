@@ -180,6 +180,11 @@ class MeasuringProcess:
         reply = self._exchange(request, 10 * self._limit_s * len(candidates), "the finalists")
         return [tuple(map(int, reply["samples"][key])) for key in keys]
 
+    def energy(self, candidate: MeasuredCandidate, once_ns: int) -> tuple[float, ...]:
+        """Samples in nanojoules for one launch, which takes about ``once_ns``. Raises the errors of :meth:`results`."""
+        reply = self._ask(candidate, {"do": "energy", "once_ns": once_ns}, 10 * self._limit_s)
+        return tuple(float.fromhex(text) for text in reply["energy"])
+
     def _ask(self, candidate: MeasuredCandidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
         others = self._loaded - {candidate.key}
         try:
@@ -225,6 +230,8 @@ class MeasuringProcess:
         here = settings()
         # Writing the launch log would be measured too.
         environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
+        if here.nvml_library:
+            environment["SILO_NVML_LIBRARY"] = here.nvml_library
         for name in (one.library for one in drivers() if one.library):
             library: str | None = getattr(here, name)
             if library:

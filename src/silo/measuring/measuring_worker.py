@@ -31,6 +31,7 @@ from silo.launch.buffers import Buffer
 from silo.launch.runtime import bind, make_launcher
 from silo.machine.device_plugins import device_named
 from silo.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
+from silo.measuring.device_energy import energy_of
 from silo.measuring.sent_code import received_consent
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, copy_fits, interleave, measure
 
@@ -193,6 +194,13 @@ class _Bench:
         )
         self._device.synchronize()
         return {"samples": list(timing.samples), "reference": list(timing.reference)}
+
+    def _do_energy(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
+        candidate = self._candidates[header["key"]]
+        self._restore_all()
+        self._dirty |= candidate.writes
+        taken = energy_of(self._device, self._contender(candidate), header["once_ns"])
+        return {"energy": [one.hex() for one in taken]}
 
     def _do_compare(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
         chosen = {key: self._candidates[key] for key in header["keys"]}

@@ -12,10 +12,12 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import identity_of
+from silo.measuring.metric_plan import wanted_objective
 from silo.tuner.catalog import catch_up, studies_of
 from silo.tuner.generalization import Generalization, Sample, generalize
 from silo.tuner.ledger import read_trials
 from silo.tuner.measure import MeasurePolicy
+from silo.tuner.objective import named
 from silo.tuner.refine import ReachableConfigs
 from silo.tuner.seeds import neighbours, seeds
 from silo.tuner.trial import Status, Study, Trial
@@ -70,7 +72,7 @@ class StudyKey:
         self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
     ) -> Winner | None:
         """The winner among :meth:`trials`."""
-        return choose_winner(self.trials(specialization, bucket, reach))
+        return choose_winner(self.trials(specialization, bucket, reach), wanted_objective())
 
     def catch_up(self, specialization: Specialization, bucket: Bucket) -> bool:
         """Fetches the records of a bucket from the remote store, if one is set; whether any were new."""
@@ -108,18 +110,20 @@ class StudyKey:
         (:mod:`silo.tuner.generalization`).
         """
         samples: dict[Bucket, Sample] = {}
+        objective = wanted_objective()
         for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
             if identity_of(study.specialization.constants) != identity_of(like.constants):
                 continue
             if study.specialization.extents != like.extents:
                 continue
-            sample = Sample.of_trials(study.bucket, self.trials(study.specialization, study.bucket, reach))
+            trials = self.trials(study.specialization, study.bucket, reach)
+            sample = Sample.of_trials(study.bucket, trials, objective)
             if sample is not None:
                 samples[study.bucket] = sample
         if not samples:
             return None
         tried = ConfigSet(config for sample in samples.values() for config, _ in sample.times)
-        return generalize(self.key, tuple(samples.values()), reach.space.default, tried.listed)
+        return generalize(self.key, tuple(samples.values()), reach.space.default, tried.listed, named(objective))
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
         """The config of ``configs`` that did best in the nearest studies: of other devices, drivers or compilers."""

@@ -19,6 +19,7 @@ from silo.sanitized_text import printable
 from silo.text_tables import format_bytes, format_duration, format_time
 from silo.tuner.catalog import KeptStudy
 from silo.tuner.generalization import Generalization
+from silo.tuner.objective import TIME, Objective
 from silo.tuner.outcome import count_failures
 from silo.tuner.statistics import estimate, median
 from silo.tuner.trial import Stage, Status, Study, Trial
@@ -92,9 +93,9 @@ class OtherSizes:
         return cls(f"{study.device.name} \u00b7 {study.target}", learnt.text, rows)
 
 
-def study_report(kept: KeptStudy, ceilings: Ceilings | None) -> StudyReport:
+def study_report(kept: KeptStudy, ceilings: Ceilings | None, objective: Objective = TIME) -> StudyReport:
     """The figures of one study. If the default config is unknown, the config that was tried first replaces it."""
-    winner = choose_winner(kept.trials)
+    winner = choose_winner(kept.trials, objective)
     default = kept.default or kept.trials[0].config
     comparison = compare(kept.trials, winner, default, kept.study.key) if winner else None
     light = None
@@ -227,21 +228,23 @@ def _code(code: ConfigCode, report: StudyReport) -> dict[str, Any]:
     }
 
 
-_RESOURCES = (("registers", "registers of a thread"), ("shared_bytes", "bytes of shared memory of a block"))
+_RESOURCES = {"registers": "registers of a thread", "memory": "bytes of shared and scratch memory of a program"}
+_METRICS = {"energy": "nanojoules of a launch"}
 
 
 def _fronts(report: StudyReport) -> list[dict[str, Any]]:
-    """The fronts of time and a resource that offer a choice: more than one config."""
+    """The fronts of time and another metric that offer a choice: more than one config."""
     found: list[dict[str, Any]] = []
-    for resource, title in _RESOURCES:
-        points = front(report.kept.trials, resource)
+    measured = sorted({name for trial in report.kept.trials for name, _ in trial.metrics} - {"gflops"})
+    for metric, title in {**_RESOURCES, **{name: _METRICS.get(name, name) for name in measured}}.items():
+        points = front(report.kept.trials, metric)
         if len(points) > 1:
             rows = [
                 {
                     "config": str(point.config),
                     "time": format_time(point.time_ns),
                     "ratio": f"{point.time_ns / max(1, points[0].time_ns):.2f}",
-                    "amount": point.amount,
+                    "amount": f"{point.amount:.6g}",
                 }
                 for point in points
             ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.values import Value
+from silo.tuner.objective import values_of
 from silo.tuner.statistics import Scales, median
 from silo.tuner.trial import Stage, Status, Trial
 from silo.tuner.winner import Winner, standings
@@ -44,20 +45,20 @@ class ConfigComparison:
 
 @dataclass(frozen=True, slots=True)
 class FrontPoint:
-    """A config that no other one beats in both time (nanoseconds of a launch) and the amount of a resource."""
+    """A config that no other one beats in both time (nanoseconds of a launch) and the value of another metric."""
 
     config: Config
     time_ns: int
-    amount: int
+    amount: float
 
 
-def front(trials: Sequence[Trial], resource: str) -> tuple[FrontPoint, ...]:
-    """The front of time and one resource (``registers``, ``shared_bytes``), the fastest config first. Pure.
+def front(trials: Sequence[Trial], metric: str) -> tuple[FrontPoint, ...]:
+    """The front of time and another metric (:mod:`silo.tuner.objective`), the fastest config first. Pure.
 
-    Each config after the first needs less of the resource than all faster ones, so the front answers "the fastest
-    config with at most 40 registers". Configs without the resource in their trials are left out.
+    Each config after the first needs less of the metric than all faster ones, so the front answers "the fastest config
+    with at most 40 registers". Configs whose trials do not hold the metric are left out.
     """
-    amounts = {trial.config.order_key: dict(trial.resources).get(resource) for trial in trials}
+    amounts = {config.order_key: value for config, value in values_of(metric, trials).items()}
     found: list[FrontPoint] = []
     for standing in standings(trials):
         amount = amounts.get(standing.config.order_key)

@@ -18,6 +18,7 @@ from silo.store.privacy import check_folder
 __all__ = [
     "TEMPORARY_PREFIX",
     "AtomicFile",
+    "disk_bytes",
     "make_directory",
     "publish",
     "sweep_abandoned",
@@ -27,6 +28,8 @@ __all__ = [
 
 # Names of unfinished files: never read, swept away when they are old and their writer is gone.
 TEMPORARY_PREFIX = ".silo-tmp-"
+
+_BLOCK_BYTES = 4096
 
 _NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES})
 
@@ -145,6 +148,11 @@ def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, 
             finally:
                 os.close(descriptor)
     return count, freed
+
+
+def disk_bytes(length: int) -> int:
+    """The bytes that a file of this length takes on most disks: whole blocks of 4 KiB."""
+    return -(-length // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 def publish(path: Path, data: bytes) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from silo.core.notices import Notices
 from silo.errors import StoreError
-from silo.store.atomic_files import publish
+from silo.store.atomic_files import disk_bytes, publish
 from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
 from silo.store.records import DiskWrite
 
@@ -170,7 +170,7 @@ def set_aside(root: Path, path: Path) -> str:
 
 
 class FallbackBlobs:
-    """Blobs on disk, or in memory if the disk refuses. ``wrote`` is called with the bytes of each blob on disk."""
+    """Blobs on disk, or in memory if the disk refuses. ``wrote`` is called with the bytes that a stored blob takes."""
 
     def __init__(self, write: DiskWrite, disk: DiskBlobs, wrote: Callable[[int], None] = lambda _: None) -> None:
         self._write = write
@@ -188,7 +188,7 @@ class FallbackBlobs:
 
         if not self._write(action):
             return self._memory.put(data)
-        self._wrote(len(data))
+        self._wrote(disk_bytes(len(data)))
         return sha256
 
     def get(self, sha256: str) -> bytes | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
-from silo.store.atomic_files import publish
+from silo.store.atomic_files import disk_bytes, publish
 from silo.store.blobs import check_sha256, set_aside
 from silo.store.privacy import read_private
 from silo.store.records import DiskWrite, decode_line, encode_line
@@ -52,9 +53,13 @@ class MemoryEntries:
 
 
 class DiskEntries:
-    """Entries in a directory of the store; a damaged one is moved to ``root/damaged`` and counts as absent."""
+    """Entries in a directory of the store; a damaged one is moved to ``root/damaged`` and counts as absent.
 
-    def __init__(self, root: Path, name: str, notices: Notices) -> None:
+    ``wrote`` is called with the bytes on disk of each entry that is put.
+    """
+
+    def __init__(self, root: Path, name: str, notices: Notices, wrote: Callable[[int], None] = lambda _: None) -> None:
+        self._wrote = wrote
         self._root = root
         self._name = name
         self._notices = notices
@@ -67,7 +72,9 @@ class DiskEntries:
 
     def put(self, key: str, document: JSON) -> None:
         """Keep a document under ``key``, replacing any other. ``OSError`` when the disk refuses."""
-        publish(self._path(key), encode_line(self._scope(key), document))
+        line = encode_line(self._scope(key), document)
+        publish(self._path(key), line)
+        self._wrote(disk_bytes(len(line)))
 
     def get(self, key: str) -> JSON:
         """The document, or None on a miss or a damaged entry."""

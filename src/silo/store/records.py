@@ -288,10 +288,12 @@ class MemoryRecords:
 class DiskRecords:
     """Records in one directory, an :class:`~silo.store.records.AppendLog` of lines for each key.
 
-    Readers skip a torn line, and the next writer closes it with a newline.
+    Readers skip a torn line, and the next writer closes it with a newline. ``wrote`` is called with the bytes of each
+    append, after it.
     """
 
-    def __init__(self, directory: Path, notices: Notices) -> None:
+    def __init__(self, directory: Path, notices: Notices, wrote: Callable[[int], None] = lambda _: None) -> None:
+        self._wrote = wrote
         self._directory = directory
         self._notices = notices
         self._logs: dict[str, AppendLog] = {}
@@ -338,6 +340,7 @@ class DiskRecords:
         with log.writing() as file:
             if lines := made(file):
                 file.append(lines)
+        self._wrote(len(lines))
 
     def read(self, key: str) -> Iterator[JSON]:
         """Every whole record of the key, in the order they were appended; damaged lines are skipped and logged once."""

@@ -11,6 +11,7 @@
     trust/{built,trusted}.jsonl host code that was built or trusted here; remotes.jsonl: remote stores
     damaged/                    damaged files that were set aside
     upkeep                      the lock of pruning processes, and the time of the last removal of losing configs' code
+    size                        bytes on disk, as processes add to it between two listings of the store
     counts.log                  look-ups that found code, and that did not, a line for each process
 
 Nothing in the directory names its own place, so it can be moved or copied; every write is atomic, so many processes use
@@ -260,14 +261,14 @@ class Store(StoreBase):
         from silo.store.upkeep import Counts, Upkeep  # noqa: PLC0415
 
         write, root, notices = self._write, self._directory, self._notices
-        records = FallbackRecords(write, DiskRecords(root / "records", notices))
-        self._upkeep = Upkeep(root, records, notices)
+        self._upkeep = upkeep = Upkeep(root, DiskRecords(root / "records", notices), notices)
+        records = FallbackRecords(write, DiskRecords(root / "records", notices, upkeep.note))
         return _assembled(
-            FallbackBlobs(write, DiskBlobs(root, notices), self._upkeep.wrote),
+            FallbackBlobs(write, DiskBlobs(root, notices), upkeep.wrote),
             records,
-            FallbackEntries(write, DiskEntries(root, "artifacts", notices)),
-            FallbackEntries(write, DiskEntries(root, "jobs", notices)),
-            FallbackEntries(write, DiskEntries(root, "files", notices)),
+            FallbackEntries(write, DiskEntries(root, "artifacts", notices, upkeep.note)),
+            FallbackEntries(write, DiskEntries(root, "jobs", notices, upkeep.note)),
+            FallbackEntries(write, DiskEntries(root, "files", notices, upkeep.note)),
             self.trust,
             notices,
             self.link,

@@ -1,4 +1,4 @@
-"""Upkeep of a store: its code stays below a limit, losing configs lose their code, and look-ups are counted."""
+"""Upkeep of a store: it stays below a limit, losing configs lose their code, and look-ups are counted."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.settings import settings
 from silo.store.atomic_files import write_all
+from silo.store.locks import file_lock
 from silo.store.privacy import open_private
 from silo.tuner.catalog import every_study
 from silo.tuner.ledger import read_trials
+from silo.tuner.objective import TIME, Objective
 from silo.tuner.trial import Study, Trial
 from silo.tuner.winner import choose_winner
 
 __all__ = [
     "COUNTS_FILE",
     "KEPT_RIVALS",
+    "SIZE_FILE",
     "UPKEEP_FILE",
     "Counted",
     "Counts",
@@ -40,17 +43,26 @@ __all__ = [
 
 
 UPKEEP_FILE = "upkeep"
+SIZE_FILE = "size"
 COUNTS_FILE = "counts.log"
 
 _DAY_S = 86400
 _LOSERS_OLDER_S = _DAY_S
-_SHARE = 64  # part of the limit: a process that has written this much checks the size of the store
+# Part of the limit: a process that has written this much adds it to the store's size, which it checks. So 16 writers
+# have written a sixteenth of the limit that is not counted.
+_SHARE = 256
+_SIZE_BYTES = 64  # bytes of the line of the size in the file of upkeep
+_WAIT_S, _NAP_S = 60.0, 0.05  # for another process that prunes
 _RETRY_S = 60  # after a pruning that could not remove enough, because all of it is young
 _MOST_COUNTS_BYTES = 1 << 20  # bytes of the file of counts; then it begins anew
 
 
 class Upkeep:
-    """Keeps the code of the store at ``root`` below ``SILO_STORE_BYTES``. Several processes do so in turn."""
+    """Keeps the store at ``root`` below ``SILO_STORE_BYTES`` on disk. Several processes do so in turn.
+
+    The size of the store is read from the disk when a session ends and when pruning. Between, processes add what they
+    write to the last size in the file ``size``, so that a large store is not listed again and again.
+    """
 
     def __init__(self, root: Path, records: ListedRecords, notices: Notices) -> None:
         self._root = root
@@ -61,37 +73,75 @@ class Upkeep:
         self._is_pruning = False
         self._not_before_s = 0.0  # time.monotonic of the next check of the size
 
+    def note(self, size: int) -> None:
+        """Adds bytes on disk that this process has written; :meth:`wrote` counts them."""
+        self._written += size
+
     def wrote(self, size: int) -> None:
-        """Notes that this process has stored a blob; looks at the size of the store from time to time."""
+        """Adds the bytes on disk of a blob that this process has stored; checks the store's size from time to time.
+
+        While another process prunes the store, this waits: otherwise many writers would fill it faster than one process
+        removes.
+        """
         limit = settings().store_bytes
         self._written += size
         if limit and self._written * _SHARE >= limit and time.monotonic() >= self._not_before_s:
-            self.keep_below(limit)
+            added, self._written = self._written, 0
+            if self._size_after(added) > limit // 8 * 7:
+                self._in_turn(lambda: self._keep_below(limit), wait_s=_WAIT_S)
 
     def tidy(self) -> None:
         """Keeps the limit now. Once a day, losing configs that were not used for a day lose their code."""
         if limit := settings().store_bytes:
-            self.keep_below(limit)
+            self._written = 0
+            self._in_turn(lambda: self._keep_below(limit))
         self._in_turn(self._drop_losers, at_most_every_s=_DAY_S)
 
-    def keep_below(self, limit: int) -> None:
-        """If the store's code takes more than seven eighths of ``limit`` bytes, prunes it to three quarters."""
-        from silo.store.usage import code_bytes  # noqa: PLC0415  # a launch prunes nothing
+    def _keep_below(self, limit: int) -> None:
+        """If the store takes more than seven eighths of ``limit`` bytes, prunes it to three quarters."""
+        from silo.store.usage import store_bytes  # noqa: PLC0415  # a launch prunes nothing
 
-        self._written = 0
-        if code_bytes(self._root) > limit // 8 * 7:
-            self._in_turn(lambda: self._prune(limit // 4 * 3), at_most_every_s=0)
+        begun = self._note_size(lambda known: known or 0)
+        listed = store_bytes(self._root)
+        if self._note_size(lambda known: listed + max((known or begun) - begun, 0)) > limit // 8 * 7:
+            self._prune(limit // 4 * 3)
+
+    def _size_after(self, added: int) -> int:
+        """The size of the store after a write of this process, as far as processes noted theirs."""
+        from silo.store.usage import store_bytes  # noqa: PLC0415
+
+        return self._note_size(lambda known: store_bytes(self._root) if known is None else known + added)
+
+    def _note_size(self, change: Callable[[int | None], int]) -> int:
+        """Writes the size that ``change`` makes of the noted one (None: none is noted), and returns it."""
+        try:
+            descriptor = open_private(self._root / SIZE_FILE, os.O_RDWR | os.O_CREAT)
+        except OSError:  # a store that is only read grows by nobody's writes
+            return change(None)
+        try:
+            with file_lock(descriptor, self._root / SIZE_FILE, exclusive=True):
+                line = os.pread(descriptor, _SIZE_BYTES, 0).strip()
+                size = change(int(line) if line.isdigit() else None)
+                os.pwrite(descriptor, b"%-*d\n" % (_SIZE_BYTES - 1, size), 0)
+                return size
+        except OSError:
+            return change(None)
+        finally:
+            os.close(descriptor)
 
     def _prune(self, max_bytes: int) -> None:
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
-        found = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records)))
+        begun = self._note_size(lambda known: known or 0)
+        found = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records), every_loser=True))
+        self._note_size(lambda known: found.left_bytes + max((known or begun) - begun, 0))
         if found.left_bytes > max_bytes:
             self._not_before_s = time.monotonic() + _RETRY_S
             self._notices.once(
                 "limit",
-                f"the code in the store {self._root} takes {found.left_bytes >> 20} MiB, and the rest was used too "
-                "recently to be removed; raise SILO_STORE_BYTES if this machine needs that much",
+                f"the store {self._root} takes {found.left_bytes >> 20} MiB on disk. Its trials, which are always "
+                f"kept, take {found.records_bytes >> 20} MiB, and the rest was used too recently to be removed; raise "
+                "SILO_STORE_BYTES if this machine needs that much",
             )
         if found.blobs or found.entries:
             _log_info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
@@ -104,8 +154,11 @@ class Upkeep:
         if found.blobs:
             _log_info("losing configs lost their code: %d blobs, %d MiB", found.blobs, found.freed_bytes >> 20)
 
-    def _in_turn(self, work: Callable[[], None], at_most_every_s: float) -> None:
-        """Runs ``work`` unless another process or thread is doing it, or did it a short while ago."""
+    def _in_turn(self, work: Callable[[], None], *, at_most_every_s: float = 0, wait_s: float = 0) -> None:
+        """Runs ``work`` unless another process or thread is pruning, or did ``work`` a short while ago.
+
+        With ``wait_s``, waits up to so many seconds for the other process, and does nothing after it.
+        """
         with self._lock:
             if self._is_pruning:
                 return
@@ -114,18 +167,32 @@ class Upkeep:
             with contextlib.ExitStack() as stack:
                 descriptor = open_private(self._root / UPKEEP_FILE, os.O_RDWR | os.O_CREAT)
                 stack.callback(os.close, descriptor)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _locked(descriptor, wait_s):
+                    return
                 if at_most_every_s:
                     if time.time() - os.fstat(descriptor).st_mtime < at_most_every_s and os.fstat(descriptor).st_size:
                         return
                     os.pwrite(descriptor, b"losers\n", 0)
                 work()
-        except BlockingIOError:
-            return
         except OSError as error:
             self._notices.once("upkeep", f"the store {self._root} cannot be pruned: {error.strerror or error}")
         finally:
             self._is_pruning = False
+
+
+def _locked(descriptor: int, wait_s: float) -> bool:
+    """Takes the lock of pruning processes, if none holds it; else waits until it is free, or for so long."""
+    until_s, has_waited = time.monotonic() + wait_s, False
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until_s:
+                return False
+            has_waited = True
+            time.sleep(_NAP_S)
+        else:
+            return not has_waited
 
 
 @frozen
@@ -213,11 +280,20 @@ def losing_of(studies: Iterable[tuple[Study, Sequence[Trial]]]) -> frozenset[str
 
 
 def kept_artifacts(trials: Sequence[Trial]) -> frozenset[str]:
-    """The artifact keys that a study needs: of its winner, the next three, and the configs it measures others by."""
-    winner = choose_winner(trials)
-    if winner is None:
+    """The artifact keys that a study needs: of its winner, the next three, and the configs it measures others by.
+
+    So for time, for every other metric that its trials hold, and for the objective of this process.
+    """
+    names = sorted({name for trial in trials for name, _ in trial.metrics})
+    text = settings().objective
+    objectives = {TIME, *map(Objective.of, names), *([] if text == "time" else [Objective.parse(text)])}
+    needed = set[str]()
+    for objective in objectives:
+        winner = choose_winner(trials, objective)
+        if winner is not None:
+            needed |= {winner.artifact, *(one.artifact for one in winner.runners_up[:KEPT_RIVALS])}
+    if not needed:
         return frozenset()
-    needed = {winner.artifact, *(one.artifact for one in winner.runners_up[:KEPT_RIVALS])}
     references = {trial.reference.config.order_key for trial in trials if trial.reference is not None}
     needed.update(trial.artifact for trial in trials if trial.config.order_key in references)
     return frozenset(needed)

@@ -1,8 +1,13 @@
-"""The size of a store, and pruning it."""
+"""The size of a store on disk, and pruning it.
+
+The size of a file is the larger of its length and the blocks that it takes: most files of a store are shorter than a
+block, and a file system that has not placed a new file yet counts no blocks for it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +28,7 @@ __all__ = [
     "code_bytes",
     "kernel_usage",
     "prune",
+    "store_bytes",
     "usage",
 ]
 
@@ -32,32 +38,33 @@ GRACE_S = 3600
 LOSERS_GRACE_S = 60
 
 
+_BLOCK = 512  # the unit of st_blocks, whatever the file system's own
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Files and bytes by part of the store."""
+    """Files and bytes by part of the store; ``total_bytes`` counts every file, also trust and counts."""
 
     files: dict[str, int]
     size_bytes: dict[str, int]
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of all parts."""
-        return sum(self.size_bytes.values())
+    total_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class PruneRule:
     """Which code is removed, and until when.
 
-    ``max_bytes`` is the size of blobs, artifacts, jobs and files at which removing ends; None: all that the rule covers
-    is removed. ``older_s`` spares code that was used in this many last seconds. ``losers`` are the artifact keys of
-    losing configs (:mod:`silo.store.upkeep`); with ``losers_alone`` no other code is removed.
+    ``max_bytes`` is the size of the whole store at which removing ends; None: all that the rule covers is removed.
+    ``older_s`` spares code that was used in this many last seconds. ``losers`` are the artifact keys of losing configs
+    (:mod:`silo.store.upkeep`); with ``losers_alone`` no other code is removed, and with ``every_loser`` the code of all
+    of them is, even if fewer would do for ``max_bytes``.
     """
 
     max_bytes: int | None = None
     older_s: float = 0.0
     losers: frozenset[str] = frozenset()
     losers_alone: bool = False
+    every_loser: bool = False
 
     def __post_init__(self) -> None:
         if self.max_bytes is None and not self.older_s and not self.losers_alone:
@@ -66,13 +73,14 @@ class PruneRule:
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """The files that a pruning removed and kept."""
+    """The files that a pruning removed, and the bytes that are left: of the whole store, and of its records."""
 
     blobs: int
     entries: int
     temporary: int
     freed_bytes: int
     left_bytes: int
+    records_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,7 @@ def usage(root: Path) -> Usage:
     return Usage(
         files={part: len(files) for part, files in found.items()},
         size_bytes={part: sum(file.size for file in files) for part, files in found.items()},
+        total_bytes=store_bytes(root),
     )
 
 
@@ -148,46 +157,57 @@ def kernel_usage(root: Path, losers: frozenset[str] = frozenset()) -> tuple[Kern
 
 def code_bytes(root: Path) -> int:
     """The bytes of blobs, artifacts, jobs and files; their contents are not read."""
-    return sum(file.size for part in ("blobs", "artifacts", "jobs", "files") for file in _files(root / part))
+    parts = ("blobs", "artifacts", "jobs", "files")
+    return sum(size for part in parts for _, size, _ in _walk(root / part, temporary=False))
+
+
+def store_bytes(root: Path) -> int:
+    """The bytes of every file of the store: code, trials, trust, counts, and what writers have not finished."""
+    return sum(size for _, size, _ in _walk(root, temporary=True))
 
 
 def prune(root: Path, rule: PruneRule, *, grace_s: float = GRACE_S) -> Pruned:
     """Remove code from the store at ``root`` until it is small enough; records (trials) are never pruned.
 
-    Blobs that nothing refers to go first, then the code of losing configs, then the oldest artifacts, jobs and files
-    with the blobs that only they refer to. A losing config keeps its artifact's description, with which a later
-    compiler's code is compared. Files younger than ``grace_s`` seconds stay, because another process may be about to
-    refer to it; code of losing configs stays for a minute. A process that finds a blob missing makes it again.
+    Blobs that nothing refers to go first, then the code of losing configs, then their descriptions, then the oldest
+    artifacts, jobs and files with the blobs that only they refer to. A losing config keeps its artifact's description,
+    with which a later compiler's code is compared, while the size permits it. Files younger than ``grace_s`` seconds
+    stay, because another process may be about to refer to it; code of losing configs stays for a minute. A process that
+    finds a blob missing makes it again.
     """
     now_s = time.time()
     temporary = freed = 0
-    for directory in (root, *(path for path in root.rglob("*") if path.is_dir())):
+    for directory in (root, *_directories(root)):
         count, size = sweep_abandoned(directory, older_than_s=grace_s)
         temporary, freed = temporary + count, freed + size
     for file in tuple(_files(root / "damaged")):
         freed += _unlink(file) or 0
     found = _Contents.of(root)
     young = max(grace_s, rule.older_s)
+    losing_young = max(min(grace_s, LOSERS_GRACE_S), rule.older_s)
     if not rule.losers_alone:
         strays = [name for name, holders in found.holders.items() if not holders]
         found.drop_blobs(strays, rule.max_bytes, now_s - young)
-    found.drop_losers(rule.losers, rule.max_bytes, now_s - max(min(grace_s, LOSERS_GRACE_S), rule.older_s))
+    found.drop_losers(rule.losers, None if rule.every_loser else rule.max_bytes, now_s - losing_young)
     if not rule.losers_alone:
-        found.drop_entries(rule.max_bytes, now_s - young)
-    return Pruned(found.removed_blobs, found.removed_entries, temporary, freed + found.freed, found.left)
+        losing = [one for one in found.entries if one.part == "artifacts" and one.key in rule.losers]
+        found.drop_entries(losing, rule.max_bytes, now_s - losing_young)
+        found.drop_entries(found.entries, rule.max_bytes, now_s - young)
+    records = sum(file.size for file in _files(root / "records"))
+    return Pruned(found.removed_blobs, found.removed_entries, temporary, freed + found.freed, found.left, records)
 
 
 class _Contents:
     """The code in a store while it is pruned."""
 
-    def __init__(self, blobs: dict[str, _File], entries: list[_Entry]) -> None:
+    def __init__(self, blobs: dict[str, _File], entries: list[_Entry], left: int) -> None:
         self.blobs = blobs
         self.entries = entries
         self.holders = dict.fromkeys(blobs, 0)
         for entry in entries:
             for sha256 in entry.refs & blobs.keys():
                 self.holders[sha256] += 1
-        self.left = sum(file.size for file in blobs.values()) + sum(entry.file.size for entry in entries)
+        self.left = left  # bytes of the whole store
         self.freed = self.removed_blobs = self.removed_entries = 0
         self._gone = set[Path]()
 
@@ -200,7 +220,7 @@ class _Contents:
             return max([entry.file.modified_s, *(blobs[name].modified_s for name in entry.refs & blobs.keys())])
 
         entries = sorted(_entries(root), key=lambda entry: (used_s(entry), entry.file.path.name))
-        return cls(blobs, entries)
+        return cls(blobs, entries, store_bytes(root))
 
     def drop_blobs(self, names: Iterable[str], max_bytes: int | None, before_s: float) -> None:
         """Remove blobs, oldest first, until ``max_bytes`` are left; not those used after ``before_s``."""
@@ -230,9 +250,9 @@ class _Contents:
                 del own[entry.job]
                 self._drop_entry(job, before_s=None)
 
-    def drop_entries(self, max_bytes: int | None, before_s: float) -> None:
-        """Remove entries, the longest unused first, with the blobs that only they held."""
-        for entry in self.entries:
+    def drop_entries(self, entries: Iterable[_Entry], max_bytes: int | None, before_s: float) -> None:
+        """Remove some of the entries, in their order, with the blobs that only they held."""
+        for entry in entries:
             if entry.file.path in self._gone:
                 continue
             if _is_enough(self.left, max_bytes):
@@ -270,13 +290,32 @@ def clear(root: Path, parts: tuple[str, ...] = PARTS) -> int:
 
 
 def _files(directory: Path) -> Iterator[_File]:
-    for path in sorted(directory.rglob("*")):
-        if path.name.startswith(TEMPORARY_PREFIX):
-            continue
-        with contextlib.suppress(FileNotFoundError):
-            if path.is_file() and not path.is_symlink():
-                status = path.stat()
-                yield _File(path, status.st_size, status.st_mtime)
+    """The finished plain files under a directory, in the order of their paths."""
+    for path, size, modified_s in sorted(_walk(directory, temporary=False)):
+        yield _File(Path(path), size, modified_s)
+
+
+def _walk(directory: Path, *, temporary: bool) -> Iterator[tuple[str, int, float]]:
+    """The path, size and time of each plain file under a directory; unfinished ones with ``temporary`` alone."""
+    for folder in (directory, *_directories(directory)):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(TEMPORARY_PREFIX) and not temporary:
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    if entry.is_file(follow_symlinks=False):
+                        status = entry.stat(follow_symlinks=False)
+                        size = max(status.st_size, status.st_blocks * _BLOCK)
+                        yield entry.path, size, status.st_mtime
+
+
+def _directories(root: Path) -> Iterator[Path]:
+    """Every directory below one, links left out."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(root) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield Path(entry.path)
+                yield from _directories(Path(entry.path))
 
 
 def _unlink(file: _File, before_s: float | None = None) -> int | None:

@@ -9,6 +9,7 @@ from silo.core.config import Config, ConfigSet
 from silo.core.search_space import SearchSpace
 from silo.text_tables import format_time
 from silo.tuner.doubts import doubt
+from silo.tuner.objective import TIME, Objective
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, make_searcher
 from silo.tuner.seeds import Seed
 from silo.tuner.spilling import SpillingConfig, ranked
@@ -116,6 +117,7 @@ def explain_study(
     lock: str = "",
     refined: Container[Config] = (),
     aside: Sequence[SpillingConfig] = (),
+    objective: Objective = TIME,
 ) -> Explanation:
     """Explains ``study`` by its own ``trials`` and by studies that are ``near``. Pure.
 
@@ -138,7 +140,7 @@ def explain_study(
         failed=tuple(
             (trial.config, f"{trial.status.value}: {_first_line(trial.message)}") for trial in failed.values()
         ),
-        winner=choose_winner(own),
+        winner=choose_winner(own, objective),
         near=tuple(near),
         seeds=tuple(seeded),
         lock=lock,

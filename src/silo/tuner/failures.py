@@ -132,6 +132,8 @@ def failure_of(cases: Sequence[TunedCase]) -> str:
 def _of_kernel(failed: Sequence[TunedCase], count: int) -> str:
     smallest = min(failed, key=lambda one: one.elements)
     outcome = smallest.outcome
+    if refusal := outcome.objective.refusal(outcome.trials):
+        return f"{smallest.kernel}, case {smallest.case}: {refusal}"
     tried = {trial.config.order_key: trial for trial in outcome.trials if trial.status is not Status.OK}
     if not tried and outcome.fault_remark:
         return f"{smallest.kernel}: no config could be tried for the case {smallest.case}: {outcome.fault_remark}"

@@ -112,16 +112,17 @@ def fitted_rules(
     fallback: Config,
     samples: Sequence[Sample],
     allowed: Sequence[Config] | None = None,
+    objective: str = "",
 ) -> DispatchRules:
     """Rules from a table, with a decision list if ``samples`` cover all its buckets and favour it.
 
-    The list names configs of ``allowed``; None: of the table.
+    The list names configs of ``allowed``; None: of the table. ``objective`` names what chose the configs; "" is time.
     """
     covered = {canonical_json(bucket_to_json(sample.bucket)) for sample in samples}
     whole = len(samples) == len(table) and covered == {canonical_json(bucket_to_json(bucket)) for bucket in table}
     configs = tuple(table.values()) if allowed is None else tuple(allowed)
     unseen = fit_unseen(key, samples, configs).unseen if whole else None
-    return DispatchRules.of(key, table, fallback, unseen)
+    return DispatchRules.of(key, table, fallback, unseen, objective)
 
 
 # A leaf: for each argument the bounds (above, most) of its box, and its config.
@@ -453,11 +454,15 @@ class Generalization:
 
 
 def generalize(
-    key: Sequence[str], samples: Sequence[Sample], fallback: Config, allowed: Sequence[Config] | None = None
+    key: Sequence[str],
+    samples: Sequence[Sample],
+    fallback: Config,
+    allowed: Sequence[Config] | None = None,
+    objective: str = "",
 ) -> Generalization:
-    """The rules of measured buckets, at least one, with their expected regret elsewhere. ``allowed``: see above."""
+    """The rules of measured buckets, at least one, with their expected regret elsewhere; see :func:`fitted_rules`."""
     table = {sample.bucket: sample.winner for sample in samples}
-    rules = fitted_rules(key, table, fallback, samples, allowed)
+    rules = fitted_rules(key, table, fallback, samples, allowed, objective)
     configs = tuple(table.values()) if allowed is None else tuple(allowed)
     return Generalization(rules, ordered(samples), fit_unseen(key, samples, configs))
 

@@ -23,10 +23,11 @@ from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.json_reader import read_integers, read_list, read_natural, read_object, read_text
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.tuner.foreign_decision import ForeignWinner
+from silo.tuner.objective import TIME, Objective
 from silo.tuner.refine import ReachableConfigs
 from silo.tuner.statistics import Estimate, indistinguishable
 from silo.tuner.study_distance import Neighbour, StudyDifference, differences, nearest
-from silo.tuner.trial import Stage, Status, Study, Trial
+from silo.tuner.trial import Stage, Status, Study, Trial, distinct_trials
 from silo.tuner.winner import choose_winner, standings
 
 __all__ = ["Advice", "Lock", "LockEntry", "LockedChoice", "choose"]
@@ -48,16 +49,23 @@ class LockedChoice:
     reason: str
 
 
-def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequence[Trial] = ()) -> LockedChoice | None:
+def choose(
+    trials: Sequence[Trial],
+    deployed: Config | None,
+    comparison: Sequence[Trial] = (),
+    objective: Objective = TIME,
+) -> LockedChoice | None:
     """The config to deploy: the deployed one unless another is faster beyond the noise; None if none works. Pure.
 
     Configs within the noise are those that tie (:func:`silo.tuner.statistics.indistinguishable`). The trials of the
     ``comparison`` decide if the deployed config and the winner took part in it together; otherwise the samples of all
-    finalists; and if the deployed config was not a finalist, the trials of the search, which both have.
+    finalists; and if the deployed config was not a finalist, the trials of the search, which both have. By another
+    metric than time, the deployed config stays if its samples of the metric tie with the best.
     """
-    winner = choose_winner(trials)
+    winner = choose_winner(trials, objective)
     if winner is None:
         return None
+    trials = objective.admitted(distinct_trials(trials))
     best = LockedChoice(winner.config, winner.time, winner.reason)
     if deployed is None:
         return best
@@ -66,6 +74,11 @@ def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequenc
     usable = {standing.config.order_key for standing in standings(trials)}
     if deployed.order_key not in usable:
         return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, {_lost(trials, deployed)}")
+    if objective.metric != "time":
+        tied = [one for one in winner.runners_up if one.tied and one.config.order_key == deployed.order_key]
+        if tied:
+            return LockedChoice(deployed, tied[0].time, f"deployed, and as good as any by {objective}")
+        return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, is worse")
     compared = {winner.config.order_key: winner.time} | {s.config.order_key: s.time for s in winner.runners_up}
     together = standings(trial for trial in comparison if trial.config.order_key in usable)
     times = {standing.config.order_key: standing.time for standing in together}
@@ -93,12 +106,16 @@ def _lost(trials: Sequence[Trial], deployed: Config) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockEntry:
-    """The decision for one study: its config, the time that it had when it was decided, and the reason."""
+    """The decision for one study: its config, the time that it had when it was decided, and the reason.
+
+    ``objective`` names the metric and the constraints that decided; it is "", and left out of the file, for time.
+    """
 
     study: Study
     config: Config
     time: Estimate
     reason: str
+    objective: str = ""
 
     @property
     def slot(self) -> str:
@@ -114,6 +131,7 @@ class LockEntry:
             "interval_ns": [self.time.low_ns, self.time.high_ns],
             "samples": self.time.samples,
             "reason": self.reason,
+            **({"objective": self.objective} if self.objective else {}),
         }
 
     @classmethod
@@ -121,7 +139,8 @@ class LockEntry:
         """The inverse of :meth:`to_json`. Raises ValueError for anything else."""
         what = "an entry of a lock"
         names = ("study", "config", "median_ns", "interval_ns", "samples", "reason")
-        members = read_object(data, names, what)
+        optional = ("objective",) if isinstance(data, dict) and "objective" in data else ()
+        members = read_object(data, (*names, *optional), what)
         interval = read_integers(members["interval_ns"], "the interval of an entry")
         median_ns, samples = (read_natural(members[name], name) for name in ("median_ns", "samples"))
         if len(interval) != 2 or not 0 <= interval[0] <= median_ns <= interval[1] or samples == 0:
@@ -135,6 +154,7 @@ class LockEntry:
             config=Config.from_json(members["config"]),
             time=Estimate(median_ns, interval[0], interval[1], samples),
             reason=read_text(members["reason"], what),
+            objective=read_text(members["objective"], what) if optional else "",
         )
 
 

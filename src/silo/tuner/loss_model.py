@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from silo.core.config import Config, ConfigSet
 from silo.core.dispatch import Bucket
 from silo.core.lattice import Lattice
+from silo.tuner.objective import TIME, Objective, values_of
 from silo.tuner.search.model import CovarianceKernel, features, one_thread
 from silo.tuner.statistics import PPM, median
 from silo.tuner.trial import Trial
-from silo.tuner.winner import choose_winner, standings
+from silo.tuner.winner import Winner, choose_winner, standings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,15 +73,20 @@ class Sample:
         return cls(bucket, winner, tuple(sorted(times.items(), key=lambda pair: pair[0].order_key)))
 
     @classmethod
-    def of_trials(cls, bucket: Bucket, trials: Sequence[Trial]) -> Sample | None:
+    def of_trials(cls, bucket: Bucket, trials: Sequence[Trial], objective: Objective = TIME) -> Sample | None:
         """A sample from a bucket's trials; None if no config can be used.
+
+        With an objective, the costs of the configs that meet its constraints stand for their times.
 
         Configs that were compared side by side have their times of the comparison. The times of the others are from
         the search, on the scale of the comparison, and not below the winner's.
         """
-        winner = choose_winner(trials)
+        winner = choose_winner(trials, objective)
         if winner is None:
             return None
+        if objective.metric != "time":
+            return cls.of(bucket, winner.config, _costs(trials, winner, objective))
+        trials = objective.admitted(trials)
         compared = {winner.config: winner.median_ns} | {one.config: one.time.median_ns for one in winner.runners_up}
         searched = {one.config: one.time.median_ns for one in standings(trials)}
         scale = median([compared[one] * PPM // max(time, 1) for one, time in searched.items() if one in compared])
@@ -91,6 +97,15 @@ class Sample:
     def best_ns(self) -> int:
         """The winner's time: at least 1."""
         return max(dict(self.times)[self.winner], 1)
+
+
+def _costs(trials: Sequence[Trial], winner: Winner, objective: Objective) -> dict[Config, int]:
+    """The cost of each eligible config, the winner's as 1,000,000."""
+    values = values_of(objective.metric, objective.admitted(trials))
+    eligible = [winner.config, *(one.config for one in winner.runners_up)]
+    costs = {config: objective.cost_of(values[config]) for config in eligible}
+    least = costs[winner.config]
+    return {config: round(max(cost / least if least else 1 + cost, 1) * PPM) for config, cost in costs.items()}
 
 
 def is_modelled(samples: Sequence[Sample]) -> bool:

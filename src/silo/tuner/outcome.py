@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from silo.core.config import Config
 from silo.errors import TuneError
 from silo.text_tables import format_duration, format_time
+from silo.tuner.objective import TIME, Objective
 from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import Winner
@@ -61,16 +62,19 @@ class TuneOutcome:
     remarks: tuple[str, ...] = ()
     aside: tuple[SpillingConfig, ...] = ()
     comparison: tuple[Trial, ...] = ()
+    objective: Objective = TIME
     faults: tuple[tuple[Config, str], ...] = ()
 
     def require_winner(self) -> Winner:
         """The winner.
 
         Raises:
-            TuneError: no config can be used; lists the failure of each.
+            TuneError: no config can be used, and why: none meets the objective, or the failure of each.
         """
         if self.winner is not None:
             return self.winner
+        if refusal := self.objective.refusal(self.trials):
+            raise TuneError(f"{self.study}: {refusal}")
         failed = {trial.config.order_key: trial for trial in self.trials if trial.status is not Status.OK}
         listing = "".join(f"\n  - {trial.config}: {trial.status.value}: {trial.message}" for trial in failed.values())
         tried = "no config was tried" if not failed else f"all {len(failed)} configs that were tried failed"
@@ -97,6 +101,8 @@ class TuneOutcome:
         won = "no winner"
         if self.winner is not None:
             won = f"winner {self.winner.config} at {format_time(self.winner.median_ns)}"
+            if not self.objective.is_time:
+                won += f" by {self.objective}"
         kept = "; ".join(self.notes) or "kept in the store"
         if self.stopped == "interrupted":
             kept += "; interrupted, the next run goes on from here"

@@ -30,10 +30,11 @@ _PER_STUDY = 3
 # The loss of a config in a study that did not try it: searches try configs that they expect to be good.
 _UNKNOWN_PPM = 500_000
 _OCTAVE = 16  # of the distance between studies
-# Mixtures of device models: so many are drawn, each with shares from a gamma distribution of this shape, which often
-# gives most of a mixture to one or two models. Only so many configs of each model, the best, are considered.
+# Mixtures of device models: so many are drawn, each with shares from a gamma distribution of this shape. At 1 and less
+# one or two models make up most of a mixture, at 10 all mixtures are alike; a shape between serves models that are like
+# one of the others and models that are like their mean. Only so many configs of each model, the best, are considered.
 _MIXTURES = 64
-_SHAPE = 0.3
+_SHAPE = 3.0
 _BEST_OF_EACH = 128
 
 

@@ -154,6 +154,7 @@ class _Session:
         self._budget = searched.budget
         self._progress = watch.progress
         self._retry = scope.retry
+        self._objective = scope.objective
         self._timeouts_count = scope.timeouts_count
         self._ahead = max(searched.ahead, 2 * lanes.count) if lanes.count > 1 else searched.ahead
         self._clock = watch.clock
@@ -164,7 +165,7 @@ class _Session:
         self._measured = 0
         self._reused = 0
         self._last: Trial | None = None
-        self._best: tuple[int, Config] | None = None
+        self._best: tuple[float, int, Config] | None = None  # by the objective, with the median time
         self._failures: Counter[str] = Counter()
         self._asked = 0  # configs that the searcher proposed, or that were known, without those set aside
         self._known_first = 0  # the part of these that the store held at first
@@ -334,12 +335,18 @@ class _Session:
         self._failures.update({trial.status.value for trial in known if trial.status is not Status.OK})
         samples = [sample for trial in known for sample in self._scales.samples(trial)]
         time_ns = median(samples) if samples else None
-        if time_ns is not None and (self._best is None or time_ns < self._best[0]):
-            self._best = (time_ns, config)
+        cost = time_ns if self._objective.is_time else self._cost(known, time_ns)
+        if time_ns is not None and cost is not None and (self._best is None or cost < self._best[0]):
+            self._best = (cost, time_ns, config)
         if config in self._space:
             # Searches by groups take the same path when resumed, so configs set aside stay failures to them.
             hidden = self._space.grouped is not None and config.order_key in self._aside
-            self._searcher.observe(config, None if time_ns is None or hidden else float(time_ns))
+            self._searcher.observe(config, None if cost is None or hidden else float(cost))
+
+    def _cost(self, known: Sequence[Trial], time_ns: int | None) -> float | None:
+        """The value that the search minimizes; None for a config that fails or meets not every constraint."""
+        cost = self._objective.cost(known)
+        return cost if cost is None or self._objective.metric != "time" or time_ns is None else float(time_ns)
 
     def compare(self, count: int) -> None:
         """Measures the finalists side by side, unless that was done already or time is up.
@@ -371,7 +378,9 @@ class _Session:
 
         The latter at most ``repeats`` times, counted in the trials, so that a session after a killed one continues.
         """
-        trials = self._trials()
+        if self._objective.metric != "time":
+            return ()
+        trials = self._objective.admitted(self._trials())
         near = finalists(trials, count, self._deployed)
         new = [config for config in near if not self._ledger.of(config, Stage.FINAL)]
         finals = [trial for trial in trials if trial.stage is Stage.FINAL]
@@ -425,8 +434,8 @@ class _Session:
                 reused=self._reused,
                 elapsed_s=elapsed,
                 eta_s=left,
-                best=self._best[1] if self._best else None,
-                best_ns=self._best[0] if self._best else None,
+                best=self._best[2] if self._best else None,
+                best_ns=self._best[1] if self._best else None,
                 failures=dict(self._failures),
                 aside=sum(not self._ledger.of(one.config) for one in self._aside),
                 last=self._last,
@@ -439,7 +448,8 @@ class _Session:
         trials = self._trials()
         return TuneOutcome(
             study=self._study,
-            winner=choose_winner(trials),
+            winner=choose_winner(trials, self._objective),
+            objective=self._objective,
             trials=trials,
             measured=self._measured,
             reused=self._reused,
@@ -469,7 +479,8 @@ class _Session:
         return config in self._space or (self._refiner is not None and self._refiner.reach.is_refined_form(config))
 
     def _known(self, config: Config) -> list[Trial]:
-        return self._ledger.of(config, besides=self._retry)
+        found = self._ledger.of(config, besides=self._retry)
+        return found if self._objective.is_measured(found) else []
 
     def _elapsed_s(self) -> float:
         return (self._clock() - self._start) / 1e9

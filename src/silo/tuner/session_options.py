@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.protocols import Searcher
+from silo.tuner.objective import TIME, Objective
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import ProgressCallback
 from silo.tuner.refine import Refiner
@@ -50,6 +51,8 @@ class SessionScope:
         finalists: The number of the fastest configs to compare, and more if noise hides which they are; below 2,
             none are compared.
         remeasure: The trials known when the session begins are superseded, so every config is measured anew.
+        objective: The metric that ranks configs, and constraints. Configs whose trials lack a metric that it names are
+            measured again. Only by time are finalists compared side by side.
         timeouts_count: A config that passes a time limit fails. Otherwise the machine is to blame, which may have given
             its processes no CPU, and nothing is stored about the config.
     """
@@ -60,6 +63,7 @@ class SessionScope:
     retry: frozenset[Status] = frozenset()
     finalists: int = 4
     remeasure: bool = False
+    objective: Objective = TIME
     timeouts_count: bool = True
 
 

@@ -65,12 +65,13 @@ class Stage(Enum):
 
 
 def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
-    """The resources of a launch, as trials store them: threads per block, shared bytes; registers, spills if known."""
+    """The resources of a launch, as trials store them; unknown ones and a zero of spills or scratch are left out."""
     known = {
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,
         "registers": launch.registers,
         "spills": launch.spills or None,
+        "scratch_bytes": launch.scratch_bytes or None,
     }
     return tuple(sorted((name, count) for name, count in known.items() if count is not None))
 
@@ -100,7 +101,8 @@ class Trial(Persisted):
     reference config that were taken in turns with these, None in trials that were measured alone. ``comparison``
     identifies the side-by-side comparison that a trial of the final stage belongs to: sample ``i`` of each of its
     trials was taken in the same round. ``after`` names the superseding record that superseded an equal trial before
-    this trial was measured. Each of these three is left out of the canonical form if empty.
+    this trial was measured. ``metrics`` holds every sample of the other metrics that were measured
+    (:mod:`silo.tuner.objective`), by name. Each of these four is left out of the canonical form if empty.
     """
 
     title = "a trial"
@@ -122,6 +124,7 @@ class Trial(Persisted):
     reference: ReferenceSamples | None = field(default=None, form=value_of(ReferenceSamples), left_out=True)
     comparison: str = field(default="", form=TEXT, left_out=True)
     after: str = field(default="", form=TEXT, left_out=True)
+    metrics: tuple[tuple[str, tuple[float, ...]], ...] = field(default=(), form=named(listed(FLOAT)), left_out=True)
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != bool(self.samples_ns):
@@ -155,6 +158,7 @@ class Trial(Persisted):
             reference=None,
             comparison=comparison,
             after="",
+            metrics=(),
         )
 
 
@@ -245,6 +249,7 @@ class Study(Persisted):
         max_error: float | None = None,
         resources: tuple[tuple[str, int], ...] = (),
         reference: ReferenceSamples | None = None,
+        metrics: tuple[tuple[str, tuple[float, ...]], ...] = (),
     ) -> Trial:
         """A trial of this study."""
         return Trial(
@@ -261,6 +266,7 @@ class Study(Persisted):
             max_error=max_error,
             resources=resources,
             reference=reference,
+            metrics=metrics,
         )
 
     def failed(self, config: Config, status: Status, message: str, *, compile_ns: int = 0, artifact: str = "") -> Trial:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from silo.core.config import Config
 from silo.core.plugins import threads_of_option
+from silo.tuner.objective import TIME, Objective, metric_text, values_of
 from silo.tuner.statistics import (
     FINALIST_PERMILLE,
     NOISE_LIMIT_PERMILLE,
@@ -14,6 +15,7 @@ from silo.tuner.statistics import (
     Estimate,
     Rounds,
     Scales,
+    estimate,
     indistinguishable,
     median,
 )
@@ -26,6 +28,9 @@ _RESOURCES = ("threads", "shared_bytes", "registers")
 _MOST_NOISY = 4
 # Configs whose interval beside the fastest is within this are equal, and are not compared again.
 _EQUAL_PERMILLE = 20
+# A metric's samples are compared as whole numbers, on a scale by the largest median.
+_COST_UNITS = 1 << 40
+_MOST_COST = 1 << 20
 _UNKNOWN = 1 << 62  # an unknown resource counts as more than any known one
 
 # Failures of the artifact itself: no later success makes its config eligible. A compiler error or a time limit, on the
@@ -46,13 +51,14 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The config to use, the reason, and the other configs (fastest first)."""
+    """The config to use, the reason, and the other eligible configs, best first by the objective that decided."""
 
     config: Config
     time: Estimate
     artifact: str
     reason: str
     runners_up: tuple[Standing, ...]
+    objective: Objective = TIME
 
     @property
     def median_ns(self) -> int:
@@ -60,8 +66,8 @@ class Winner:
         return self.time.median_ns
 
 
-def choose_winner(trials: Iterable[Trial]) -> Winner | None:
-    """The winner among ``trials``, or None if no config can be used.
+def choose_winner(trials: Iterable[Trial], objective: Objective = TIME) -> Winner | None:
+    """The winner among ``trials`` for an objective, or None if no config can be used or meets its constraints.
 
     The order of the trials does not matter, and a trial given twice counts once. Samples of a config's trials are
     pooled, scaled by their reference (:mod:`silo.tuner.statistics`). If finalists were compared with one another, only
@@ -69,8 +75,22 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
     machine that drifts. The exception is a config measured later that is so far ahead of all of them that no comparison
     is needed (:func:`finalists`). Configs that the samples do not separate from the fastest are ranked by the threads,
     shared memory and registers they need, then by lexical order.
+
+    Only configs that meet the objective's constraints are eligible. By another metric than time, the samples of the
+    metric are pooled and compared in the same way, without side-by-side comparisons; of configs with equal resources,
+    when these are the metric, the fastest wins.
     """
     known = distinct_trials(trials)
+    if objective.metric != "time":
+        return _choose_by_metric(known, objective)
+    if objective.constraints:
+        among, known = known, objective.admitted(known)
+        found = choose_winner(known)
+        count = len({one.config.order_key for one in _flattened(_usable(among))})
+        met = " and ".join(map(str, objective.constraints))
+        if found is None:
+            return None
+        return replace(found, reason=f"{found.reason}; of {count} that work only these meet {met}", objective=objective)
     scales = Scales(known)
     usable = _usable(known)
     compared = _compared(usable)
@@ -89,6 +109,46 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
             best, fastest, _Counts(len({one.config.order_key for one in known}), len(usable), len(ranking), len(tied))
         ),
         runners_up=tuple(standing for standing in ranking if standing is not best),
+    )
+
+
+def _flattened(pools: Iterable[list[Trial]]) -> list[Trial]:
+    return [trial for pool in pools for trial in pool]
+
+
+def _choose_by_metric(known: Sequence[Trial], objective: Objective) -> Winner | None:
+    """The winner by another metric than time."""
+    among = {pool[0].config.order_key: pool for pool in _usable(objective.admitted(known))}
+    values = {
+        config.order_key: value for config, value in values_of(objective.metric, _flattened(among.values())).items()
+    }
+    pools = [pool for key, pool in among.items() if key in values]
+    if not pools:
+        return None
+    scales = Scales(known)
+    most = max(objective.cost_of(value) for value in values.values())
+    rows: list[tuple[Estimate, Standing]] = []
+    for pool in pools:
+        samples = [one for trial in pool for name, taken in trial.metrics if name == objective.metric for one in taken]
+        costs = [objective.cost_of(one) for one in samples or [values[pool[0].config.order_key]]]
+        whole = estimate([round(min(cost / most, _MOST_COST) * _COST_UNITS) if most else 0 for cost in costs])
+        rows.append((whole, _standing(scales.estimate(pool), pool, tied=False)))
+    rows.sort(key=lambda row: (row[0].median_ns, row[1].time.median_ns, row[1].config.order_key))
+    measured = objective.metric in objective.measured
+    least = rows[0][0]
+    ranked = [
+        replace(one, tied=indistinguishable(least, cost) if measured else cost.median_ns == least.median_ns)
+        for cost, one in rows
+    ]
+    tied = [one for one in ranked if one.tied]
+    best = min(tied, key=lambda one: (one.resources, one.config.order_key)) if measured else ranked[0]
+    best_word = "most" if objective.cost_of(1.0) < objective.cost_of(0.5) else "least"
+    reason = f"{best_word} {objective.metric}, {metric_text(objective.metric, values[best.config.order_key])}, of "
+    reason += f"{len(ranked)} configs" + (f" ({len(tied)} are equal in it)" if len(tied) > 1 else "")
+    if objective.constraints:
+        reason += f" that meet {' and '.join(map(str, objective.constraints))}"
+    return Winner(
+        best.config, best.time, best.artifact, reason, tuple(one for one in ranked if one is not best), objective
     )
 
 

@@ -33,6 +33,7 @@ from silo.machine.process_session import session
 from silo.measuring.benches import ConfinedBench, LocalBench, benches_on, grid_at
 from silo.measuring.case_session_options import study_seeds
 from silo.measuring.evaluators import KnownArtifacts, evaluators
+from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.measuring.study_key import measure_policy
 from silo.settings import settings
 from silo.store.signatures import SecretKey
@@ -40,6 +41,7 @@ from silo.tuner.catalog import pair_to_document
 from silo.tuner.failures import TunedCase
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.lanes import Lanes
+from silo.tuner.objective import Objective, named
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.progress import Progress
 from silo.tuner.session import tune
@@ -189,6 +191,12 @@ def _tune_case(
     rivals = [one for one in ranked if _assumes(one, assumed)]
     kinds = {one.artifact.blob.kind for one in rivals}  # a variant for another device may be code that a library runs
     sides = [_Side(kernel, call, own, device) for own in _by_compiler(kernel, rivals)]
+    objective = wanted_objective()
+    if len(sides) > 1 and not objective.is_time:
+        raise TuneError(
+            f"{kernel.bundle.name}: code of several compilers is compared by time alone, not by {objective}: tune by "
+            "time, or build it with one toolchain"
+        )
 
     def code_of(artifact: Artifact) -> VouchedCode:
         return kernel.code(next(side for side in sides if side.compiler == artifact.compiler).variant(artifact.variant))
@@ -199,12 +207,15 @@ def _tune_case(
             sent = SentCase(side.study, recipe, kernel.contents.grid, {}, tuple(case.arguments))
             if reason := _unsent(kernel, sent, kinds, limits.fleet):
                 return _tuned_here(kernel, recipe, reason, limits, progress)
+            plan_metrics(objective, f"the case {case.label}", None, None)
             placed = fleet_lanes(limits.fleet, sent, side.artifacts, code_of)
         else:
             benches = _benches(kernel, case, kinds, (device, *limits.devices), code_of)
-            placed = evaluators(side.study, side.artifacts, benches, case.compare, side.configs.listed)
+            flops = None if case.work is None else case.work.flops
+            metrics = plan_metrics(objective, f"the case {case.label}", device, flops)
+            placed = evaluators(side.study, side.artifacts, benches, case.compare, side.configs.listed, metrics)
         with placed as lanes:
-            outcomes.append(_searched(side, lanes, limits, progress))
+            outcomes.append(_searched(side, lanes, objective, limits, progress))
     first = sides[0]
     chosen, remarks = outcomes[0], tuple[str, ...]()
     if len(sides) > 1:
@@ -254,7 +265,9 @@ def _by_compiler(kernel: BundledKernel, rivals: Sequence[BundleVariant]) -> list
     return [own for own in found.values() if own]
 
 
-def _searched(side: _Side, lanes: Lanes, limits: CaseLimits, progress: Callable[[Progress], None]) -> TuneOutcome:
+def _searched(
+    side: _Side, lanes: Lanes, objective: Objective, limits: CaseLimits, progress: Callable[[Progress], None]
+) -> TuneOutcome:
     study, configs, records = side.study, side.configs, session().store.records
     outcome = tune(
         study,
@@ -263,7 +276,7 @@ def _searched(side: _Side, lanes: Lanes, limits: CaseLimits, progress: Callable[
         records,
         SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
         # A bundle's configs were chosen already, so spills do not matter unless the setting limits them.
-        SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
+        SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study), objective=objective),
         SessionWatch(progress),
     )
     settle(study, records)
@@ -341,9 +354,10 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
             own = next((rules for rules in kernel.contents.rules if rules.key == wanted), None)
             names = compilers.get(key, ())
             table, fallback = table_of(own, names) if own else ({}, chosen)
-            tables[key] = _Table(wanted, table, fallback, own.space if own else 0, mixed=len(names) > 1)
+            objective = named(outcomes[0].outcome.objective)
+            tables[key] = _Table(wanted, table, fallback, own.space if own else 0, objective, mixed=len(names) > 1)
         tables[key].decided[one.bucket] = chosen
-        sample = Sample.of_trials(one.bucket, outcome.trials)
+        sample = Sample.of_trials(one.bucket, outcome.trials, outcome.objective)
         if sample is not None:
             tables[key].samples[one.bucket] = sample
     rules = tuple(table.rules(kernel.contents.key) for table in tables.values())
@@ -360,6 +374,7 @@ class _Table:
     decided: dict[Bucket, CompiledConfig]
     fallback: CompiledConfig
     space: int
+    objective: str
     mixed: bool
     samples: dict[Bucket, Sample] = field(default_factory=dict[Bucket, Sample])
 
@@ -367,6 +382,7 @@ class _Table:
         """The rules, by the arguments ``names``."""
         target, signature, extents = self.key
         configs = {bucket: one.config for bucket, one in self.decided.items()}
-        made = fitted_rules(names, configs, self.fallback.config, tuple(self.samples.values()))
+        samples = tuple(self.samples.values())
+        made = fitted_rules(names, configs, self.fallback.config, samples, objective=self.objective)
         compilers = mixed_rules(made, self.decided, self.fallback) if self.mixed else ()
         return BundleRules(target, signature, made, self.space, extents, compilers)

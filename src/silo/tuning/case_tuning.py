@@ -40,6 +40,7 @@ from silo.measuring.case_session_options import refiner_of, spill_limit_of, stud
 from silo.measuring.earlier_studies import carry_trials
 from silo.measuring.evaluators import CompiledArtifacts, evaluators
 from silo.measuring.lock_files import deployed_config
+from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.sources.kernel_source import BringsCode
 from silo.tuner.outcome import Budget, TuneOutcome
 from silo.tuner.progress import Progress
@@ -309,8 +310,18 @@ def tune_case(
         carried = carry_trials(made, situation.reach, artifacts, session().store, limits.budget)
         if carried:
             remarks = (*remarks, f"{carried} trials of an earlier compiler count, because their code is the same")
+    objective = wanted_objective()
+    metrics = plan_metrics(
+        objective,
+        f"the case {study.case.label} of {kernel.name}",
+        situation.device if sent is None else None,
+        None if study.case.work is None else study.case.work.flops,
+        study.case.metrics,
+    )
     with (
-        evaluators(made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates)
+        evaluators(
+            made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates, metrics
+        )
         if sent is None or limits.fleet is None
         else fleet_lanes(limits.fleet, sent, artifacts, lambda artifact: stored_code(session().store, artifact))
     ) as lanes:
@@ -325,6 +336,7 @@ def tune_case(
                 most_spills=spill_limit_of(situation),
                 deployed=deployed_config(limits.lock, made),
                 remeasure=remeasure,
+                objective=objective,
             ),
             SessionWatch(progress),
         )

@@ -12,6 +12,7 @@ from silo.kernels.collection import collect_kernels
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.measuring.case_session_options import spill_limit_of, study_seeds
+from silo.measuring.metric_plan import wanted_objective
 from silo.tuner.explain import Explanation, explain_study
 from silo.tuner.ledger import read_trials
 from silo.tuner.seeds import neighbours
@@ -61,6 +62,7 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         text,
         [trial.config for trial in trials if situation.reach.is_refined_form(trial.config)],
         above,
+        wanted_objective(),
     )
     if explained.winner is not None:
         return explained

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from silo.core.protocols import ListedRecords
 from silo.errors import StoreError
 from silo.machine.process_session import session
+from silo.measuring.metric_plan import wanted_objective
 from silo.store.store import Store
 from silo.tuner.catalog import every_study
 from silo.tuner.ledger import dated_trials
@@ -70,7 +71,7 @@ class StoredDecision:
     @cached_property
     def winner(self) -> Winner | None:
         """The config that the store uses."""
-        return choose_winner([trial for trial, _ in self.trials])
+        return choose_winner([trial for trial, _ in self.trials], wanted_objective())
 
     @cached_property
     def origin(self) -> Made | None:
@@ -85,7 +86,9 @@ class StoredDecision:
         since_s = self.since_s
         if since_s is None:
             return None
-        return choose_winner([trial for trial, made in self.trials if made is None or made.time_s < since_s])
+        return choose_winner(
+            [trial for trial, made in self.trials if made is None or made.time_s < since_s], wanted_objective()
+        )
 
     @property
     def has_changed(self) -> bool:

@@ -1,7 +1,10 @@
 # pyright: reportGeneralTypeIssues=false
 
+from collections import Counter
+
 import pytest
 
+from silo.core import space as space_module
 from silo.core.config import Config
 from silo.core.space import Space
 from silo.core.values import FunctionValue, canonical_json, parse_json
@@ -80,7 +83,7 @@ def test_neighbours_in_a_list():
         ({"BLOCK": 64}, [], "the axis 'BLOCK' is a list of values, not 64"),
         ({"ACT": "relu"}, [], "the axis 'ACT' is a list of values, not 'relu'"),
         ({"BLOCK": [object()]}, [], "the axis 'BLOCK' has a value that no config can hold"),
-        ({"A": range(1001), "B": range(1001)}, [], "a space of 1002001 points is too large"),
+        ({name: range(101) for name in "ABCDEFG"}, [], f"a space of {101**7} points is too large"),
         (AXES, [lambda c: c.BLOCK > 1000], r"no config of the space satisfies its constraints: \(BLOCK > 1000\)"),
         (AXES, [lambda c: c.BLCK > 1], "a constraint of the space cannot be traced.*nothing is called 'BLCK'"),
         (AXES, [lambda c: c.BLOCK if c.num_warps else 1], "cannot be traced.*silo.select"),
@@ -115,3 +118,23 @@ def test_json_refuses_what_it_never_writes(change):
     data = {**Space.of(AXES).to_json(), **change}
     with pytest.raises(ValueError, match="not "):
         Space.from_json(data)
+
+
+def test_a_space_of_many_combinations_is_drawn_the_same_in_every_process(monkeypatch):
+    monkeypatch.setattr(space_module, "MOST_LISTED", 1000)
+    axes = {name: [1, 2, 4, 8, 16, 32] for name in "ABCDEFGH"}
+    space = Space.of(axes, [lambda c: c.G * c.H >= 2])
+    assert space.size == 1000
+    assert space.default == Config.of(A=1, B=1, C=1, D=1, E=1, F=1, G=1, H=2), "the first that the constraints allow"
+    assert all(config.as_dict()["G"] * config.as_dict()["H"] >= 2 for config in space.listed)
+    assert Space.from_json(space.to_json()).listed == space.listed
+    for name in axes:  # of each value about its share
+        assert min(Counter(config.as_dict()[name] for config in space.listed).values()) > 1000 // 10
+
+
+def test_all_configs_are_listed_if_the_constraints_leave_few(monkeypatch):
+    monkeypatch.setattr(space_module, "MOST_LISTED", 1000)
+    monkeypatch.setattr(space_module, "_SURE", 100)
+    space = Space.of({name: range(12) for name in "ABC"}, [lambda c: c.A + c.B + c.C <= 10])
+    assert space.size == 286, "of 1,728 combinations"
+    assert space.default == Config.of(A=0, B=0, C=0)

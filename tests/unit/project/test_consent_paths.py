@@ -24,6 +24,7 @@ CALLS = {
         "compile/worker_serving.py": "the C library that is there already, for prctl",
         "kinds/cuda_cpp/nvrtc.py": "NVIDIA's compiler that is installed, or that SILO_NVRTC names",
         "kinds/cuda_cpp/nvrtc_compiler.py": "the C library that is there already, for malloc_trim",
+        "drivers/cuda/energy_counter.py": "NVIDIA's library that is installed, or that SILO_NVML_LIBRARY names",
         "launch/new_memory.py": "torch's library of its own, which is mapped already, for a flag of its allocator",
     },
     "CpuModule": {
@@ -49,6 +50,7 @@ CALLS = {
         "checking/kernel.py": "a function of this process that makes the runs of a check",
     },
     "load_place": {
+        "launch/gpu.py": "the energy counter that a driver's own declaration names",
         "commands/cache_actions.py": "what writes files of Triton's cache, of those that Silo ships",
         "machine/device_plugins.py": "device plug-ins, by their entry points",
         "commands/examine_machine.py": "Silo's own judgement of Inductor's hook points, imported only then",

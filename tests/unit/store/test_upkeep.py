@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -12,13 +13,13 @@ from pruned_stores import age, keep_kernel, key_of, ledger_study
 from silo.settings import override
 from silo.store import upkeep, usage
 from silo.store.store import Store
-from silo.store.upkeep import COUNTS_FILE, KEPT_RIVALS, Counts, counted, kept_artifacts, losing_artifacts
-from silo.store.usage import PruneRule, code_bytes, kernel_usage, prune
+from silo.store.upkeep import COUNTS_FILE, KEPT_RIVALS, SIZE_FILE, Counts, counted, kept_artifacts, losing_artifacts
+from silo.store.usage import PruneRule, code_bytes, kernel_usage, prune, store_bytes
 from silo.tuner.ledger import read_trials
 from silo.tuner.trial import Status
 
-KERNELS = int(os.environ.get("SILO_TEST_KERNELS", "20"))  # 1000 to test at the size of a large project
-PROCESSES = int(os.environ.get("SILO_TEST_PRUNERS", "4"))
+KERNELS = 4
+PROCESSES = 4
 
 
 def has_code(store, kernel, number):
@@ -63,10 +64,10 @@ def test_a_limit_takes_losing_configs_before_winners(tmp_path):
     for kernel in ("old", "new"):
         keep_kernel(store, kernel, 12, size=5000)
         age(tmp_path, 7200)
-    limit = code_bytes(tmp_path) - 12 * 5000
+    limit = store_bytes(tmp_path) - 12 * 5000
     found = prune(tmp_path, PruneRule(limit, losers=losing_artifacts(store.records)))
     assert found.left_bytes <= limit
-    assert found.left_bytes == code_bytes(tmp_path)
+    assert found.left_bytes == store_bytes(tmp_path)
     for kernel in ("old", "new"):
         assert all(has_code(store, kernel, number) for number in range(1 + KEPT_RIVALS))
 
@@ -97,10 +98,59 @@ def test_the_store_stays_below_its_limit_while_kernels_are_tuned(tmp_path, monke
             keep_kernel(store, f"k{number}", 36, size=6000)
         age(tmp_path, 7200)
         store.tidy()
-        assert code_bytes(tmp_path) <= limit
+        assert store_bytes(tmp_path) <= limit
     lost = [n for n in range(KERNELS) for rank in range(1 + KEPT_RIVALS) if not has_code(store, f"k{n}", rank)]
     assert not lost, "what is needed would be compiled twice"
     assert all(len(read_trials(ledger_study(f"k{number}"), store.records)) == 36 for number in range(KERNELS))
+
+
+def test_descriptions_of_losing_configs_go_before_code_that_is_needed(tmp_path):
+    store = Store(tmp_path)
+    for kernel in ("old", "new"):
+        keep_kernel(store, kernel, 12, size=5000)
+        age(tmp_path, 7200)
+    losers = losing_artifacts(store.records)
+    prune(tmp_path, PruneRule(losers=losers, losers_alone=True))
+    limit = store_bytes(tmp_path) - 10 * 4096
+    assert prune(tmp_path, PruneRule(limit, losers=losers)).left_bytes <= limit
+    described = [number for number in range(12) if store.artifacts.described(key_of("old", number))]
+    assert all(has_code(store, kernel, number) for kernel in ("old", "new") for number in range(1 + KEPT_RIVALS))
+    assert len(described) < 12
+
+
+def test_what_other_processes_wrote_counts(tmp_path):
+    with override(store_bytes=1 << 20):
+        others = Store(tmp_path), Store(tmp_path)
+        for number in range(30):  # each alone would stay below the limit
+            others[number % 2].blobs.put(bytes([number]) * 20_000)
+        noted = int((tmp_path / SIZE_FILE).read_text())
+    actual = store_bytes(tmp_path)
+    assert actual - 2 * (1 << 20) // 256 - 8192 <= noted <= actual + 8192
+
+
+@pytest.mark.all
+@pytest.mark.timeout(1200)  # two minutes on two idle cores
+def test_sixteen_processes_keep_a_thousand_kernels_below_the_limit(tmp_path):
+    kernels, processes, configs = int(os.environ.get("SILO_TEST_KERNELS", "1000")), 16, 36
+    limit = kernels * configs * 4000
+    each = -(-kernels // processes)
+    program = [sys.executable, pruned_stores.__file__, str(tmp_path / "home")]
+    started = [
+        subprocess.Popen([*program, str(each * number), str(each), str(configs), str(limit)])
+        for number in range(processes)
+    ]
+    highest = 0
+    while any(process.poll() is None for process in started):
+        highest = max(highest, store_bytes(tmp_path / "home"))
+        time.sleep(5)
+    assert [process.returncode for process in started] == [0] * processes
+    assert highest <= limit
+    store = Store(tmp_path / "home")
+    assert store_bytes(tmp_path / "home") <= limit
+    for number in range(each * processes):
+        kernel = f"kernel_{number}"
+        assert len(read_trials(ledger_study(kernel), store.records)) == configs
+        assert all(has_code(store, kernel, rank) for rank in range(1 + KEPT_RIVALS)), "it would be compiled twice"
 
 
 def test_without_a_limit_nothing_is_removed_for_size(tmp_path):

@@ -32,6 +32,7 @@ DRIVER = DriverDeclaration(
     blobs=("cubin", "ptx"),
     code_forms=("ttgir", "ptx", "sass"),
     library="cuda_library",
+    energy="silo.drivers.cuda.energy_counter:energy_counter",
     torch_build="cuda",
     least_flush=32 << 20,
 )

@@ -1,0 +1,236 @@
+"""Objectives: the metric by which configs are ranked, and the constraints that a winner meets.
+
+Each trial has the samples of its times and the resources of its code. Other metrics are measured only if an objective
+names them, and the trial keeps their raw samples. The winner of an objective depends on the trials alone
+(:func:`silo.tuner.winner.choose_winner`), so trials that were measured for one objective serve any other whose metrics
+they hold.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from silo.core.config import Config
+from silo.errors import TuneError
+from silo.frozen import frozen
+from silo.tuner.trial import Status, Trial
+
+__all__ = ["METRICS", "TIME", "Constraint", "Objective", "metric_text", "named", "values_of"]
+
+METRICS = {
+    "time": "nanoseconds of a launch",
+    "energy": "nanojoules of a launch, by the device's own counter",
+    "gflops": "10^9 floating-point operations a second, by the case's flops; more is better",
+    "memory": "bytes of a program's shared memory and scratch memory",
+    "registers": "registers of a thread",
+    "shared_bytes": "bytes of a program's shared memory",
+    "scratch_bytes": "bytes of a program's scratch memory",
+    "spills": "values of a thread that are kept in local memory",
+    "threads": "threads of a program",
+}
+_OF_CODE = ("memory", "registers", "shared_bytes", "scratch_bytes", "spills", "threads")
+_ABSENT_IS_ZERO = ("spills", "scratch_bytes")  # trials leave out these resources if they are zero
+_MORE_IS_BETTER = ("gflops",)
+_UNITS = {"time": "ns", "energy": "nJ", "gflops": "GFLOP/s", "memory": "bytes"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_CONSTRAINT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*(<=|>=)\s*([0-9.]{1,30}(?:[eE][+-]?[0-9]{1,3})?)\s*")
+
+
+@frozen
+class Constraint:
+    """A limit of a metric: at most, or at least, so much. Configs whose value is unknown do not meet it."""
+
+    metric: str
+    at_most: bool
+    limit: float
+
+    @classmethod
+    def parse(cls, text: str) -> Constraint:
+        """A constraint as users write it.
+
+        >>> str(Constraint.parse("registers <= 40"))
+        'registers<=40'
+
+        Raises:
+            TuneError: it is something else.
+        """
+        found = _CONSTRAINT.fullmatch(text)
+        try:
+            limit = math.nan if found is None else float(found[3])
+        except ValueError:
+            limit = math.nan
+        if found is None or not math.isfinite(limit):
+            raise TuneError(
+                f"{text!r} is not a constraint: write METRIC<=NUMBER or METRIC>=NUMBER, such as registers<=40; the "
+                f"metrics are {', '.join(METRICS)}, and those of the case"
+            )
+        return cls(found[1], found[2] == "<=", limit)
+
+    def met_by(self, value: float | None) -> bool:
+        """Whether a config with this value of the metric meets it; None: the value is unknown."""
+        if value is None:
+            return False
+        return value <= self.limit if self.at_most else value >= self.limit
+
+    def __str__(self) -> str:
+        return f"{self.metric}{'<=' if self.at_most else '>='}{self.limit:.15g}"
+
+
+@frozen
+class Objective:
+    """A metric to minimize (``gflops``: to maximize), among the configs that meet every constraint."""
+
+    metric: str = "time"
+    constraints: tuple[Constraint, ...] = ()
+
+    @classmethod
+    def of(cls, metric: str = "time", constraints: Sequence[str] = ()) -> Objective:
+        """An objective from the words of a user.
+
+        >>> str(Objective.of("energy", ["registers<=40"]))
+        'energy, registers<=40'
+
+        Raises:
+            TuneError: one of them is no metric or no constraint.
+        """
+        if not _NAME.fullmatch(metric):
+            raise TuneError(f"{metric!r} is no metric; the metrics are {', '.join(METRICS)}, and those of the case")
+        limits = {str(one): one for one in map(Constraint.parse, constraints)}
+        return cls(metric, tuple(limits[text] for text in sorted(limits)))
+
+    @classmethod
+    def parse(cls, text: str) -> Objective:
+        """The inverse of ``str``: a metric, then constraints, with commas between. Raises TuneError."""
+        metric, *constraints = (part.strip() for part in text.split(","))
+        return cls.of(metric, constraints)
+
+    def __str__(self) -> str:
+        return ", ".join([self.metric, *map(str, self.constraints)])
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it ranks by time, without constraints: the default."""
+        return self == TIME
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """The metrics that are measured for it, besides time."""
+        names = dict.fromkeys([self.metric, *(one.metric for one in self.constraints)])
+        return tuple(name for name in names if name != "time" and name not in _OF_CODE)
+
+    def is_measured(self, trials: Iterable[Trial]) -> bool:
+        """Whether a config's trials suffice: one failed, or they hold samples of every metric."""
+        found = set[str]()
+        for trial in trials:
+            if trial.status is not Status.OK:
+                return True
+            found.update(name for name, _ in trial.metrics)
+        return found.issuperset(self.measured)
+
+    def unmet(self, trials: Sequence[Trial]) -> tuple[Constraint, ...]:
+        """The constraints that a config with these trials does not meet."""
+        return tuple(one for one in self.constraints if not one.met_by(_value(one.metric, trials)))
+
+    def admitted(self, distinct: Sequence[Trial]) -> tuple[Trial, ...]:
+        """The trials of configs that meet every constraint, and all failures, which rule configs out."""
+        if not self.constraints:
+            return tuple(distinct)
+        pools = _pools(distinct)
+        refused = {key for key, pool in pools.items() if self.unmet(pool)}
+        return tuple(one for one in distinct if one.status is not Status.OK or one.config.order_key not in refused)
+
+    def cost(self, trials: Sequence[Trial]) -> float | None:
+        """One config's value, less is better; None if it fails a constraint or the metric is unknown."""
+        good = [trial for trial in trials if trial.status is Status.OK]
+        if not good or self.unmet(good):
+            return None
+        value = _value(self.metric, good)
+        if value is None:
+            return None
+        return self.cost_of(value)
+
+    def cost_of(self, value: float) -> float:
+        """A value of the metric as a cost, so that less is better."""
+        return 1 / max(value, 1e-300) if self.metric in _MORE_IS_BETTER else value
+
+    def refusal(self, trials: Iterable[Trial]) -> str:
+        """The reason why no config that works is eligible, with the nearest value of each metric; "" if some is."""
+        pools = _pools(trials)
+        if not pools or any(self.cost(pool) is not None for pool in pools.values()):
+            return ""
+        lines: list[str] = []
+        for one in self.constraints:
+            values = [
+                (value, pool[0].config) for pool in pools.values() if (value := _value(one.metric, pool)) is not None
+            ]
+            if not values:
+                lines.append(f"{one}: the value of no config is known")
+                continue
+            pick = min if one.at_most else max
+            value, config = pick(values, key=lambda pair: pair[0])
+            kind = "least" if one.at_most else "most"
+            met = sum(one.met_by(value) for value, _ in values)
+            lines.append(f"{one}: {met} of {len(pools)} configs meet it; the {kind} is {value:.15g}, of {config}")
+        if all(_value(self.metric, pool) is None for pool in pools.values()):
+            lines.append(f"{self.metric}: the value of no config is known")
+        return f"none of the {len(pools)} configs that work meets the objective ({self}): " + "; ".join(lines)
+
+
+TIME = Objective()
+
+
+def named(objective: Objective) -> str:
+    """The name that locks and dispatch rules have for an objective; "" for time without constraints."""
+    return "" if objective.is_time else str(objective)
+
+
+def values_of(metric: str, trials: Iterable[Trial]) -> Mapping[Config, float]:
+    """The value of a metric for each usable config whose trials hold it."""
+    found = {pool[0].config: _value(metric, pool) for pool in _pools(trials).values()}
+    return {config: value for config, value in found.items() if value is not None}
+
+
+def metric_text(metric: str, value: float) -> str:
+    """A value with its unit.
+
+    >>> metric_text("energy", 1500), metric_text("registers", 40)
+    ('1500 nJ', '40 registers')
+    """
+    return f"{value:.6g} {_UNITS.get(metric, metric)}"
+
+
+def _pools(trials: Iterable[Trial]) -> dict[bytes, list[Trial]]:
+    pools: dict[bytes, list[Trial]] = {}
+    for trial in trials:
+        if trial.status is Status.OK:
+            pools.setdefault(trial.config.order_key, []).append(trial)
+    return pools
+
+
+def _value(metric: str, trials: Sequence[Trial]) -> float | None:
+    """The value of a metric for one config: the median of all samples, or the most that its code needs."""
+    if metric == "time":
+        return _middle([float(sample) for trial in trials for sample in trial.samples_ns])
+    if metric == "memory":
+        shared, scratch = (_resource(name, trials) for name in ("shared_bytes", "scratch_bytes"))
+        return None if shared is None else shared + (scratch or 0)
+    if metric in _OF_CODE:
+        return _resource(metric, trials)
+    return _middle(
+        [sample for trial in trials for name, samples in trial.metrics if name == metric for sample in samples]
+    )
+
+
+def _resource(name: str, trials: Iterable[Trial]) -> float | None:
+    counts = [dict(trial.resources) for trial in trials if trial.resources]
+    known = [found[name] for found in counts if name in found]
+    if name in _ABSENT_IS_ZERO and counts:
+        return float(max(known, default=0))
+    return float(max(known)) if known else None
+
+
+def _middle(samples: Sequence[float]) -> float | None:
+    """The lower median, so that the result is a sample."""
+    return sorted(samples)[(len(samples) - 1) // 2] if samples else None

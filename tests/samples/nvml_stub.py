@@ -1,0 +1,18 @@
+"""The stub of NVML (``native/nvml_stub.c``), built once a run."""
+
+from pathlib import Path
+
+from native_builds import compile_with, shared_build
+
+SOURCE = Path(__file__).resolve().parents[1] / "native" / "nvml_stub.c"
+FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden")
+BUS_ID = "0000:01:00.0"
+
+
+def library():
+    """The path of the stub, as SILO_NVML_LIBRARY has it; skips without a C compiler."""
+
+    def make(folder):
+        compile_with(*FLAGS, SOURCE, "-o", folder / "libnvidia-ml.so.1")
+
+    return str(shared_build("nvml", FLAGS, [SOURCE], make) / "libnvidia-ml.so.1")
