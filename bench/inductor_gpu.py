@@ -10,7 +10,8 @@ Triton's cache, which also has those of torch's workers. Rows, for torch alone a
 - ``served``: a machine without any cache, served, frozen, from the one file that ``cold`` recorded; with Silo alone,
 - ``ranks``: two processes at once with empty caches, and how many of their kernels have other configs.
 
-Rows that do not fit into ``--minutes`` are left out, and named.
+Rows that do not fit into ``--minutes`` are left out, and named; each model's rows with Silo come first. Each process
+compares its result with eager torch's.
 """
 
 from __future__ import annotations
@@ -31,8 +32,13 @@ from typing import Any
 from bench.machine import describe, save
 
 MODELS = ("mlp", "decoder")
-WAYS = ("torch", "silo")
 ROWS = ("cold", "second", "fresh", "served", "ranks")
+# The order of the rows of all models, so that the most telling are measured if the time ends early.
+TURNS = (
+    (("cold", "silo"), ("second", "silo"), ("served", "silo"), ("cold", "torch"), ("second", "torch")),
+    (("ranks", "silo"),),
+    (("fresh", "silo"), ("fresh", "torch"), ("ranks", "torch")),
+)
 STEPS = 30
 
 
@@ -226,12 +232,25 @@ def line(model: str, way: str, row: str, found: dict[str, Any]) -> str:
     if "failed" in found:
         return f"{model:8} {way:6} {row:7} failed: {found['failed'].strip().splitlines()[-1:]}"
     measured = found["measured"]
-    more = f"  {found['ranks_differ']} kernels differ" if "ranks_differ" in found else ""
+    more = ""
+    if "ranks_differ" in found:
+        more = f"  {found['ranks_differ']} kernels differ, results {'equal' if found['same_result'] else 'differ'}"
+    if "as_cold" in found:
+        more = f"  result {'equal to' if found['as_cold'] else 'unlike'} the cold row's"
     return (
         f"{model:8} {way:6} {row:7}{found['first_s']:9.1f}{found['step_us']:10.0f}{found['host_us']:10.0f}"
         f"{measured['kernels']:9}{measured['choices']:9}{found.get('compiled', 0):9}"
         f"{found['by_silo']:6}/{found['kernels']}{more}"
     )
+
+
+def order(models: Sequence[str], rows: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Model, row and way of each measurement, the most telling first.
+
+    >>> order(("mlp", "decoder"), ("cold", "ranks"))[:3]
+    [('mlp', 'cold', 'silo'), ('mlp', 'cold', 'torch'), ('decoder', 'cold', 'silo')]
+    """
+    return [(model, row, way) for turn in TURNS for model in models for row, way in turn if row in rows]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -253,19 +272,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="silo-inductor-gpu-") as place:
         longest = 0.0
-        for model in given.models:
-            for row in given.rows:
-                for way in WAYS:
-                    name = f"{model} {way} {row}"
-                    if way == "torch" and row == "served":
-                        continue
-                    started = time.monotonic()
-                    if started - begin + longest / 2 > 60 * given.minutes:
-                        left.append(name)
-                        continue
-                    rows[name] = run_row(model, way, row, Path(place, model, way))
-                    longest = max(longest, time.monotonic() - started)
-                    print(line(model, way, row, rows[name]), flush=True)
+        for model, row, way in order(given.models, given.rows):
+            name = f"{model} {way} {row}"
+            started = time.monotonic()
+            if started - begin + longest / 2 > 60 * given.minutes:
+                left.append(name)
+                continue
+            rows[name] = run_row(model, way, row, Path(place, model, way))
+            cold = rows.get(f"{model} {way} cold", {})
+            if row in ("second", "served") and "result" in rows[name] and "result" in cold:
+                rows[name]["as_cold"] = rows[name]["result"] == cold["result"]
+            longest = max(longest, time.monotonic() - started)
+            print(line(model, way, row, rows[name]), flush=True)
     if left:
         print(f"left out, as {given.minutes:g} minutes are over: {', '.join(left)}")
     if given.json:

@@ -16,8 +16,9 @@ __all__ = ["ffi_version", "installed_version", "judge_ffi", "judge_version", "lo
 
 _log = logging.getLogger("silo")
 # The oldest has jax.ffi and jax.extend.core in the forms that are used.
-_JAX = Releases("jax", ("0.10",), (0, 6), "in whose programs Silo can put kernels")
+_JAX = Releases("jax", ("0.10", "0.12"), (0, 6), "in whose programs Silo can put kernels")
 _FFI = (0, 3)  # the header that native/python/xla_abi.h follows
+_FFI_TESTED = (3, 5)  # minor versions: of jax 0.10, of jax 0.12
 _told: set[str] = set()
 
 
@@ -67,7 +68,7 @@ def judge_ffi(version: tuple[int, int] | None) -> Decision:
             f"this jaxlib has version {major}.{minor} of XLA's foreign function interface, and Silo knows {_FFI[0]}: "
             f"install jax {_JAX.tested[-1]}, which is tested"
         )
-    if minor == _FFI[1]:
+    if minor in _FFI_TESTED:
         return Accepted(f"XLA's interface {major}.{minor}")
     age = "newer" if minor > _FFI[1] else "older"
     return Accepted(f"XLA's interface {major}.{minor}, {age} than {_FFI[0]}.{_FFI[1]}, which is tested")

@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 # The oldest has register_vmap, register_fake and Library.impl with a keyset in the forms that are used.
-_TORCH = Releases("torch", ("2.13", "2.15"), (2, 8), "whose operators Silo can define")
+_TORCH = Releases("torch", ("2.13", "2.14", "2.15"), (2, 8), "whose operators Silo can define")
 
 # Of Inductor's kernels for the CPU: the tested releases, and the reasons why releases with all hook points do not work.
-_INDUCTOR_TESTED = ("2.13", "2.15")
+_INDUCTOR_TESTED = ("2.13", "2.14", "2.15")
 # Of Inductor's kernels for GPUs, on a stub of the driver.
-_INDUCTOR_GPU_TESTED = ("2.11", "2.13", "2.15")
+_INDUCTOR_GPU_TESTED = ("2.11", "2.13", "2.14", "2.15")
 _INDUCTOR_BAD: dict[str, str] = {}
 
 
@@ -64,7 +64,7 @@ def judge_inductor(version: str) -> Decision:
     >>> judge_inductor("2.13.1+cpu").reason
     'torch 2.13.1+cpu, tested'
     >>> judge_inductor("2.99.0").reason
-    'torch 2.99.0 is newer than 2.13, 2.15, which is tested'
+    'torch 2.99.0 is newer than 2.13, 2.14, 2.15, which is tested'
     """
     major, minor = release_of(version)
     if why := _INDUCTOR_BAD.get(f"{major}.{minor}"):

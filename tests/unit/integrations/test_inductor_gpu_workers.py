@@ -23,6 +23,7 @@ def run(warm, tmp_path):
 # Compiles by a live pool are counted by the files in Triton's cache. Torch uses a pool once its first job is done.
 POOL = """
 import time
+del sys.modules["__main__"].__file__  # a worker that is spawned would run this program, too
 from pathlib import Path
 from torch._inductor import async_compile, config
 config.compile_threads, config.worker_start_method = 2, os.environ["START"]
@@ -62,8 +63,9 @@ def _pooled(run, start, workers="process", **options):
     return run(POOL + textwrap.dedent(TWICE), settings=settings, **options)
 
 
-def _check(found):
+def _check(found, log):
     first, second, table = found
+    assert "compile workers, which do not load Silo, compile its decided" in log
     assert first["compiled"] >= first["measured"] > 1
     assert second["config"] == first["config"]
     assert (second["measured"], second["compiled"]) == (0, 1)
@@ -72,21 +74,20 @@ def _check(found):
 
 @pytest.mark.parametrize("text", ["SCALE", "SUMS"])
 def test_workers_compile_the_decided_config_alone(run, text):
-    found, _ = _pooled(run, "fork", text=text, maximum=text == "SUMS")
-    _check(found)
+    _check(*_pooled(run, "fork", text=text, maximum=text == "SUMS"))
 
 
 @pytest.mark.all
-def test_workers_without_silo_compile_the_decided_config_alone(run):
-    found, _ = _pooled(run, "subprocess")
-    _check(found)
+@pytest.mark.parametrize("start", ["subprocess", "spawn"])
+def test_workers_without_silo_compile_the_decided_config_alone(run, start):
+    _check(*_pooled(run, start))
 
 
 def test_threads_compile_the_decided_config_alone(run):
-    found, _ = _pooled(run, "fork", "thread")
+    found, log = _pooled(run, "fork", "thread")
     if not found:
         pytest.skip("this torch has no workers by threads")
-    _check(found)
+    _check(found, log)
 
 
 def test_a_config_that_torchs_table_cannot_hold_is_compiled_among_all(run):
@@ -170,7 +171,8 @@ def test_two_devices_of_different_models_have_decisions_of_their_own(run):
             found.append(state_of(kernel))
     print(json.dumps(found))
     """
-    found, _ = run(code)
+    found, log = run(code)
+    assert log.count("is of another model than device 0: Silo decides about their kernels apart") == 1
     assert [one["measured"] > 0 for one in found] == [True, True, False, False]
     assert found[0]["config"] == found[2]["config"]
     assert found[1]["config"] == found[3]["config"]

@@ -204,8 +204,8 @@ def test_the_first_case_is_the_example():
     ("version", "said"),
     [
         ("2.1.0", "older than 2.8"),
-        ("2.11.0", "older than 2.13, 2.15"),
-        ("2.99.0a1", "newer than 2.13, 2.15"),
+        ("2.11.0", "older than 2.13, 2.14, 2.15"),
+        ("2.99.0a1", "newer than 2.13, 2.14, 2.15"),
         ("2.13.0+cpu", "tested"),
     ],
 )

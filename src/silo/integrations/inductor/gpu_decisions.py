@@ -320,11 +320,13 @@ def question_about(autotuner: Any) -> Question:  # noqa: ANN401
     named = cast("dict[Any, Any]", hints)
     sizes = {f"size{number}": one for number, one in enumerate(listed)} if listed else named
     key: dict[str, Value] = {str(name): int(one) for name, one in sizes.items()}
-    index = meta.get("device")
-    if index is None:
-        interface = autotuner.get_device_interface()
-        index = interface.current_device()
-    return make_question(str(autotuner.fn.__name__), subject, key, "cuda", int(index))
+    return make_question(str(autotuner.fn.__name__), subject, key, "cuda", _index_of(autotuner))
+
+
+def _index_of(autotuner: Any) -> int:  # noqa: ANN401
+    """The number of a kernel's device in this process; of the present device for code that serves several."""
+    index = autotuner.triton_meta.get("device")
+    return int(autotuner.get_device_interface().current_device() if index is None else index)
 
 
 class TunerDecisions:
@@ -349,6 +351,7 @@ class TunerDecisions:
         self._decisions = Decisions()
         self._measuring: set[int] = set()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._models: dict[Any, int] = {}  # of devices, with the number of the first device of each
         self._final: weakref.WeakSet[Any] = weakref.WeakSet()  # their only config was left by this object
         self._on = True
 
@@ -374,6 +377,7 @@ class TunerDecisions:
             self._seen.add(autotuner)
             if autotuner.inductor_meta.get("deterministic"):
                 _notices.once("deterministic", _DETERMINISTIC)
+            self._note_model(autotuner)
         candidates = _candidates(autotuner)
         config = self._decided_before(autotuner, candidates)
         final = config is not None
@@ -421,6 +425,11 @@ class TunerDecisions:
             autotuner.configs = same[:1] or [made_config(self._heuristics, config)]
         function = autotuner.fn
         key = self._heuristics.generate_lookup_hash_from_source_code(str(autotuner.size_hints), str(function.src))
+        _log.info(
+            "%s: torch's compile workers, which do not load Silo, compile its decided %s alone",
+            function.__name__,
+            config,
+        )
         return {key: members}
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
@@ -477,6 +486,19 @@ class TunerDecisions:
         return self._decided(autotuner, question, lambda: self._descend(autotuner, launcher, *args, **kwargs))
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _note_model(self, autotuner: Any) -> None:  # noqa: ANN401
+        """Log once for each further model of device that Silo decides about its kernels apart."""
+        try:
+            index = _index_of(autotuner)
+            model = device_at("cuda", index).model
+        except (SiloError, AttributeError, TypeError, ValueError):
+            return  # the question about the kernel fails alike, and logs the reason
+        first = next(iter(self._models.values()), index)
+        if model not in self._models:
+            self._models[model] = index
+            if first != index:
+                _notices.once(f"model {model}", _ANOTHER_MODEL.format(index, model.name, first))
 
     def _question(self, autotuner: Any) -> Question | None:  # noqa: ANN401
         try:
@@ -557,6 +579,9 @@ class TunerDecisions:
         return autotuner._precompile_config(made_config(self._heuristics, config))  # noqa: SLF001
 
 
+_ANOTHER_MODEL: Final = (
+    "device {}, {}, is of another model than device {}: Silo decides about their kernels apart, and each is measured"
+)
 _NO_ENTRY: Final = "torch's autotune_lookup_table cannot hold the decided"
 
 

@@ -4,7 +4,7 @@ Names are resolved on first use; jax is imported at the first ``jax_call``.
 
 >>> from silo.integrations import jax as seam
 >>> seam.tested_versions()
-('0.10',)
+('0.10', '0.12')
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Names are resolved on first use: ``silo.kernel`` imports a small part of this pa
 
 >>> from silo.integrations import torch as seam
 >>> seam.tested_versions()
-('2.13', '2.15')
+('2.13', '2.14', '2.15')
 """
 
 from __future__ import annotations

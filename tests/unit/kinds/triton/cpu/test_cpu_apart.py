@@ -222,9 +222,10 @@ def test_rows_that_count_from_the_end_are_added_to_once_they_are_checked(d):
         run(debugged_add, (8,), "optimized", options=APART, **given)
 
 
-def test_a_row_is_checked_once():
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_row_is_checked_once(masked):
     x, rows = np.zeros(2048, np.float32), np.zeros(64, np.int64)
-    given = {"rows": rows, "table": x, "out": x, "n": 2048, "d": 64, "MASKED": False, "BLOCK": 512}
+    given = {"rows": rows, "table": x, "out": x, "n": 2048, "d": 64, "MASKED": masked, "BLOCK": 512}
     text = text_of(checked_rows, {"elements_apart": True}, **given)
     assert re.search(r"for \(int64_t quotient\d+ = \w+; quotient\d+ < high\d+; quotient\d+\+\+\)", text)
     assert re.search(r"if \(last\d+ - first\d+ == 64\)", text)
@@ -283,6 +284,7 @@ def test_only_tiles_of_four_bytes_in_whole_parts_are_turned_in_parts():
 
     assert text().count("#pragma GCC unroll 16") == 1
     assert text().count("silo_turn_lines_4(tile") == 2
+    assert "int32_t whole" not in text().partition("tile")[0]  # the masks of rows follow from those of columns
     for other in (text("float64"), text(blocks=(8, 64)), text(elements_apart=False), text(mode="reference")):
         assert "silo_turn_lines_4(tile" not in other
 

@@ -110,12 +110,16 @@ class _PartNest(Nest):
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A tile in memory: its nest, the C name of the address of one of its rows, and the array of a part of it."""
+    """A tile in memory: its nest, the C name of the address of one of its rows, and the array of a part of it.
+
+    ``mask`` is the mask of its load if nothing else limits the nest, else None.
+    """
 
     nest: Nest
     ctype: str
     start: str
     tile: str
+    mask: Value | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +134,13 @@ class _Parts:
     def check(self, scope: LoweringScope) -> str:
         """Emit the code before the first part; returns the C condition that no mask cuts anything."""
         conditions: list[str] = []
-        for nest in [*(source.nest for source in self.sources), self.nest]:
+        own = self.nest
+        for nest, mask in [*((source.nest, source.mask) for source in self.sources), (own, None)]:
             for statement in nest.levels[0]:
                 scope.emit(statement)
             limits, extent = nest.limit_statements()
-            if not limits:
+            # If no limit cuts the nest, a mask that its limits imply is true for the whole tile.
+            if not limits or (mask is not None and own.holds(mask, own.index)):
                 continue
             limit, whole = scope.name("limit"), scope.name("whole")
             look: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
@@ -227,10 +233,12 @@ def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
     pointer, mask, _ = load_parts(load)
     if nest.mask(mask, nest.index) or nest.wants_runs:
         return None
+    masks_own = nest.limit_statements()
     start = nest.row_start(pointer, nest.index)
     if start is None or nest.wants_runs:
         return None
-    return _Source(nest, ops.c_type(value.type), start, scope.name("tile"))
+    only_mask = mask if nest.limit_statements() == masks_own else None
+    return _Source(nest, ops.c_type(value.type), start, scope.name("tile"), only_mask)
 
 
 def _stored(nest: Nest, store: Operation) -> Statement | None:

@@ -21,7 +21,7 @@ from silo.kinds.triton.cpu.analysis.value_properties import fold, is_unit_reshap
 from silo.kinds.triton.cpu.lower.index import Index, combine, linear_index, remap
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.messages import checked_expression
-from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, holds_within
+from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, holds_within, unless_masked
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.operation_table import CHECKS, SHUFFLES, VIEWS
 from silo.kinds.triton.front.operations.own import MIRROR
@@ -211,8 +211,26 @@ class Nest(NestLoops):
         """
         condition, kept, _ = operation.operands
         name = self.value(kept, index)
-        holds = self.level(name) == self.depth and holds_within(self.limits, condition, index, self._limit_set_by)
+        holds = self.level(name) == self.depth and self.holds(condition, index)
         return name if holds else ""
+
+    def asserted(self, condition: Value, index: Index) -> str:
+        """The C name of an asserted condition's element.
+
+        Masked code asserts "the condition, or not the mask". In the fast body an access with the same mask has limited
+        the loop to elements for which the mask is true: the condition remains, and may be the same for a whole run.
+        """
+        condition = self.scope.resolve(condition)
+        if self.fast and self.scope.buffer(condition) is None and (parts := unless_masked(condition)) is not None:
+            kept, mask = parts
+            name = self.value(kept, index)
+            if self.holds(mask, index):
+                return name
+        return self.value(condition, index)
+
+    def holds(self, condition: Value, index: Index) -> bool:
+        """Whether a condition is true for all elements that the limits found so far leave to the innermost loop."""
+        return holds_within(self.limits, condition, index, self._limit_set_by)
 
     def _limit_set_by(self, condition: Value, index: Index) -> str | None:
         condition = self.scope.resolve(condition)

@@ -17,7 +17,7 @@ from silo.kinds.triton.front.operations.operation_table import OPAQUE, VIEWS
 from silo.kinds.triton.front.operations.own import MIRROR
 from silo.kinds.triton.front.ssa import Value
 
-__all__ = ["RUN_PRELUDE", "FlatLoops", "NestLoops", "Runs", "flat_cut", "holds_within"]
+__all__ = ["RUN_PRELUDE", "FlatLoops", "NestLoops", "Runs", "flat_cut", "holds_within", "unless_masked"]
 
 # ---- The conditions that hold wherever the leading part of an innermost loop is ----
 
@@ -52,6 +52,22 @@ def holds_within(
             return False
         pending.extend(reversed(operands))
     return True
+
+
+def unless_masked(condition: Value) -> tuple[Value, Value] | None:
+    """The condition and the mask of "the condition, or not the mask"; None for other values."""
+    either = condition.owner
+    if either is None or either.name != arith.ORI:
+        return None
+    for kept, other in (either.operands, either.operands[::-1]):
+        inverted = other.owner
+        if inverted is None or inverted.name != arith.XORI or other.type.element != "i1":
+            continue
+        for mask, ones in (inverted.operands, inverted.operands[::-1]):
+            source = scalar_source(ones)
+            if source is not None and constant_scalar(source):
+                return kept, mask
+    return None
 
 
 def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:

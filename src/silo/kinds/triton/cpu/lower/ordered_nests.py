@@ -276,7 +276,7 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
         return
 
     def body(nest: Nest) -> Body:
-        element = nest.value(condition, nest.index)
+        element = nest.asserted(condition, nest.index)
         ask = Assign(failed, f"{failed} | !{element}")
         if nest.fast and nest.runs is not None and nest.level(element) == nest.depth - 1:
             nest.levels[nest.depth - 1].append(ask)  # all elements of a run have it
