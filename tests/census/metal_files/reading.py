@@ -57,7 +57,7 @@ def chosen_kernels(text: MslText, most: int) -> list[str]:
     for one in text.kernels:
         first.setdefault(one.function.partition("<")[0], one.name)
     names = list(first.values())
-    step = max(1, len(names) // most)
+    step = max(1, len(names) // max(1, most))
     return names[::step][:most]
 
 

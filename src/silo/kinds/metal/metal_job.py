@@ -72,8 +72,10 @@ def rewritten(text: str) -> str:
             edits.append(_blank(text, word.begin, words[end - 1].end))
             at = end
             continue
-        if word.kind is TokenKind.NUMBER and word.text[-2:] in ("bf", "BF") and word.text[:2].lower() != "0x":
-            edits.append(_Edit(word.begin, word.end, f"bfloat({word.text[:-2]}f)"))
+        if word.kind is TokenKind.NUMBER:
+            edits += _number(word, 0)
+        elif word.kind is TokenKind.DIRECTIVE and word.text[1:].lstrip().startswith("define"):
+            edits += [edit for one in tokens_of(word.text[1:]) for edit in _number(one, word.begin + 1)]
         elif word.text == "threadgroup" and at > 0 and words[at - 1].text in _BEFORE_STATEMENT:
             found = _threadgroup_declaration(text, words, at)
             if found is not None:
@@ -82,6 +84,24 @@ def rewritten(text: str) -> str:
                 continue
         at += 1
     return _applied(text, sorted(edits))
+
+
+def _number(word: Token, start: int) -> list[_Edit]:
+    """Returns an edit for a number that C++ reads otherwise: ``1.0`` is a float in Metal, and ``1.0bf`` a bfloat.
+
+    Clang's flag for floats does not hold in templates: there the literal is a double again when it is instantiated.
+    """
+    text, hexadecimal = word.text, word.text[:2].lower() == "0x"
+    if word.kind is not TokenKind.NUMBER:
+        return []
+    if text[-2:] in ("bf", "BF") and not hexadecimal:
+        return [_Edit(start + word.begin, start + word.end, f"bfloat({text[:-2]}f)")]
+    exponent = "pP" if hexadecimal else "eE."
+    if text[-1].isalpha() and not (hexadecimal and set("pP") & set(text)):
+        return []
+    if set(exponent) & set(text) and text[-1] not in "fFhHlL":
+        return [_Edit(start + word.end, start + word.end, "f")]
+    return []
 
 
 def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:

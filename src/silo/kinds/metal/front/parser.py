@@ -383,16 +383,18 @@ class _Parser:
         end = self._pairs[opening] + 1
         if self._at(end) != ";":
             self._refuse(name.line, f"the function constant {name.text} has a value of its own; it is given one")
-        index = self._number(place + 2, f"the function constant {name.text}")
+        written = self._slice(place + 2, self._pairs[place + 1])
+        index = self._index(written, name.line, f"the function constant {name.text}")
         kind = self._slice(begin + 1, opening - 1)
         span = (self._tokens[begin].begin, self._tokens[end].end)
         self._constants.append(FunctionConstant(name.text, kind, index, span, name.line))
 
-    def _number(self, place: int, what: str) -> int:
-        token = self._tokens[place]
-        if not token.text.isdigit():
-            self._refuse(token.line, f"{what} has the index {token.text!r}; write a number")
-        return int(token.text)
+    def _index(self, written: str, line: int, what: str) -> int:
+        """Returns the value of an index: a number, a macro that is one, or a sum of these."""
+        parts = [(self._macros.get(part.strip()) or part).strip() for part in written.split("+")]
+        if not all(part.isdigit() for part in parts):
+            self._refuse(line, f"{what} has the index {written!r}; write a number, or a macro that is one")
+        return sum(map(int, parts))
 
     def _array(self, place: int) -> None:
         end = place
@@ -621,13 +623,7 @@ class _Parser:
         attribute = next(iter(attributes), "")
         index = -1
         if attribute in ("buffer", "threadgroup"):
-            written = attributes[attribute].strip()
-            written = self._macros.get(written) or written
-            if not written.isdigit():
-                self._refuse(
-                    line, f"{kernel}: {name.text} has the index {written!r}; write a number, or a macro that is one"
-                )
-            index = int(written)
+            index = self._index(attributes[attribute].strip(), line, f"{kernel}: {name.text}")
         span = (self._tokens[begin].begin, self._tokens[end - 1].end)
         return MslParameter(name.text, kind, space, form, const, attribute, index, span, line)
 
