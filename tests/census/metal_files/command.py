@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from .reading import chosen_kernels, compiled, read
-from .samples import find, run
+from .samples import find, run_alone
 
 __all__ = ["main"]
 
@@ -36,7 +36,7 @@ def _outcome(project: str, roots: tuple[Path, ...], path: Path, most: int) -> Fi
         return FileOutcome(project, name, 0, {}, found.reason, {}, {})
     text = found.text
     tried = {one: compiled(found, one) for one in chosen_kernels(text, most)}
-    runs = {one.kernel: run(found, one) for one in find(project, path)}
+    runs = {one.kernel: run_alone(found, one) for one in find(project, path)}
     return FileOutcome(project, name, len(text.kernels), dict(text.refused), "", tried, runs)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from silo.core.config import Config
 from silo.core.dtypes import dtype
-from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
@@ -18,8 +18,8 @@ from silo.errors import SiloError
 from silo.frozen import replace
 from silo.kinds.metal.compile_job import compile_job, emulator_identity
 from silo.kinds.metal.front.metal_definition import metal
-from silo.kinds.metal.front.metal_source import MetalSource, scalar_of
-from silo.kinds.metal.front.parser import AddressSpace, MslText, parse_metal
+from silo.kinds.metal.front.metal_source import MetalSource
+from silo.kinds.metal.front.parser import MslText, parse_metal
 from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
 from silo.kinds.metal.metal_declaration import EMULATOR
 from silo.kinds.metal.metal_job import lowered_job
@@ -61,7 +61,7 @@ def chosen_kernels(text: MslText, most: int) -> list[str]:
     return names[::step][:most]
 
 
-def constants_of(text: MslText, given: Mapping[str, int | float | bool] = {}) -> dict[str, int | float | bool]:  # noqa: B006
+def constants_of(text: MslText, given: Mapping[str, int | float | bool] = {}) -> dict[str, int | float | bool]:
     """Returns a value for each function constant: the given one, else false or 1."""
     return {one.name: given.get(one.name, False if one.type == "bool" else 1) for one in text.constants}
 

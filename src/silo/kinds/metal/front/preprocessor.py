@@ -215,7 +215,7 @@ class _Run:
         if listed is not None and not rest.strip().startswith(f"{word}("):
             listed, inner, body = None, None, f"{found.group(2)} {body}"  # a blank before the bracket: no arguments
         flat = body.replace("\n", " ")
-        tokens = _words(tokens_of(f"_ {flat}")[1:])  # after _ a # is not a directive
+        tokens = tuple(_words(tokens_of(f"_ {flat}")[1:]))  # after _ a # is not a directive
         tokens = tuple(_pasted(tokens))
         if listed is None or inner is None:
             self.macros[word] = _Macro(tokens)

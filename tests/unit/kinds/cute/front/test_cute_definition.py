@@ -59,7 +59,7 @@ def test_defaults_are_kept():
 
 def test_a_host_function_has_a_stream_that_nobody_passes():
     made = source(functions.on_host)
-    assert (made.written, made.stream, made.host) == (WrittenWrapper.HOST, "stream", Host.SILO)
+    assert (made.written, made.stream, made.host) == (WrittenWrapper.HOST, "stream", Host.AUTO)
     assert described(made) == {"x": "*", "n": "i64"}
 
 
