@@ -110,7 +110,7 @@ def test_a_launch_option_that_no_launch_has_costs_its_config(block, message):
         ({"block": "n"}, "a launch option reads n, which each call passes"),
         ({"block": (1, 2, 3, 4)}, "block="),
         ({"block": 128, "smem": (1, 2)}, "smem is one number"),
-        ({"block": 128, "host": "theirs"}, "host='theirs'; it is 'silo' or 'dsl'"),
+        ({"block": 128, "host": "theirs"}, "host='theirs'; it is 'auto' or 'silo' or 'dsl'"),
         ({"block": 128, "layouts": "free"}, "layouts='free'; it is 'static' or 'dynamic'"),
     ],
 )
