@@ -56,7 +56,7 @@ def main(words: Sequence[str]) -> int:
         work += [(name, roots, path) for path in sorted(roots[0].rglob("*.metal")) if options.only in str(path)]
     outcomes: list[FileOutcome] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for outcome in pool.map(lambda job: _outcome(*job, options.most), work):
+        for outcome in pool.map(lambda job: _outcome(job[0], job[1], job[2], options.most), work):
             outcomes.append(outcome)
             print(_line(outcome), flush=True)
     for name in dict.fromkeys(one.project for one in outcomes):
