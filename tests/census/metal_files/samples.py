@@ -264,7 +264,7 @@ def _(rng):
     return [x, np.zeros(SIZE, np.float32), SIZE], {1: np.sqrt(x)}
 
 
-@sample("mlx", "searchsorted.metal", "searchsorted_float32_left", grid=(100, 1, 1), group=(1, 1, 1))
+@sample("mlx", "searchsorted.metal", "searchsorted_float32_left", grid=(128, 1, 1), group=(1, 1, 1))
 def _(rng):
     x, y = np.sort(_floats(rng, 50)), _floats(rng)
     return [x, y, np.zeros(SIZE, np.uint32), 50, 1], {2: np.searchsorted(x, y)}

@@ -738,8 +738,8 @@ def _substituted(kind: str, values: dict[str, str]) -> str:
 def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
     """Returns the values of a template's parameters with which its type ``wanted`` is ``given``; {} if none are.
 
-    >>> _matched("Params<T, N>", "Params<float, (2)>", ["T", "N"]), _matched("uint", "uint", ["T"])
-    ({'T': 'float', 'N': '(2)'}, {})
+    >>> _matched("Params<T, N>", "Params<float, 2>", ["T", "N"]), _matched("uint", "uint", ["T"])
+    ({'T': 'float', 'N': '2'}, {})
     """
     pattern, pieces = [one.text for one in tokens_of(wanted)], [one.text for one in tokens_of(given)]
     found: dict[str, str] = {}
