@@ -107,7 +107,7 @@ def main() -> int:
     for label, value in found.items():
         print(f"{label:40} {value}")
     if options.json is not None:
-        save(options.json, {"flight": found, "machine": describe()})
+        save(options.json, describe(), {"flight": found})
     return 0
 
 

@@ -33,6 +33,7 @@ ELSEWHERE = (
     "cuda.md",
     "cute.md",
     "pallas.md",
+    "pallas-on-gpus.md",
     "jax.md",
     *(page.name for page in (ROOT / "docs").glob("tutorial-*.md")),
 )

@@ -1,5 +1,7 @@
 """The energy objective on a GPU whose NVML counts energy; skips with NVML's reason elsewhere."""
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("triton", reason="this test compiles a Triton kernel")
@@ -26,10 +28,11 @@ def test_energy_is_measured_and_decides(tmp_path):
         device = device_named("cuda")
     except DeviceError as error:
         pytest.skip(str(error))
-    meter = device.energy_meter()
+    measures: Any = device
+    meter = measures.energy_meter()
     if isinstance(meter, Rejected):
         pytest.skip(meter.reason)
-    kernel = silo.kernel(
+    kernel: Any = silo.kernel(
         space={"BLOCK": [256, 4096], "num_warps": [4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),)
     )(scale)
 

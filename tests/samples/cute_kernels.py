@@ -1,11 +1,25 @@
 """CuTe DSL kernels for the tests: Silo's own, small. Importing it imports the DSL."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 
+from types import SimpleNamespace
+
 import cuda.bindings.driver as cuda
 import cutlass
 from cutlass import cute
 
-__all__ = ["Scaled", "add", "add_on_host", "apply", "at", "first", "on_a_stream", "passes_a_value", "row_sum"]
+__all__ = [
+    "Scaled",
+    "add",
+    "add_on_host",
+    "apply",
+    "at",
+    "doubled",
+    "first",
+    "on_a_stream",
+    "passes_a_value",
+    "row_sum",
+    "unstreamed",
+]
 
 OFFSET = 3
 
@@ -104,3 +118,14 @@ def scales(x: cute.Tensor, out: cute.Tensor, rows: cutlass.Int32, scale: cutlass
     thread, _, _ = cute.arch.thread_idx()
     if thread < rows:
         out[thread] = x[thread] * scale
+
+
+@cute.jit
+def doubled(x: cute.Tensor, out: cute.Tensor, rows: int, scale: cutlass.Float32, stream: cuda.CUstream):
+    held = SimpleNamespace(scale=scale * 2)  # computed by the host function, which the driver's launch does not run
+    scales(x, out, rows, held.scale).launch(grid=(rows, 1, 1), block=(32, 1, 1), stream=stream)
+
+
+@cute.jit
+def unstreamed(x: cute.Tensor, out: cute.Tensor, rows: int, scale: cutlass.Float32):
+    scales(x, out, rows, scale * 2).launch(grid=(rows, 1, 1), block=(32, 1, 1))

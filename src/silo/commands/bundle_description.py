@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
@@ -14,7 +14,9 @@ from silo.bundle.mixed_compilers import compiler_names
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config
+from silo.core.declaration import LoaderDeclaration
 from silo.core.launch_info import format_block
+from silo.core.plugins import load_place, loader_of
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedPlan
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
@@ -181,6 +183,10 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     resources += [f"{launch.spills} values spilled"] if launch.spills else []
     resources += [f"{launch.shared_bytes} shared bytes"] if launch.shared_bytes else []
     resources += [f"{launch.scratch_bytes} scratch bytes"] if launch.scratch_bytes else []
+    loader = loader_of(artifact.blob.kind)
+    if isinstance(loader, LoaderDeclaration) and loader.remark and launch.loader:
+        remark = cast("Callable[[str], str]", load_place(loader.remark))(launch.loader)
+        resources += [remark] if remark else []
     hidden = artifact.hidden_memory
     resources += [f"memory behind none of its arguments: {hidden}"] if hidden else []
     return VariantRow(

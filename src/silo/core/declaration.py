@@ -159,12 +159,15 @@ class LoaderDeclaration:
         load: ``module:function`` of a :class:`silo.core.protocols.Loader`, imported when the first blob is loaded.
         unmeasured: kinds of targets on which its times do not measure the kernel, each with the reason: nothing is
         tuned.
+        remark: ``module:function`` from the loader's text in the launch info to a remark, which ``silo inspect``
+        shows; its module imports no library. "" without one.
     """
 
     kind: str
     host_code: bool
     load: str
     unmeasured: tuple[tuple[str, str], ...] = ()
+    remark: str = ""
 
     def __post_init__(self) -> None:
         """``ValueError`` for an unknown name."""

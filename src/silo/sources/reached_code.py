@@ -14,6 +14,7 @@ import hashlib
 import inspect
 import linecache
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
@@ -466,7 +467,7 @@ class ReachedObjects(ReachedCode):
 
     def describe_class(self, kind: type) -> JSON:
         """Its text, its bases, its functions, and the values that its text may take from globals."""
-        if self.is_library(kind.__module__):
+        if self.is_library(kind.__module__) or _is_python_s(kind):
             return ["library", f"{kind.__module__}.{kind.__qualname__}"]
         source = _class_text(kind, self.libraries)
         bases = [self.encode(base, base.__qualname__) for base in kind.__bases__]
@@ -512,6 +513,12 @@ class ReachedObjects(ReachedCode):
                 f"another one: pass it as an argument or make it {self.constant_word}"
             )
         return ["object", kind.__module__, kind.__qualname__, text]
+
+
+def _is_python_s(kind: type) -> bool:
+    """Whether a class is one of Python's own without a text, such as ``types.SimpleNamespace``."""
+    heap = 1 << 9  # Py_TPFLAGS_HEAPTYPE, which every class of Python code has
+    return not kind.__flags__ & heap and kind.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
 def _class_text(kind: type, libraries: Sequence[str]) -> str:

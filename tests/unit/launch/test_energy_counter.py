@@ -18,6 +18,7 @@ def test_the_counter_is_read_and_grows(monkeypatch):
     import time
 
     counter = opened(monkeypatch)
+    assert not isinstance(counter, Rejected)
     first = counter.millijoules()
     time.sleep(0.05)
     assert counter.millijoules() > first

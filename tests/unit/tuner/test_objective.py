@@ -131,9 +131,15 @@ def test_objectives_survive_text():
     assert Objective.of("time", ["a<=1", "b<=2"]) == Objective.of("time", ["b<=2", "a<=1"])
 
 
+def members(value):
+    document = value.to_json()
+    assert isinstance(document, dict)
+    return document
+
+
 def test_trials_keep_the_samples_of_each_metric():
     assert Trial.from_json(TRIALS[0].to_json()) == TRIALS[0]
-    assert "metrics" not in trial(A, 1, 1).to_json(), "trials of earlier versions have the same bytes"
+    assert "metrics" not in members(trial(A, 1, 1)), "trials of earlier versions have the same bytes"
 
 
 class Metered(FakeEvaluator):
@@ -190,10 +196,10 @@ def test_rules_are_fitted_to_the_costs_of_the_objective():
 def test_locks_and_rules_name_the_objective():
     rules = DispatchRules.of(["n"], {(1,): A}, A, objective="energy, registers<=40")
     assert DispatchRules.from_json(rules.to_json()) == rules
-    assert "objective" not in DispatchRules.of(["n"], {(1,): A}, A).to_json()
+    assert "objective" not in members(DispatchRules.of(["n"], {(1,): A}, A))
     entry = LockEntry(STUDY, A, Estimate(5, 4, 6, 9), "why", "energy")
     assert LockEntry.from_json(entry.to_json()) == entry
-    assert "objective" not in data_replace(entry, objective="").to_json()
+    assert "objective" not in members(data_replace(entry, objective=""))
 
 
 def test_a_deployed_config_stays_while_it_ties_in_the_metric():

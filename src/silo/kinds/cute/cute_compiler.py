@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.values import digest
 from silo.core.variant import CompileJob, Variant
-from silo.errors import CompileError, SiloError, SourceError, ToolchainError
+from silo.errors import CompileError, SiloError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
 from silo.gc_pause import seldom_collected
 from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
@@ -38,8 +39,9 @@ from silo.kinds.cute.cute_toolchain import (
     usable,
 )
 from silo.kinds.cute.front.cute_installation import FRONT_END, dsl_module, dsl_version
+from silo.kinds.cute.front.cute_source import HostChoice
 from silo.kinds.cute.front.wrapping import Wrapper
-from silo.kinds.cute.host_object import host_object, linker
+from silo.kinds.cute.host_object import host_code_missing, host_object, linker
 from silo.kinds.cute.tensor_maps import HostMaps, maps_of_kernel, read_maps
 from silo.sources.kernel_source import RunsInLibrary
 
@@ -155,7 +157,10 @@ class _Cleaner:
             if operation.operation.name == "func.func":
                 for block in operation.regions[0].blocks:
                     _drop_prints(block)
-        self._modules.passes.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        strip = self._modules.passes.PassManager.parse("builtin.module(strip-debuginfo)")
+        # The DSL verifies no module between its trace and its own passes, which infer alignments that copies need.
+        strip.enable_verifier(enable=False)
+        strip.run(module.operation)
         self.module = module
 
 
@@ -206,6 +211,7 @@ def _drop_unused(owners: list[Any]) -> None:
 # ---- CuTe DSL kernels for NVIDIA GPUs ----
 
 
+_log = logging.getLogger("silo")
 _OLDEST = 80
 _ANY_ARCH = Target("cuda")
 _MOST_TRACED = 256  # some 10 KB each
@@ -281,11 +287,35 @@ class CuteCompiler:
                     grid=variant.specialization.grid,
                     maps=traced.maps,
                 )
-                if isinstance(source, RunsInLibrary) and source.in_library:
+                if isinstance(source, RunsInLibrary) and (source.in_library or self._needs_dsl(source, variant, job)):
                     job = replace(job, host="dsl", parameters=variant.signature.names, linker=linker().version)
                 if not traced.asked_for_arch:
                     self._keep(key, job)
         return Lowered(job.to_job(variant.kernel, target))
+
+    def _needs_dsl(self, source: Source, variant: Variant, job: CuteJob) -> bool:
+        """Makes the choice of a source with ``host="auto"``, by compiling its first variant here."""
+        choice = getattr(source, "host_choice", None)
+        if not isinstance(choice, HostChoice) or not choice.open:
+            return False
+        try:
+            self.compile(job.to_job(variant.kernel, self.artifact_target(variant.target)))
+        except UnsupportedError as error:
+            missing = host_code_missing()
+            if missing:
+                _log.info('%s: host="dsl" would launch it, but %s', variant.kernel, missing)
+                return False  # the worker's error has the reason and the cure
+            choice.reason = str(error)
+            _log.warning(
+                "%s is launched by the DSL's own host code, which is native code and needs the DSL's library where it "
+                'runs (host="dsl" of silo.cute): %s',
+                variant.kernel,
+                choice.reason.partition("; let the DSL")[0],
+            )
+        except CompileError:
+            return False  # this config fails in a worker, with the reason; another may decide
+        choice.open = False
+        return bool(choice.reason)
 
     def _keep(self, key: str, job: CuteJob) -> None:
         """Keeps a job that serves every arch, and drops the oldest beyond ``_MOST_TRACED``."""

@@ -23,7 +23,7 @@ from silo.kinds.cute.host_blob import CUTEOBJ, HostObject, HostValue, Passing
 from silo.settings import child_environment, settings
 from silo.temporary import own_folder
 
-__all__ = ["host_object", "link", "linker"]
+__all__ = ["host_code_missing", "host_object", "link", "linker"]
 
 # ---- Linking host code of the DSL: its object file becomes a shared object that names the libraries it needs ----
 
@@ -43,6 +43,15 @@ _FLAGS = (
 def linker() -> CCompiler:
     """Returns the C compiler, which links. Raises CompilerMissingError."""
     return find_compiler(settings().cc, _NEED)
+
+
+def host_code_missing() -> str:
+    """Returns the reason why no host code of the DSL can be linked here; "" if it can."""
+    try:
+        linker()
+    except CompilerMissingError as error:
+        return str(error)
+    return next((one.reason for one in (runtime_library(), tvm_ffi_library()) if isinstance(one, Rejected)), "")
 
 
 def link(made: bytes, version: str) -> tuple[bytes, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from silo.core.launch_info import ABI_BYTES, AbiType
-from silo.errors import CompileError
+from silo.errors import CompileError, UnsupportedError
 
 __all__ = [
     "CLayout",
@@ -217,7 +217,10 @@ def layout_of(llvm: Any, kind: Any) -> CLayout:  # noqa: ANN401  # the DSL's bin
     if scalar is None and text.startswith("i") and text[1:].isdecimal():
         scalar = _INTEGERS.get(int(text[1:]))
     if scalar is None:
-        raise CompileError(f"the DSL's host function holds a value of the type {text}, which Silo does not know")
+        raise UnsupportedError(
+            f"the DSL's host function holds a value of the type {text}, which Silo does not know; let the DSL's host "
+            'function launch it: silo.cute(..., host="dsl")'
+        )
     return CLayout(ABI_BYTES[scalar], ABI_BYTES[scalar], (), scalar)
 
 

@@ -23,6 +23,7 @@ _CODE_FLAGS = (
     "-Wno-reserved-user-defined-literal",  # 1.0h
     "-Xclang",
     "-cl-single-precision-constant",  # 1.0 is a float
+    "-fno-delete-null-pointer-checks",  # texts load from a null array and do not use the value
 )
 
 

@@ -5,7 +5,7 @@ Line numbers stay the same, so that clang's messages name the lines of the text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, cast
 
@@ -50,7 +50,11 @@ def rewritten(text: str) -> str:
     """Returns a text in Metal's language, whose function constants have their values, as C++."""
     words = tokens_of(text)
     edits: list[_Edit] = []
-    members = _functions_of_one_space(text, words)
+    members = {
+        **_functions_of_one_space(text, words),
+        **_types_of_one_space(text, words),
+        **_defaulted_constructors(text, words),
+    }
     at = 0
     while at < len(words):
         word = words[at]
@@ -63,8 +67,15 @@ def rewritten(text: str) -> str:
             edits.append(_blank(text, word.begin, words[end - 1].end))
             at = end
             continue
-        if word.kind is TokenKind.NUMBER and word.text[-2:] in ("bf", "BF") and word.text[:2].lower() != "0x":
-            edits.append(_Edit(word.begin, word.end, f"bfloat({word.text[:-2]}f)"))
+        if word.text == "coherent" and at + 1 < len(words) and words[at + 1].text in ("(", *_OBJECT_SPACES):
+            end = _balanced(words, at + 1) if words[at + 1].text == "(" else at + 1
+            edits.append(_blank(text, word.begin, words[end - 1].end))
+            at = end
+            continue
+        if word.kind is TokenKind.NUMBER:
+            edits += _number(word, 0)
+        elif word.kind is TokenKind.DIRECTIVE and word.text[1:].lstrip().startswith("define"):
+            edits += [edit for one in tokens_of(word.text[1:]) for edit in _number(one, word.begin + 1)]
         elif word.text == "threadgroup" and at > 0 and words[at - 1].text in _BEFORE_STATEMENT:
             found = _threadgroup_declaration(text, words, at)
             if found is not None:
@@ -73,6 +84,24 @@ def rewritten(text: str) -> str:
                 continue
         at += 1
     return _applied(text, sorted(edits))
+
+
+def _number(word: Token, start: int) -> list[_Edit]:
+    """Returns an edit for a number that C++ reads otherwise: ``1.0`` is a float in Metal, and ``1.0bf`` a bfloat.
+
+    Clang's flag for floats does not hold in templates: there the literal is a double again when it is instantiated.
+    """
+    text, hexadecimal = word.text, word.text[:2].lower() == "0x"
+    if word.kind is not TokenKind.NUMBER:
+        return []
+    if text[-2:] in ("bf", "BF") and not hexadecimal:
+        return [_Edit(start + word.begin, start + word.end, f"bfloat({text[:-2]}f)")]
+    exponent = "pP" if hexadecimal else "eE."
+    if text[-1].isalpha() and not (hexadecimal and set("pP") & set(text)):
+        return []
+    if set(exponent) & set(text) and text[-1] not in "fFhHlL":
+        return [_Edit(start + word.end, start + word.end, "f")]
+    return []
 
 
 def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
@@ -98,20 +127,22 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
         while after < len(words) and words[after].text in _AFTER_PARAMETERS:
             own += [after] if words[after].text in _OBJECT_SPACES else []
             after += 1
-        ends = ("{", ":", ";", "=") if own else ("{",)
+        defaulted = [one.text for one in words[after : after + 2]] == ["=", "default"]
+        ends = ("{", ":", ";", "=") if own or defaulted else ("{",)
         if after >= len(words) or words[after].text not in ends:
             continue
         begin = at
         while begin > 0 and words[begin - 1].text not in (";", "}", "{", "("):
             begin = pairs[begin - 1] if words[begin - 1].text == ")" else begin - 1
         head = [one.text for one in words[begin:after]]
-        if begin == at or not _OBJECT_SPACES & set(head):
+        if begin == at or not (defaulted or _OBJECT_SPACES & set(head)):
             continue
         end = after
         while end < len(words) and words[end].text not in ("{", ";"):
             end = pairs.get(end, end) + 1
         end = min(pairs.get(end, end) + 1, len(words))
-        plain = " ".join(one for one in head if one not in (*_OBJECT_SPACES, "const"))
+        plain = _without_spaces([one.text for one in words[begin : pairs[at] + 1]])
+        plain += " const" * ("const" in head[pairs[at] + 1 - begin :])
         key = (opened[-1] if opened else -1, plain)
         body = " ".join(one.text for one in words[after:end] if one.text not in _OBJECT_SPACES)
         if key not in bodies:
@@ -121,6 +152,93 @@ def _functions_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tupl
             found[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
         else:
             found.update({one: (_blank(text, words[one].begin, words[one].end), one + 1) for one in own})
+    return found
+
+
+def _defaulted_constructors(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
+    """Edits that remove ``Name() = default;`` from types without other constructors.
+
+    Such a type is an aggregate in Metal's C++17, but not in the C++20 of the emulator.
+    """
+    found: dict[int, tuple[_Edit, int]] = {}
+    pairs = _brackets(words)
+    for at, word in enumerate(words):
+        if word.text not in ("struct", "class") or at + 1 >= len(words) or not words[at + 1].is_word:
+            continue
+        opening = at + 2
+        while opening < len(words) and words[opening].text not in ("{", ";", "(", ")", "}", "="):
+            opening += 1
+        if opening not in pairs or words[opening].text != "{":
+            continue
+        own = list(_constructors(words, pairs, words[at + 1].text, opening))
+        if all(one is not None for one in own):
+            for begin, end in filter(None, own):
+                found[begin] = (_blank(text, words[begin].begin, words[end - 1].end), end)
+    return found
+
+
+def _constructors(
+    words: Sequence[Token], pairs: Mapping[int, int], name: str, opening: int
+) -> Iterator[tuple[int, int] | None]:
+    """Yields the first word and the end of each ``name() = default;`` in a class, None for another constructor."""
+    place = begin = opening + 1
+    while place < pairs[opening]:
+        word = words[place].text
+        if word == name and words[place - 1].text not in ("~", "::"):
+            behind = place + 1
+            while behind < pairs[opening] and words[place + 1].text == "<" and words[behind - 1].text != ">":
+                behind += 1
+            if words[behind].text == "(":
+                end = pairs[behind] + 1
+                while words[end].text in _AFTER_PARAMETERS:
+                    end += 1
+                tail = [one.text for one in words[end : end + 3]]
+                plain = pairs[behind] == behind + 1 and tail == ["=", "default", ";"]
+                yield (begin, end + 3) if plain else None
+                place = end
+                continue
+        place = pairs[place] + 1 if word in ("(", "[", "{") and place in pairs else place + 1
+        if words[place - 1].text in (";", "}", ":"):
+            begin = place
+
+
+def _without_spaces(words: Sequence[str]) -> str:
+    """Words of a declaration as C++ has them: ``constant`` is ``const``, the other address spaces are nothing."""
+    kept: list[str] = []
+    for word in words:
+        plain = "const" if word == "constant" else word
+        if plain not in _OBJECT_SPACES and not (plain == "const" and kept[-1:] == ["const"]):
+            kept.append(plain)
+    return " ".join(kept)
+
+
+def _types_of_one_space(text: str, words: Sequence[Token]) -> dict[int, tuple[_Edit, int]]:
+    """Edits that leave one of the specializations of a type that differ in address spaces alone.
+
+    ``template <class T> struct Of<device T*> {}`` and ``struct Of<thread T*> {}`` are one specialization here, as
+    functions are in :func:`_functions_of_one_space`.
+    """
+    found: dict[int, tuple[_Edit, int]] = {}
+    bodies: dict[str, str] = {}
+    pairs = _brackets(words)
+    for at, word in enumerate(words):
+        if word.text not in ("struct", "class") or at == 0 or words[at - 1].text != ">":
+            continue
+        begin = at
+        while begin > 0 and words[begin - 1].text not in (";", "}", "{"):
+            begin -= 1
+        opening = at
+        while opening < len(words) and words[opening].text not in ("{", ";"):
+            opening += 1
+        head = [one.text for one in words[begin:opening]]
+        close = pairs.get(opening, len(words))
+        if not _OBJECT_SPACES & set(head) or close + 1 >= len(words) or words[close + 1].text != ";":
+            continue
+        plain = _without_spaces(head)
+        body = " ".join(one.text for one in words[opening:close])
+        if bodies.get(plain) == body:
+            found[begin] = (_blank(text, words[begin].begin, words[close + 1].end), close + 2)
+        bodies.setdefault(plain, body)
     return found
 
 

@@ -13,7 +13,7 @@ from silo.frozen import frozen, names_of
 from silo.kinds.pallas.front.launch_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
-__all__ = ["ArrayPlace", "CallLayout", "ScalarPlace", "call_plan"]
+__all__ = ["ArrayPlace", "CallLayout", "ScalarPlace", "call_plan", "proof_of"]
 
 _CONVENTION = 1
 
@@ -104,6 +104,14 @@ class CallLayout:
     def from_text(cls, text: str) -> CallLayout:
         """Returns the plan of :attr:`text`; raises ``ValueError`` for any other text."""
         return cls.from_json(parse_json(text.encode()))
+
+
+def proof_of(text: str) -> str:
+    """Returns the check that accepted a program, from the loader's text in its launch info; "" if that is damaged."""
+    try:
+        return CallLayout.from_text(text).proof
+    except ValueError:
+        return ""
 
 
 def _operand(data: JSON) -> ArrayPlace | ScalarPlace:

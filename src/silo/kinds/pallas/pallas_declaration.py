@@ -26,6 +26,7 @@ JAXEXP = LoaderDeclaration(
     "jaxexp",
     host_code=True,
     load="silo.kinds.pallas.pallas_loader:load_jaxexp",
+    remark="silo.kinds.pallas.call_plan:proof_of",
     unmeasured=(
         ("cpu", "a CPU interprets Pallas kernels: what is fast there has fewer steps, which says nothing of a TPU"),
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import silo
 from emulator_jobs import job, kernel, require_clang
 from silo.errors import CompileError, LaunchError
 
@@ -348,3 +349,43 @@ def test_a_job_is_read_as_it_was_written():
     from silo.kinds.metal.metal_job import EmulatorJob
 
     assert EmulatorJob.from_job(made.to_job("f", Target("cpu", "x86-64-v2"))) == made
+
+
+OTHERS = """
+#include <metal_stdlib>
+using namespace metal;
+template <typename T> struct element {};
+template <typename T> struct element<device T*> { using type = T; };
+template <typename T> struct element<thread T*> { using type = T; };
+template <typename T> struct Tile {
+  T own;
+  thread T& at() thread { return own; }
+  const thread T& at() const thread { return own; }
+};
+struct Sum {
+  float value;
+  int count;
+  constexpr Sum() = default;
+  constexpr Sum() threadgroup = default;
+};
+template <typename T> [[kernel]] void mixed(
+    volatile coherent(system) device T* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  const uniform<int> one = make_uniform(1);
+  const typename element<device T*>::type step = 0.1;
+  const Tile<T> tile = {step};
+  const uint4 few = {1, 2};
+  const Sum sum = {2.0, 3};
+  simdgroup_matrix<float, 8, 8> a(2.0f), b(3.0f);
+  const auto product = a * b;
+  const float all = simd_sum(product.thread_elements()[0] + product.thread_elements()[1]);
+  out[i] = fmin(one, tile.at() * 10.0 - 10 * T(0.1)) + few.y + few.w + sum.count + all;
+}
+template [[host_name("mixed")]] [[kernel]] void mixed<float>(volatile coherent(system) device float*, uint);
+"""
+
+
+def test_what_public_texts_use_of_the_language_and_of_apple_s_headers():
+    out = np.zeros(32, np.float32)
+    silo.metal(OTHERS, kernel="mixed", group_size=32, grid=(1,))(out)
+    # 0.1 is a float in a template too, so the difference is 0; 2 + 0 + 3; the product has 6 on its diagonal, 48 in all.
+    assert (out == 53).all()

@@ -33,7 +33,7 @@ def cute(
     block: LaunchOption | None = None,
     cluster: LaunchOption | None = None,
     smem: int | str | Callable[[Any], object] | None = None,
-    host: Literal["silo", "dsl"] = "silo",
+    host: Literal["auto", "silo", "dsl"] = "auto",
     layouts: Literal["static", "dynamic"] = "static",
     space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | None = None,
     grid: Callable[[Any], object] | Sequence[int] | Grid | None = None,
@@ -56,7 +56,8 @@ def cute(
         smem: bytes of dynamic shared memory; computed by the DSL by default.
         host: ``silo``: the driver launches the device code, without any part of the DSL. ``dsl``: the DSL's own host
             code launches it, for kernels whose parameters only that code makes; it needs the DSL's library, and
-            consent.
+            consent. ``auto``: ``silo`` if that can make every parameter, else ``dsl`` if the host function takes a
+            stream; one line of the log has the reason.
         layouts: ``static``: shapes and strides are part of the code, which is compiled for each. ``dynamic``: they are
             passed with each call.
         space: as for :func:`silo.kernel`; its values are Constexprs, parameters of ``__init__``, or names that

@@ -21,7 +21,7 @@ from silo.kinds.cute.front.cute_specialize import constant_value, reached_from, 
 from silo.kinds.cute.front.wrapping import Wrapper
 from silo.sources.launch_options import LaunchOptions
 
-__all__ = ["CuteSource", "Host", "Layouts", "WrittenWrapper"]
+__all__ = ["CuteSource", "Host", "HostChoice", "Layouts", "WrittenWrapper"]
 
 
 _WIDE = 1 << 31
@@ -36,8 +36,22 @@ def _reach(array: ArgumentFacts) -> int:
 class Host(Enum):
     """The code that launches the device function."""
 
+    AUTO = "auto"  # the driver; the DSL's own host code if it alone can make a parameter of the kernel
     SILO = "silo"  # the driver, with the cubin and its launch info
     DSL = "dsl"  # the DSL's own host code, which is native code of the host
+
+
+class HostChoice:
+    """The choice that ``host="auto"`` leaves to the compiler.
+
+    ``open``: it is not made yet. ``reason``: the reason why the DSL launches, "" if the driver does.
+    """
+
+    __slots__ = ("open", "reason")
+
+    def __init__(self, *, open: bool) -> None:  # noqa: A002
+        self.open = open
+        self.reason = ""
 
 
 class Layouts(Enum):
@@ -70,7 +84,7 @@ class CuteSource:
     written: WrittenWrapper
     location: str
     passed: tuple[Passed, ...]
-    host: Host = Host.SILO
+    host: Host = Host.AUTO
     layouts: Layouts = Layouts.STATIC
     options: LaunchOptions = LaunchOptions()  # noqa: RUF009  # a frozen value
     stream: str | None = None
@@ -92,7 +106,12 @@ class CuteSource:
     @property
     def in_library(self) -> bool:
         """Whether the DSL's own host code launches it, through tvm-ffi."""
-        return self.host is Host.DSL
+        return self.host is Host.DSL or bool(self.host_choice.reason)
+
+    @cached_property
+    def host_choice(self) -> HostChoice:
+        """The choice of the host code, which the compiler makes. Host code of the DSL needs a stream to launch on."""
+        return HostChoice(open=self.host is Host.AUTO and self.stream is not None and not self.written_by_silo)
 
     @property
     def fingerprint(self) -> str:

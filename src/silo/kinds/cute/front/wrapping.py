@@ -233,9 +233,19 @@ def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: P
     return made, WrapperParameter(parameter.name, form, element, leaves)
 
 
+_ROUND = 16  # elements: a stride that is a multiple of this keeps every alignment, and suits tensor maps
+
+
 def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[AbiType, str], ...]]:
+    """Returns shape and strides. No element is reached by the stride of an axis of size 1, which counts as 1 in facts.
+
+    The code gets the next free stride there: after a stride of 1 the DSL would take no element of a batch as aligned.
+    """
     assert extents.strides is not None  # a CuTe source holds the layout
-    return extents.shape, extents.strides, ()
+    pairs = list(zip(extents.shape, extents.strides, strict=True))
+    whole = max((size * abs(step) for size, step in pairs if size != 1), default=1)
+    free = -(-whole // _ROUND) * _ROUND
+    return extents.shape, tuple(free if size == 1 and len(pairs) > 1 else step for size, step in pairs), ()
 
 
 def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401

@@ -383,16 +383,18 @@ class _Parser:
         end = self._pairs[opening] + 1
         if self._at(end) != ";":
             self._refuse(name.line, f"the function constant {name.text} has a value of its own; it is given one")
-        index = self._number(place + 2, f"the function constant {name.text}")
+        written = self._slice(place + 2, self._pairs[place + 1])
+        index = self._index(written, name.line, f"the function constant {name.text}")
         kind = self._slice(begin + 1, opening - 1)
         span = (self._tokens[begin].begin, self._tokens[end].end)
         self._constants.append(FunctionConstant(name.text, kind, index, span, name.line))
 
-    def _number(self, place: int, what: str) -> int:
-        token = self._tokens[place]
-        if not token.text.isdigit():
-            self._refuse(token.line, f"{what} has the index {token.text!r}; write a number")
-        return int(token.text)
+    def _index(self, written: str, line: int, what: str) -> int:
+        """Returns the value of an index: a number, a macro that is one, or a sum of these."""
+        parts = [(self._macros.get(part.strip()) or part).strip() for part in written.split("+")]
+        if not all(part.isdigit() for part in parts):
+            self._refuse(line, f"{what} has the index {written!r}; write a number, or a macro that is one")
+        return sum(map(int, parts))
 
     def _array(self, place: int) -> None:
         end = place
@@ -452,9 +454,7 @@ class _Parser:
         while at < len(self._tokens) and self._at(at) not in ("(", ";", "decltype"):
             at = self._pairs[at] + 1 if self._at(at) == "[[" else at + 1
         if self._at(at) == "decltype":
-            at = self._pairs[at + 1] + 1
-            while self._at(at) not in (";", "(", ""):
-                at += 1
+            at = self._after_name(self._pairs[at + 1] + 1)
         attributes = self._attributes(begin, at)
         if self._at(begin) == "template" and self._at(begin + 1) != "<":
             self._instance(begin, at, attributes)
@@ -488,6 +488,14 @@ class _Parser:
             self._templates[name.text] = (self._template_names(begin), replace(made, template=True))
             return
         self._keep(made)
+
+    def _after_name(self, place: int) -> int:
+        """Returns the place behind a name and the arguments of its template, which may hold brackets: ``(bool)0``."""
+        depth = 0
+        while self._at(place) not in (";", "(", "") or (depth and self._at(place) == "("):
+            depth += (self._at(place) == "<") - (self._at(place) == ">")
+            place = self._pairs[place] + 1 if self._at(place) == "(" else place + 1
+        return place
 
     def _within_attribute(self, place: int) -> bool:
         """Whether a token is within ``[[ ]]``."""
@@ -540,8 +548,9 @@ class _Parser:
             depth += (self._at(place) == ">") - (self._at(place) == "<")
             if depth == 0:
                 break
-            place -= 1
-        name = self._tokens[place - 1]
+            place = self._pairs[place] - 1 if self._at(place) == ")" else place - 1
+        written = self._at(at - 1) == ">"  # else the parameters' types are those of the instance
+        name = self._tokens[place - 1 if written else at - 1]
         host = _literal(attributes.get("host_name", ""))
         template = self._templates.get(name.text)
         if template is None:
@@ -550,7 +559,14 @@ class _Parser:
         if not host:
             self._refuse(name.line, f'this instance of {name.text} has no name: write [[host_name("...")]]')
         names, kernel = template
-        given = [self._slice(*part) for part in self._split(place + 1, at - 1)]
+        try:
+            if written:
+                given = [self._slice(*part) for part in self._split(place + 1, at - 1)]
+            else:
+                given = self._deduced(at, names, kernel)
+        except SourceError as error:
+            self._refused.append((host, str(error)))
+            return
         values = dict(zip(names, given, strict=False))
         parameters = tuple(replace(one, type=_substituted(one.type, values)) for one in kernel.parameters)
         function = f"{name.text}<{', '.join(given)}>"
@@ -561,12 +577,28 @@ class _Parser:
             end = self._pairs[end] + 1 if self._at(end) in _OPEN else end + 1
         self._instances.append((host, (self._tokens[begin].begin, self._tokens[min(end, len(self._tokens) - 1)].end)))
 
+    def _deduced(self, at: int, names: Sequence[str], kernel: MslKernel) -> list[str]:
+        """Returns the arguments of a template, from the types of an instance's parameters. Raises SourceError."""
+        parts = self._split(at + 1, self._pairs[at])
+        types = [self._parameter(*part, kernel.name).type for part in parts]
+        values: dict[str, str] = {}
+        for wanted, given in zip(kernel.parameters, types, strict=False):
+            values = _matched(wanted.type, given, names) | values
+        known = [values[name] for name in names if name in values]
+        if [name for name in names if name in values] != list(names[: len(known)]) or not known:
+            line = self._tokens[at].line
+            self._refuse(
+                line, f"the types of this instance of {kernel.name} do not name {', '.join(names)}: write <...>"
+            )
+        return known
+
     def _parameter(self, begin: int, end: int, kernel: str) -> MslParameter:
         attributes = self._attributes(begin, end)
+        attributes.pop("function_constant", None)  # whether Metal's own launch passes it; Silo's always does
         plain: list[Token] = []
         place = begin
         while place < end:
-            if self._at(place) == "[[":
+            if self._at(place) == "[[" or (self._at(place) == "(" and self._at(place - 1) == "coherent"):
                 place = self._pairs[place] + 1
                 continue
             plain.append(self._tokens[place])
@@ -591,13 +623,7 @@ class _Parser:
         attribute = next(iter(attributes), "")
         index = -1
         if attribute in ("buffer", "threadgroup"):
-            written = attributes[attribute].strip()
-            written = self._macros.get(written) or written
-            if not written.isdigit():
-                self._refuse(
-                    line, f"{kernel}: {name.text} has the index {written!r}; write a number, or a macro that is one"
-                )
-            index = int(written)
+            index = self._index(attributes[attribute].strip(), line, f"{kernel}: {name.text}")
         span = (self._tokens[begin].begin, self._tokens[end - 1].end)
         return MslParameter(name.text, kind, space, form, const, attribute, index, span, line)
 
@@ -707,6 +733,30 @@ def _spelled(tokens: Sequence[Token]) -> str:
 def _substituted(kind: str, values: dict[str, str]) -> str:
     """Returns a type of a template with an instance's values."""
     return "".join(values.get(one, one) for one in _pieces(kind))
+
+
+def _matched(wanted: str, given: str, names: Collection[str]) -> dict[str, str]:
+    """Returns the values of a template's parameters with which its type ``wanted`` is ``given``; {} if none are.
+
+    >>> _matched("Params<T, N>", "Params<float, 2>", ["T", "N"]), _matched("uint", "uint", ["T"])
+    ({'T': 'float', 'N': '2'}, {})
+    """
+    pattern, pieces = [one.text for one in tokens_of(wanted)], [one.text for one in tokens_of(given)]
+    found: dict[str, str] = {}
+    at = 0
+    for place, word in enumerate(pattern):
+        end, depth = at + 1, 0
+        if word in names:
+            behind = pattern[place + 1 : place + 2]
+            end = at
+            while end < len(pieces) and (depth or pieces[end : end + 1] != behind):
+                depth += (pieces[end] in ("<", "(")) - (pieces[end] in (">", ")"))
+                end += 1
+            found[word] = " ".join(pieces[at:end])
+        elif pieces[at:end] != [word]:
+            return {}
+        at = end
+    return found if at == len(pieces) else {}
 
 
 def _pieces(text: str) -> list[str]:

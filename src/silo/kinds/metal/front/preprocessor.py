@@ -150,7 +150,12 @@ class _Run:
             if path is not None:
                 self.once.add(path)
         elif word in ("pragma", "line"):
-            self.put(one.text)
+            words = _words(tokens_of(rest))
+            if any(part in self.macros for part in words):  # the text that follows has no definitions any more
+                self.words = 0
+                self.put(f"#{word} {' '.join(self._expand(words, frozenset(), 0, f'{name}:{one.line}'))}")
+            else:
+                self.put(one.text)
         self.put(lines if word not in ("pragma", "include") else "")
 
     def _condition(self, word: str, rest: str, name: str, line: int, stack: list[_Condition]) -> None:
@@ -210,7 +215,7 @@ class _Run:
         if listed is not None and not rest.strip().startswith(f"{word}("):
             listed, inner, body = None, None, f"{found.group(2)} {body}"  # a blank before the bracket: no arguments
         flat = body.replace("\n", " ")
-        tokens = tuple(one.text for one in tokens_of(f"_ {flat}")[1:])  # after _ a # is not a directive
+        tokens = tuple(_words(tokens_of(f"_ {flat}")[1:]))  # after _ a # is not a directive
         tokens = tuple(_pasted(tokens))
         if listed is None or inner is None:
             self.macros[word] = _Macro(tokens)
@@ -267,13 +272,13 @@ class _Run:
                     continue
                 end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
             self.put(text[at : one.begin])
-            words = [part.text for part in tokens[place:end]]
+            words = _words(tokens[place:end])
             self.words = 0
             made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
             last = self.macros.get(made[-1]) if made else None
             if last is not None and last.parameters is not None and end < len(tokens) and tokens[end].text == "(":
                 end = _closing([part.text for part in tokens], end, f"{name}:{line + one.line - 1}") + 1
-                words = [part.text for part in tokens[place:end]]
+                words = _words(tokens[place:end])
                 made = self._expand(words, frozenset(), 0, f"{name}:{line + one.line - 1}")
             self.put(f" {' '.join(made)} " + "\n" * text.count("\n", one.begin, tokens[end - 1].end))
             at, place = tokens[end - 1].end, end
@@ -352,6 +357,17 @@ class _Run:
                 made.append(word)
                 at += 1
         return [word for word in made if word]
+
+
+def _words(tokens: Sequence[Token]) -> list[str]:
+    """Returns the texts of tokens. ``>>`` and ``>>=`` are one word: blanks between them would change their meaning."""
+    found: list[str] = []
+    for at, one in enumerate(tokens):
+        if at and one.text in (">", ">=") and found[-1] == ">" and tokens[at - 1].end == one.begin:
+            found[-1] += one.text
+        else:
+            found.append(one.text)
+    return found
 
 
 def _active(stack: Sequence[_Condition]) -> bool:

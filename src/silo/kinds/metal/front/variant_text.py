@@ -31,7 +31,7 @@ def metal_text(
     Raises:
         CompileError: a constant without a value, or threadgroup memory of a template's instance.
     """
-    edits = [*_constants(text, constants), *_questions(text)]
+    edits = [*_constants(text, constants), *_questions(text), *_conditional(text)]
     edits += [(*span, "") for name, span in text.instances if name != kernel.name or not instances]
     given = [one for one in kernel.parameters if one.attribute == "threadgroup"]
     if given and kernel.template:
@@ -70,6 +70,25 @@ def _questions(text: MslText) -> Iterable[_Edit]:
             ")",
         ]:
             yield word.begin, words[at + 3].end, "true" if words[at + 2].text in defined else "false"
+
+
+def _conditional(text: MslText) -> Iterable[_Edit]:
+    """Yields removals of ``function_constant(name)`` from parameters, because every launch passes every buffer."""
+    words = tokens_of(text.text)
+    declared = [one.span for one in text.constants]
+    for at, word in enumerate(words):
+        if word.text != "function_constant" or any(begin <= word.begin < end for begin, end in declared):
+            continue
+        first, last = at, at + 3
+        if [one.text for one in words[at + 1 : last + 1 : 2]] != ["(", ")"]:
+            continue
+        if words[first - 1].text == ",":
+            first -= 1
+        elif words[last + 1 : last + 2] and words[last + 1].text == ",":
+            last += 1
+        elif words[first - 1].text == "[[":
+            first, last = first - 1, last + 1
+        yield words[first].begin, words[last].end, ""
 
 
 def _literal(value: Value) -> str:

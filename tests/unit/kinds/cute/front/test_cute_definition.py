@@ -59,7 +59,7 @@ def test_defaults_are_kept():
 
 def test_a_host_function_has_a_stream_that_nobody_passes():
     made = source(functions.on_host)
-    assert (made.written, made.stream, made.host) == (WrittenWrapper.HOST, "stream", Host.SILO)
+    assert (made.written, made.stream, made.host) == (WrittenWrapper.HOST, "stream", Host.AUTO)
     assert described(made) == {"x": "*", "n": "i64"}
 
 
@@ -110,7 +110,7 @@ def test_a_launch_option_that_no_launch_has_costs_its_config(block, message):
         ({"block": "n"}, "a launch option reads n, which each call passes"),
         ({"block": (1, 2, 3, 4)}, "block="),
         ({"block": 128, "smem": (1, 2)}, "smem is one number"),
-        ({"block": 128, "host": "theirs"}, "host='theirs'; it is 'silo' or 'dsl'"),
+        ({"block": 128, "host": "theirs"}, "host='theirs'; it is 'auto' or 'silo' or 'dsl'"),
         ({"block": 128, "layouts": "free"}, "layouts='free'; it is 'static' or 'dynamic'"),
     ],
 )

@@ -25,7 +25,7 @@ from silo.core.extents import Extents
 from silo.core.launch_info import ABI_BYTES, AbiType
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.errors import CompileError, SourceError
+from silo.errors import CompileError, SourceError, UnsupportedError
 from silo.frozen import replace
 from silo.kinds.cute.front.cute_definition import cute
 from silo.kinds.cute.front.cute_installation import FRONT_END
@@ -256,6 +256,41 @@ def test_a_method_that_is_a_kernel_keeps_its_object():
     assert sources[0].fingerprint != sources[1].fingerprint
     one, other = (built(source, {"x": FLAT, "out": FLAT, "n": 3}).blob.data for source in sources)
     assert one != other
+
+
+# -- the code that launches -------------------------------------------------------------------------------------------
+
+DOUBLED = {"x": FLAT, "out": FLAT, "rows": 3, "scale": 1.5}
+
+
+def test_the_dsl_launches_what_the_driver_cannot_and_one_line_has_the_reason(caplog):
+    pytest.importorskip("tvm_ffi", reason="tvm-ffi is not installed")
+    source = cute(kernels.doubled).source
+    with caplog.at_level("WARNING", "silo"):
+        made = [built(source, DOUBLED, arch=arch) for arch in ("sm_80", "sm_90a")]
+    assert [one.blob.kind for one in made] == ["cuteobj", "cuteobj"]
+    assert source.in_library
+    (line,) = [one.message for one in caplog.records if "host code" in one.message]
+    assert "doubled" in line
+    assert "made by the host function from scale" in line
+
+
+def test_the_driver_launches_what_it_can():
+    source = cute(kernels.on_a_stream).source
+    assert built(source, DOUBLED).blob.kind == "cubin"
+    assert not source.in_library
+
+
+@pytest.mark.parametrize(("function", "options"), [(kernels.doubled, {"host": "silo"}), (kernels.unstreamed, {})])
+def test_native_code_is_not_chosen_against_the_author_or_without_a_stream(function, options):
+    with pytest.raises(UnsupportedError, match=r'made by the host function from scale.*host="dsl"'):
+        built(cute(function, **options).source, DOUBLED)
+
+
+def test_the_stride_of_an_axis_of_one_element_takes_no_alignment_from_the_code():
+    stack = {"x": ("float16", (64, 32, 1), (32, 1, 1)), "out": FLAT, "rows": 3, "scale": 1.5}
+    wrapper = wrapper_of(cute(kernels.on_a_stream).source, stack)
+    assert str(wrapper.arguments[0]) == "FakeTensor<Float16, (64, 32, 1), (32, 1, 2048)>"
 
 
 # -- mistakes of the author ------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import pytest
 import silo
 from silo.errors import SourceError
 from silo.kinds.metal.front.parser import TokenKind, parse_metal, tokens_of
+from silo.kinds.metal.front.variant_text import metal_text
 
 
 def kernel_of(text):
@@ -85,3 +86,32 @@ def test_tokens_have_kinds_and_lines():
     ]
     assert {line for _, line in rest} == {4}
     assert [one.text for one in found if one.kind is TokenKind.NUMBER] == ["0", "1.5e-3h", "0x1p-2"]
+
+
+DEDUCED = """
+template <int N> struct Params { float by[N]; };
+template <typename T, bool twice>
+[[kernel]] void scaled(device T* x, uint i [[thread_position_in_grid]]) { x[i] *= twice ? 2 : 1; }
+template <typename T, int N>
+[[kernel]] void summed(
+    device T* x [[buffer(0)]],
+    constant Params<N>& params [[buffer(1)]],
+    device T* bias [[buffer(BASE + 2), function_constant(has_bias)]],
+    uint i [[thread_position_in_grid]]) {}
+template [[host_name("scaled")]] [[kernel]] decltype(scaled<float, (bool)1>) scaled<float, (bool)1>;
+template [[host_name("summed")]] [[kernel]] void summed(
+    device half* x [[buffer(0)]], constant Params<3>& params [[buffer(1)]],
+    device half* bias [[buffer(4)]], uint i [[thread_position_in_grid]]);
+constant bool has_bias [[function_constant(BASE + 1)]];
+"""
+
+
+def test_arguments_of_templates_hold_brackets_or_come_from_parameters():
+    found = parse_metal("#define BASE 2\n" + DEDUCED, "k")
+    assert not found.refused
+    assert [one.function for one in found.kernels] == ["scaled<float, (bool)1>", "summed<half, 3>"]
+    assert [(one.type, one.index) for one in found.kernels[1].buffers] == [("half", 0), ("Params<3>", 1), ("half", 4)]
+    assert [one.index for one in found.constants] == [3]
+    made = metal_text(found, found.kernels[1], {"has_bias": False, "BASE": 2}, {})
+    assert "[[buffer(BASE + 2)]]" in made
+    assert "function_constant" not in made

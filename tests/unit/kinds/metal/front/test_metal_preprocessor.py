@@ -189,3 +189,18 @@ def test_the_list_of_kernels_holds_those_that_cannot_be_launched():
     ):
         silo.metal(text, kernel="m", group_size=1)
     assert len(parse_metal(text, "k").refused) == 2
+
+
+def test_shifts_pragmas_and_pasted_names_of_macros_keep_their_meaning():
+    text = (
+        "#define HALF(x) x >>= 1; x = x >> 2\n"
+        "#define MOST 4\n"
+        "#define NAMED(n) [[host_name(#n)]] pre_ ## n\n"
+        "HALF(a)\n#pragma unroll (MOST)\nNAMED(b)\n"
+    )
+    made = [line.split() for line in preprocess(text, "k", []).splitlines() if line.strip()]
+    assert made[1:] == [
+        ["a", ">>=", "1", ";", "a", "=", "a", ">>", "2"],
+        ["#pragma", "unroll", "(", "4", ")"],
+        ["[[", "host_name", "(", '"b"', ")", "]]", "pre_b"],
+    ]

@@ -1,6 +1,7 @@
 """Configs of tuners compiled ahead in worker processes, in programs on the stub driver, whose code is for an sm_90."""
 
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ class FakeJob:
 
 
 def test_configs_are_measured_as_their_compiles_end():
-    ahead = AheadCompiles()
+    ahead: Any = AheadCompiles()
     jobs = {name: FakeJob(JobState.RUNNING) for name in ("slow", "quick", "middle")}
     ahead._jobs.update(jobs)
     compiles = SearchCompiles(("slow", "quick", "middle"), {0: "slow", 1: "quick", 2: "middle", 4: "slow"}, 15)

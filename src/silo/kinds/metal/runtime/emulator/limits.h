@@ -5,9 +5,11 @@
 
 namespace metal {
 
-template <class T> struct numeric_limits {
+// The name by which Apple's header lets texts specialize it.
+template <class T> struct _numeric_limits_impl {
     static constexpr bool is_specialized = false;
 };
+template <class T> struct numeric_limits : _numeric_limits_impl<T> {};
 #define SILO_INTEGER_LIMITS(T)                                                                     \
     template <> struct numeric_limits<T> {                                                         \
         static constexpr bool is_specialized = true;                                               \

@@ -156,4 +156,12 @@ SILO_LANES void simdgroup_multiply(thread simdgroup_matrix<D> &to,
     to.own = vec<D, 2>(D(product.x), D(product.y));
 }
 
+// An operator has no place of its caller: all products of operators meet here.
+template <class T>
+SILO_LANES simdgroup_matrix<T> operator*(simdgroup_matrix<T> a, simdgroup_matrix<T> b) {
+    simdgroup_matrix<T> product;
+    simdgroup_multiply(product, a, b);
+    return product;
+}
+
 } // namespace metal

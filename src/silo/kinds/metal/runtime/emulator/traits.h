@@ -42,7 +42,6 @@ template <class T> struct type_identity {
     using type = T;
 };
 template <class T> using type_identity_t = typename type_identity<T>::type;
-template <class...> using void_t = void;
 
 template <class T> struct remove_reference {
     using type = T;
@@ -89,6 +88,14 @@ template <class T> struct remove_cv {
     using type = remove_const_t<remove_volatile_t<T>>;
 };
 template <class T> using remove_cv_t = typename remove_cv<T>::type;
+template <class T> struct remove_addrspace { // the emulator's types have no address spaces
+    using type = T;
+};
+template <class T> using remove_addrspace_t = typename remove_addrspace<T>::type;
+template <class T> using uniform = T; // of <metal_uniform>: a promise that all threads have the same value
+template <class T> constexpr T make_uniform(T value) {
+    return value;
+}
 template <class T> struct remove_pointer {
     using type = T;
 };
@@ -183,7 +190,6 @@ template <class T> constexpr bool is_array_v = __is_array(T);
 template <class T> constexpr bool is_enum_v = __is_enum(T);
 template <class T> constexpr bool is_class_v = __is_class(T);
 template <class T> constexpr bool is_const_v = __is_const(T);
-template <class T> constexpr bool is_empty_v = __is_empty(T);
 template <class T> constexpr bool is_trivially_copyable_v = __is_trivially_copyable(T);
 template <class T, class U> constexpr bool is_convertible_v = __is_convertible_to(T, U);
 template <class T, class U> constexpr bool is_base_of_v = __is_base_of(T, U);
@@ -206,6 +212,13 @@ template <class T> struct is_class : bool_constant<is_class_v<T>> {};
 template <class T> struct is_const : bool_constant<is_const_v<T>> {};
 template <class T, class U> struct is_convertible : bool_constant<is_convertible_v<T, U>> {};
 template <class T, class U> struct is_base_of : bool_constant<is_base_of_v<T, U>> {};
+
+// Internal names of Apple's header that some texts use.
+template <class T>
+struct __is_valid_simdgroup_type
+    : bool_constant<silo_metal::is_scalar<silo_metal::element_of<T>> &&
+                    sizeof(silo_metal::element_of<T>) <= 4> {};
+template <class T> struct vec_elements : integral_constant<int, silo_metal::length_of<T>> {};
 
 template <class T> struct make_scalar {
     using type = silo_metal::element_of<T>;

@@ -40,6 +40,21 @@ template <class V, class A> constexpr int put_component(V &to, int at, const A &
         int at = 0;                                                                                \
         ((at = silo_metal::put_component(*this, at, parts)), ...);                                 \
     }                                                                                              \
+    template <class U>                                                                             \
+        requires(!__is_same(U, T))                                                                 \
+    constexpr explicit vec(const packed_vec<U, n> &other) {                                        \
+        for (int i = 0; i < n; i++)                                                                \
+            e[i] = T(other.e[i]);                                                                  \
+    }                                                                                              \
+    /* {a, b} sets the first elements, the others to zero. */                                      \
+    template <class... A>                                                                          \
+        requires(sizeof...(A) > 1 && silo_metal::components<A...> < n)                             \
+    constexpr vec(const A &...parts) {                                                             \
+        int at = 0;                                                                                \
+        ((at = silo_metal::put_component(*this, at, parts)), ...);                                 \
+        for (; at < n; at++)                                                                       \
+            e[at] = T(0);                                                                          \
+    }                                                                                              \
     constexpr T &operator[](size_t i) {                                                            \
         return e[i];                                                                               \
     }                                                                                              \

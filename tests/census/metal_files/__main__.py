@@ -1,0 +1,10 @@
+"""``python -m tests.census.metal_files NAME=FOLDER ... [--only TEXT] [--json FILE]``."""
+
+from __future__ import annotations
+
+import sys
+
+from .command import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
