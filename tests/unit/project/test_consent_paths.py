@@ -60,7 +60,7 @@ CALLS = {
         "kinds/triton/programs/triton_patching.py": "Silo's own reader of a lock, which imports this integration",
         "core/plugins.py": "declarations, by their entry points",
         "launch/runtime.py": "loaders, by their declarations, after consent was required",
-        "commands/bundle_description.py": "a loader's remark on its own text, by its declaration; no code of the bundle",
+        "commands/bundle_description.py": "a loader's remark on its own text; runs no code of the bundle",
         "sources/kinds.py": "source plug-ins, by their entry points",
     },
     # Callers of the functions above.

@@ -92,7 +92,8 @@ template <class T> struct remove_addrspace { // the emulator's types have no add
     using type = T;
 };
 template <class T> using remove_addrspace_t = typename remove_addrspace<T>::type;
-template <class T> using uniform = T; // of <metal_uniform>: a promise that all threads have the same value
+template <class T>
+using uniform = T; // of <metal_uniform>: a promise that all threads have the same value
 template <class T> constexpr T make_uniform(T value) {
     return value;
 }
@@ -215,9 +216,8 @@ template <class T, class U> struct is_base_of : bool_constant<is_base_of_v<T, U>
 
 // Internal names of Apple's header that some texts use.
 template <class T>
-struct __is_valid_simdgroup_type
-    : bool_constant<silo_metal::is_scalar<silo_metal::element_of<T>> &&
-                    sizeof(silo_metal::element_of<T>) <= 4> {};
+struct __is_valid_simdgroup_type : bool_constant<silo_metal::is_scalar<silo_metal::element_of<T>> &&
+                                                 sizeof(silo_metal::element_of<T>) <= 4> {};
 template <class T> struct vec_elements : integral_constant<int, silo_metal::length_of<T>> {};
 
 template <class T> struct make_scalar {
