@@ -205,6 +205,7 @@ def _finish(process: subprocess.Popen[str]) -> dict[str, Any]:
 def run_row(model: str, way: str, row: str, places: Path) -> dict[str, Any]:
     """The figures of one row; ``places`` has the folders of earlier rows of the same model and way."""
     kept, home, bundle = places / "kept", places / "home", places / "recorded.silo"
+    places.mkdir(parents=True, exist_ok=True)
     if row == "ranks":
         shared = places / "ranks"
         started = [

@@ -111,7 +111,7 @@ def test_the_next_process_measures_nothing(tmp_path, mode, descent):
     given = {"mode": mode, "descent": descent}
     first, log = _run(tmp_path, **given)
     assert all(first["parts"].values()), first["reasons"]
-    assert first["graphs"] >= 2  # forward and backward
+    assert first["graphs"] >= (2 if mode == "default" else 1)  # forward, and backward of the model that is trained
     assert first["configs"]
     assert all(first["by_silo"]), log
     assert all(first["registers"])

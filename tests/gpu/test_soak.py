@@ -64,7 +64,7 @@ def test_nothing_grows_and_every_result_is_right():
         print(f"{(resident() - before) / _MEBIBYTE:.1f} MiB more, {handles() - open_before} handles more")
     assert errors == []
     # Before results are compared: torch loads code of its own for that.
-    assert handles() == open_before
+    assert handles() <= open_before  # an earlier test may have left some that are closed meanwhile
     assert resident() - before < 16 * _MEBIBYTE
     if "PYTEST_XDIST_WORKER" not in os.environ:  # other processes take memory of the same device
         assert gpu_before - torch.cuda.mem_get_info()[0] < 16 * _MEBIBYTE

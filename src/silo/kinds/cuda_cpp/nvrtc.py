@@ -122,13 +122,13 @@ def headers_beside(library: Path, toolkits: Sequence[str]) -> tuple[str, ...]:
     """Returns the header folders of a toolkit, or of wheels of headers, beside a library; () without them.
 
     A wheel of NVRTC alone has no other headers, and wheels may come without CCCL, whose ``nv/target`` the headers of
-    the others include: the folders that lack are then a toolkit's.
+    the others include, or without ``crt``, which ``mma.h`` includes: the folders that lack are then a toolkit's.
     """
     root = library.parent.parent
     candidates = (root / "include", root.parent / "cuda_runtime" / "include", root.parent / "cuda_cccl" / "include")
     found = [folder for base in candidates for folder in (base, base / "cccl") if folder.is_dir()]
     others = [Path(one) / "include" for one in toolkits]
-    for header in ("nv/target", "cuda_fp16.h"):
+    for header in ("nv/target", "cuda_fp16.h", "crt/mma.h"):
         if not any((folder / header).is_file() for folder in found):
             have = (folder for base in others for folder in (base / "cccl", base) if (folder / header).is_file())
             found += list(islice(have, 1))

@@ -363,20 +363,23 @@ def test_definitions_that_cannot_be(options, message):
         silo.cuda("__global__ void k(float *x, int n) {}", threads=1, **options)
 
 
-@pytest.mark.parametrize("has", [(), ("nv/target",), ("cuda_fp16.h",), ("nv/target", "cuda_fp16.h")])
+HEADERS = ("nv/target", "cuda_fp16.h", "crt/mma.h")
+
+
+@pytest.mark.parametrize("has", [(), HEADERS[:1], HEADERS[1:2], HEADERS[:2], HEADERS[1:], HEADERS])
 def test_headers_that_a_wheel_lacks_are_a_toolkits(tmp_path, has):
     wheel, toolkit = tmp_path / "cu13", tmp_path / "cuda"
     (wheel / "lib").mkdir(parents=True)
     for folder, names in (
         (wheel / "include", ("nvrtc.h", *has)),
-        (toolkit / "include", ("cuda_fp16.h", "cccl/nv/target")),
+        (toolkit / "include", ("cuda_fp16.h", "crt/mma.h", "cccl/nv/target")),
     ):
         for name in names:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).touch()
     found = headers_beside(wheel / "lib" / "libnvrtc.so.13", [str(tmp_path / "none"), str(toolkit)])
     cccl = () if "nv/target" in has else (toolkit / "include" / "cccl",)
-    rest = () if "cuda_fp16.h" in has else (toolkit / "include",)
+    rest = () if {"cuda_fp16.h", "crt/mma.h"} <= {*has} else (toolkit / "include",)
     assert found == tuple(map(str, (wheel / "include", *cccl, *rest)))
 
 
