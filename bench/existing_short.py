@@ -195,6 +195,8 @@ def run(name: str, limit_s: float) -> dict[str, Any]:
         compiled = existing_cold.child_result(ahead, limit_s, TRITON_CACHE_DIR=cache, SILO_HOME=home)
         if "failed" in compiled:
             return compiled
+        for decided in Path(cache).rglob("*.autotune.json"):
+            decided.unlink()  # Triton's own record of a decision: nothing would be measured again
         left = max(1.0, limit_s - (time.monotonic() - begun))
         found = existing_cold.child_result(words, left, TRITON_CACHE_DIR=cache, SILO_ACCELERATE="0")
     none = {"failed": "none of its tuners measures by Triton's benchmark"}
