@@ -10,11 +10,12 @@ from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind
-from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, CompileError, SourceError
+from silo.errors import ArgumentError, SourceError
+from silo.sources.constant_values import constants_of
 
 __all__ = ["TextSource"]
 
@@ -94,16 +95,5 @@ class TextSource(abc.ABC):
         raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
 
     def constants(self, variant: Variant) -> dict[str, Value]:
-        """Returns every constant of a variant: the call's, else the config's, else the default. Raises CompileError."""
-        known = {**dict(variant.config.values), **variant.specialization.constant_values}
-        found: dict[str, Value] = {}
-        for one in self.signature.parameters:
-            if one.kind is not ParameterKind.CONSTEXPR:
-                continue
-            if one.name in known:
-                found[one.name] = known[one.name]
-            elif not isinstance(one.default, NoDefault):
-                found[one.name] = one.default
-            else:
-                raise CompileError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
-        return found
+        """Returns every constant of a variant: the call's, else the config's, else the default. Raises SourceError."""
+        return constants_of(self, self.signature, variant)

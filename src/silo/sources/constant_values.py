@@ -8,10 +8,12 @@ from typing import Any, Final, cast
 
 from silo.core.argument_descriptions import describe
 from silo.core.dtypes import DType, dtype
+from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import FunctionValue, RecordValue, Value
+from silo.core.variant import Variant
 from silo.errors import SourceError
 
-__all__ = ["NOT_SPECIAL", "NotSpecial", "dtype_value", "recall", "remember", "to_value"]
+__all__ = ["NOT_SPECIAL", "NotSpecial", "constants_of", "dtype_value", "recall", "remember", "to_value"]
 
 
 # ---- Constants as users write them, as values that can be part of a key ----
@@ -50,6 +52,26 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
     if callable(item) and getattr(candidate, "ndim", None) == 0:  # a numpy scalar
         return to_value(item(), special)
     raise TypeError(f"a {kind.__name__} cannot be a constexpr value: {describe(candidate)}")
+
+
+def constants_of(owner: object, signature: Signature, variant: Variant) -> dict[str, Value]:
+    """The value of each constexpr of a variant: the call's, else the config's, else the default.
+
+    Raises:
+        SourceError: a constexpr has none of these; ``owner`` is named.
+    """
+    known = {**dict(variant.config.values), **variant.specialization.constant_values}
+    found: dict[str, Value] = {}
+    for one in signature.parameters:
+        if one.kind is not ParameterKind.CONSTEXPR:
+            continue
+        if one.name in known:
+            found[one.name] = known[one.name]
+        elif not isinstance(one.default, NoDefault):
+            found[one.name] = one.default
+        else:
+            raise SourceError(f"{owner}: the constant {one.name} has no value: pass it, or let the space set it")
+    return found
 
 
 def _builtin(candidate: float | str | None) -> Value:

@@ -14,7 +14,7 @@ from silo.core.dtypes import DType, DTypeKind
 from silo.core.dynamic_layout import DynamicLayout
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType
-from silo.core.signature import NoDefault, Parameter, ParameterKind
+from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact
 from silo.core.values import FunctionValue, Value
 from silo.core.variant import Variant
@@ -24,7 +24,7 @@ from silo.kinds.cute.front.cute_element_types import dsl_type
 from silo.kinds.cute.front.cute_installation import dsl_module
 from silo.kinds.cute.front.cute_parameters import Passed
 from silo.kinds.cute.front.cute_specialize import ALIGNMENT
-from silo.sources.constant_values import recall
+from silo.sources.constant_values import constants_of, recall
 from silo.sources.launch_options import LaunchOptions, LaunchValues
 
 __all__ = ["Form", "Wrapped", "Wrapper", "WrapperParameter", "function_of_text", "make_wrapper"]
@@ -129,7 +129,10 @@ class Wrapped:
 
 def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
     """Returns the host function for one variant. Raises SourceError, CompileError, ToolchainError."""
-    constants = _constants(source, variant)
+    constants = {
+        **dict(variant.config.options),
+        **constants_of(f"{source.name} ({source.location})", variant.signature, variant),
+    }
     launch = source.options.values(source.name, constants)
     given = {name: _dsl_value(value) for name, value in constants.items()}
     arguments: dict[str, Any] = {}
@@ -163,25 +166,6 @@ def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
         cluster=launch.cluster,
         smem=launch.smem,
     )
-
-
-def _constants(source: Wrapped, variant: Variant) -> dict[str, Value]:
-    """Returns the value of every constant: the caller's, else the config's, else the default."""
-    known = {**dict(variant.config.values), **variant.specialization.constant_values}
-    found: dict[str, Value] = {**dict(variant.config.options)}
-    for one in variant.signature.parameters:
-        if one.kind is not ParameterKind.CONSTEXPR:
-            continue
-        if one.name in known:
-            found[one.name] = known[one.name]
-        elif not isinstance(one.default, NoDefault):
-            found[one.name] = one.default
-        else:
-            raise SourceError(
-                f"{source.name} ({source.location}): the constant {one.name} has no value: pass it, or let the space "
-                "set it"
-            )
-    return found
 
 
 def _dsl_value(value: Value) -> Any:  # noqa: ANN401

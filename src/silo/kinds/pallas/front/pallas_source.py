@@ -21,6 +21,7 @@ from silo.frozen import replace
 from silo.kinds.pallas.front.launch_spec import ArraySpec, Scheme, ScratchSpec
 from silo.kinds.pallas.front.pallas_element_types import refuse_wide
 from silo.kinds.pallas.front.pallas_fingerprint import constant_value, reached_from
+from silo.sources.constant_values import constants_of
 
 __all__ = ["PallasSource"]
 
@@ -171,18 +172,7 @@ class PallasSource:
 
     def constants(self, variant: Variant) -> dict[str, Value]:
         """Returns every constant of a variant: from the call, else the config, else the default. Raises SourceError."""
-        values = {**dict(variant.config.values), **variant.specialization.constant_values}
-        found: dict[str, Value] = {}
-        for one in self.signature.parameters:
-            if one.kind is not ParameterKind.CONSTEXPR:
-                continue
-            if one.name in values:
-                found[one.name] = values[one.name]
-            elif isinstance(one.default, NoDefault):
-                raise SourceError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
-            else:
-                found[one.name] = one.default
-        return found
+        return constants_of(self, self.signature, variant)
 
 
 def _array(kernel: str, parameter: Parameter, spec: ArraySpec, given: ArgumentFacts) -> Parameter:
