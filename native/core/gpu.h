@@ -27,6 +27,7 @@ enum silo_gpu_code {
     SILO_GPU_NOT_READY = 600,
     SILO_GPU_ILLEGAL_ADDRESS = 700,
     SILO_GPU_ASSERT = 710,
+    SILO_GPU_STACK_ERROR = 714, /* codes from here to the next are about faults of a kernel */
     SILO_GPU_LAUNCH_FAILED = 719,
     SILO_GPU_NOT_SUPPORTED = 801,
     SILO_GPU_CAPTURES = 900, /* codes from here on are about captures */

@@ -1,5 +1,6 @@
 #include "flight_file.h"
 
+#include "gpu.h"
 #include "sha256.h"
 
 #include <errno.h>
@@ -408,7 +409,8 @@ const char *silo_flight_write(const struct silo_flight_cause *cause, const char 
 /* Errors of CUDA and ROCm after which a process's context is lost: every later call answers with
  * one. (An out-of-range address, an assertion, a stack or an instruction; 719 is any other.) */
 static bool is_sticky(int code) {
-    return code == 700 || code == 710 || (code >= 714 && code <= 719);
+    return code == SILO_GPU_ILLEGAL_ADDRESS || code == SILO_GPU_ASSERT ||
+           (code >= SILO_GPU_STACK_ERROR && code <= SILO_GPU_LAUNCH_FAILED);
 }
 
 const char *silo_flight_driver_error(int code, const char *text, const char *kernel) {

@@ -55,7 +55,7 @@ int silo_tensor_add_type(PyObject *module, const char *name, PyTypeObject *type)
 
 struct silo_adapter;
 
-/* Whether objects that are read so are these: their extents are those of their memory. */
+/* Whether an adapter reads Silo's own arrays: the extent of such an array is its memory's. */
 bool silo_tensor_owns(const struct silo_adapter *adapter);
 
 /* A tuple of the first `count` values. */

@@ -106,7 +106,7 @@ def test_each_fault_has_its_code_field_and_offset(good):
         (DAMAGED, "header.major", 8): patched(good, 8, "<H", 0),
         (DAMAGED, "header.flags", 12): patched(good, 12, "<I", 2),
         (DAMAGED, "header.manifest_offset", 16): patched(good, 16, "<Q", 65),
-        (NEWER, "", 2**64 - 1): patched(good, 10, "<H", 9),
+        (NEWER, "", 2**64 - 1): patched(good, 10, "<H", 10),
         (DAMAGED, "manifest", offset): patched(good, len(good) - 1, "<B", good[-1] ^ 1),
     }
     for (code, field, at), data in expected.items():

@@ -49,7 +49,7 @@ def compilers_by_key(variants: Iterable[BundleVariant]) -> dict[RulesKey, tuple[
 def table_of(rules: BundleRules, compilers: Sequence[str]) -> tuple[dict[Bucket, CompiledConfig], CompiledConfig]:
     """The config and compiler of each bucket, and of the fallback.
 
-    ``compilers`` are those of the variants; where rules name none, the first is meant.
+    ``compilers`` are the compilers of the variants; rules that name none mean the first.
     """
     first = compilers[0] if compilers else ""
     table = {

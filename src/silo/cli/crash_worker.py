@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from silo.cli.console import say
 from silo.commands.examine_crash import serve
 
 __all__ = ["main"]
@@ -15,8 +16,7 @@ def main(words: list[str]) -> None:
     trust = words[:1] == ["--trust"]
     path, *numbers = words[trust:]
     for line in serve(Path(path), [int(one) for one in numbers], trust=trust):
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+        say(line)
 
 
 if __name__ == "__main__":

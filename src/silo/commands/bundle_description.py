@@ -229,7 +229,7 @@ def facts_text(specialization: Specialization) -> str:
 
 
 def types_text(signature: Signature) -> str:
-    """The dtypes of a signature's parameters, a star before those of pointers."""
+    """The dtypes of a signature's parameters, with a star before each pointer's."""
     return ", ".join(
         f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.short}" for p in signature.parameters if p.dtype
     )

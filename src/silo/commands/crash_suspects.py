@@ -42,7 +42,7 @@ class Suspect:
 class Verdict:
     """The outcome of a check: a fault that is named, none, or the reason why neither can be said.
 
-    ``text`` is the finding, or the reason. The other members are those of :class:`silo.errors.CheckError`.
+    ``text`` is the finding, or the reason. The other members are named as in :class:`silo.errors.CheckError`.
     """
 
     kernel: str

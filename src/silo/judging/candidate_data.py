@@ -144,7 +144,8 @@ class CandidateData:
         except CandidateError:
             raise
         except (SiloError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
-            raise CandidateError(f"its process sent data that is no kernel: {type(error).__name__}: {error}") from None
+            reason = f"its process sent data that does not describe a kernel: {type(error).__name__}: {error}"
+            raise CandidateError(reason) from None
         if any(one.variant >= len(variants) for one in launches):
             raise CandidateError("its process sent a launch of a variant that it did not send")
         return cls(kernel, kind, variants, launches)

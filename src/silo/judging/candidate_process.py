@@ -187,7 +187,7 @@ def _variant_data(kernel: Kernel, variant: Variant, targets: list[Target]) -> Va
     if not isinstance(compiler, GivesCheckedText):
         raise UnsupportedError(
             f"{kernel.name} is a {kernel.source.kind} kernel; the judge takes kernels whose text Silo compiles for the "
-            "CPU with checks: triton kernels"
+            "CPU with checks"
         )
     text, layout = compiler.text_to_check(kernel.source, variant)
     return VariantData(variant, text, layout, tuple(_job(kernel, variant, target) for target in targets))

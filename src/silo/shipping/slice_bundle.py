@@ -82,7 +82,7 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
     """Joins bundles into one, signed with ``key``: slices of one bundle, or builds of one source for several targets.
 
     Code of several compilers is kept side by side. Native code that may be run here on the cases and by the plans of
-    each of the bundles may be run by those of the joined one.
+    each of the bundles may also be run by the cases and plans of the joined one.
 
     Raises:
         BundleError: a bundle cannot be read, two bundles contradict each other on a kernel, or writing fails.

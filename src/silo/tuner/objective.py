@@ -64,7 +64,7 @@ class Constraint:
         if found is None or not math.isfinite(limit):
             raise TuneError(
                 f"{text!r} is not a constraint: write METRIC<=NUMBER or METRIC>=NUMBER, such as registers<=40; the "
-                f"metrics are {', '.join(METRICS)}, and those of the case"
+                f"metrics are {', '.join(METRICS)}, and the case's own"
             )
         return cls(found[1], found[2] == "<=", limit)
 
@@ -96,7 +96,7 @@ class Objective:
             TuneError: one of them is no metric or no constraint.
         """
         if not _NAME.fullmatch(metric):
-            raise TuneError(f"{metric!r} is no metric; the metrics are {', '.join(METRICS)}, and those of the case")
+            raise TuneError(f"{metric!r} is no metric; the metrics are {', '.join(METRICS)}, and the case's own")
         limits = {str(one): one for one in map(Constraint.parse, constraints)}
         return cls(metric, tuple(limits[text] for text in sorted(limits)))
 

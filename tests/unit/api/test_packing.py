@@ -100,7 +100,7 @@ def test_calls_get_the_heuristics_choice_until_it_is_tuned_then_the_best(bundle,
     seen = []
 
     @contextlib.contextmanager
-    def measured(study, artifacts, benches, compare, configs):
+    def measured(study, artifacts, benches, compare, configs, metrics):
         seen.extend(configs)
         yield FakeEvaluator(study, landscape)
 
@@ -127,7 +127,7 @@ def test_a_limit_is_said_and_tuning_says_what_is_not_there(folder, monkeypatch):
     assert [(row.configs, row.space) for row in summary.rows] == [(2, 5)]
 
     @contextlib.contextmanager
-    def measured(study, artifacts, benches, compare, configs):
+    def measured(study, artifacts, benches, compare, configs, metrics):
         yield FakeEvaluator(study, FakeLandscape())
 
     monkeypatch.setattr(bundle_tuning, "evaluators", measured)

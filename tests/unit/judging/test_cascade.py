@@ -53,7 +53,7 @@ def test_a_system_that_confines_too_little_is_an_error_unless_that_is_accepted()
         (Processes(STRONG, how="its time was up"), "its time was up"),
         (Processes(STRONG, how="it ended by SIGSEGV", complaints="a\nlast words"), "last output: last words"),
         (Processes(STRONG, STRONG), "sent something else"),
-        (Processes(STRONG, {"outcome": "kernel"}), "data that is no kernel"),
+        (Processes(STRONG, {"outcome": "kernel"}), "data that does not describe a kernel"),
         (
             Processes(STRONG, {"outcome": "error", "class": "X", "message": "/a/silo-judge-b1/candidate.py:3"}),
             "X: candidate.py:3",

@@ -549,7 +549,7 @@ class _Parser:
             if depth == 0:
                 break
             place = self._pairs[place] - 1 if self._at(place) == ")" else place - 1
-        written = self._at(at - 1) == ">"  # else the parameters' types are those of the instance
+        written = self._at(at - 1) == ">"  # else the instance has the types of the parameters
         name = self._tokens[place - 1 if written else at - 1]
         host = _literal(attributes.get("host_name", ""))
         template = self._templates.get(name.text)
