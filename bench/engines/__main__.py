@@ -11,6 +11,7 @@ Each engine runs in four processes, the first three with an empty cache of Trito
 3. plain Triton with the same requests, whose results are compared;
 4. plain Triton once more with the cache of the third, for times.
 
+``--only-frozen`` leaves out the last two: nothing is compared, and compiles, measurements and refusals are counted.
 A request of the frozen process that asks for code which was not recorded is refused by name, and counted. ``--cover``
 is handed on to ``silo exec --record``; without any, those of :data:`COVERS` are.
 """
@@ -115,8 +116,10 @@ def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, 
     covers = [word for one in options.cover or COVERS[engine] for word in ("--cover", one)]
     warm, warm_s = run(folder, "record", "warm", engine, options, *on, "--record", str(bundle), *covers)
     frozen, frozen_s = run(folder, "frozen", "serve", engine, options, *on, "--bundle", str(bundle), "--frozen")
-    plain, plain_s = run(folder, "plain", "serve", engine, options)
-    again, again_s = run(folder, "again", "serve", engine, options, cache="plain")
+    plain, plain_s, again, again_s = frozen, 0.0, frozen, 0.0
+    if not options.only_frozen:
+        plain, plain_s = run(folder, "plain", "serve", engine, options)
+        again, again_s = run(folder, "again", "serve", engine, options, cache="plain")
     rows: list[dict[str, Any]] = []
     for recorded, served, own, timed in zip(warm[:-1], frozen[:-1], plain[:-1], again[:-1], strict=True):
         row: dict[str, Any] = {"name": served["name"], "status": "served"}
@@ -128,7 +131,7 @@ def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, 
         results = [
             same(one, two)
             for one, two in zip(served["results"], own["results"], strict=False)
-            if one is not None and two is not None
+            if one is not None and two is not None and not options.only_frozen
         ]
         row |= {one: results.count(one) for one in ("equal", "close", "other")}
         row |= {"requests": len(served["results"]), "refused": len(served["refused"])}
@@ -191,6 +194,7 @@ def main() -> int:
     parser.add_argument(
         "--part", type=int, nargs=2, default=(1, 1), metavar=("K", "N"), help="every N-th function, from the K-th on"
     )
+    parser.add_argument("--only-frozen", action="store_true", help="compare nothing with plain Triton")
     parser.add_argument("--cover", action="append")
     parser.add_argument("--on", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--json", type=Path)
