@@ -161,8 +161,13 @@ def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, 
         "triton_ms": {name: quantile(theirs, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0))},
         "seconds": {"record": warm_s, "frozen": frozen_s, "plain": plain_s, "again": again_s},
     }
+    if options.only_frozen:  # no process of plain Triton's stands behind these
+        for name in ("compiles_plain", "triton_ms"):
+            del found[name]
     for row in rows:
         row["p50_ms"], row["plain_p50_ms"] = quantile(row.pop("ms"), 0.5), quantile(row.pop("plain_ms"), 0.5)
+        if options.only_frozen:
+            del row["plain_p50_ms"], row["plain_compiles"]
     return {**found, "rows": rows}
 
 
