@@ -71,7 +71,7 @@ from silo.tuner.catalog import pair_to_document
 from silo.tuner.failures import TunedCase, require_winners
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.ledger import read_trials
-from silo.tuner.objective import named
+from silo.tuner.objective import Objective, named
 from silo.tuner.outcome import Budget
 from silo.tuner.policy import TuneMode
 from silo.tuner.progress import Progress
@@ -538,8 +538,9 @@ def _rules(entry: _Planned) -> list[BundleRules]:
         for study in entry.studies:
             if study.case.label in one.leads:
                 table.setdefault(study.bucket, variant.config)
-    samples = {key: _samples(entry, key) for key in first}
-    measured_by = named(wanted_objective())
+    objective = wanted_objective()
+    samples = {key: _samples(entry, key, objective) for key in first}
+    measured_by = named(objective)
     return [
         BundleRules(
             target,
@@ -566,7 +567,7 @@ def _space_size(entry: _Planned, key: RulesKey) -> int:
     return size if size > 1 else 0
 
 
-def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
+def _samples(entry: _Planned, key: RulesKey, objective: Objective) -> tuple[Sample, ...]:
     """The measured buckets of one target, signature and extents; empty if cases differ in their constexprs."""
     kernel = entry.kernel
     target, signature, extents = key
@@ -582,7 +583,7 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
         constants.append(context.specialization.constants)
         study_key = kernel.resolver.problem(context)
         trials = study_key.trials(context.specialization, study.bucket, context.reach)
-        sample = Sample.of_trials(study.bucket, trials, wanted_objective())
+        sample = Sample.of_trials(study.bucket, trials, objective)
         if sample is not None:
             found.setdefault(study.bucket, sample)
     return tuple(found.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
