@@ -298,3 +298,23 @@ def test_an_integer_has_no_negative_zero(mode, bits, kind):
     run(there_and_back, (1,), mode, x=x, out=out, BITS=bits)
     np.testing.assert_array_equal(out, np.trunc(x)[np.arange(256) ^ 1])
     assert not np.signbit(out[out == 0]).any()
+
+
+@triton.jit
+def planes_of_short_rows(x, planes, sums, stride, n):
+    i, j = tl.arange(0, 4), tl.arange(0, 8)
+    place = i[:, None, None] * stride + j[None, :, None] * 4 + i[None, None, :]
+    tile = tl.load(x + place, mask=i[None, None, :] < n, other=0)
+    tl.store(sums + tl.reshape(tl.arange(0, 32), (1, 8, 4)), tl.sum(tile, 0, keep_dims=True))
+    tl.store(planes + i[:, None, None] * 32 + j[None, :, None] * 4 + i[None, None, :], tile)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [0, 3, 4, 6])
+def test_a_mask_of_short_rows_holds_for_each_row_if_one_loop_goes_over_many(mode, n):
+    x = np.arange(128, dtype=np.int32)
+    planes, sums = np.full(128, -1, np.int32), np.full(32, -1, np.int32)
+    run(planes_of_short_rows, (1,), mode, x=x, planes=planes, sums=sums, stride=32, n=n)
+    expected = np.where(np.arange(4) < n, x.reshape(4, 8, 4), 0)
+    assert planes.reshape(4, 8, 4).tolist() == expected.tolist()
+    assert sums.reshape(8, 4).tolist() == expected.sum(0).tolist()

@@ -168,7 +168,8 @@ class Nest(NestLoops):
         buffer = None if is_filled_here else scope.buffer(value)
         if buffer is not None:
             end = scope.tails.get(value)
-            if end is not None and index == self.index and end.axis == self.axes[-1]:
+            in_order = self.flat is None and index == self.index  # one flat loop goes over several axes
+            if end is not None and in_order and end.axis == self.axes[-1]:
                 if self.fast:
                     self._adopted.append(end.limit)
                 if self.tail == end.limit:

@@ -27,7 +27,8 @@ SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int6
         }
     }
     if (p < k) {
-        const uint64_t rest = (uint64_t)(k - p) * sizeof(CTYPE);
+        /* k - p, in a form from which the compiler sees that it fits a row below */
+        const uint64_t rest = (uint64_t)k % SILO_THIN_LANES * sizeof(CTYPE);
         CTYPE some[SILO_THIN_COLUMNS][SILO_THIN_LANES] = {{0}};
         for (int j = 0; j < columns; j++)
             __builtin_memcpy(some[j], b + j * b_column + p, rest);
