@@ -28,6 +28,7 @@ __all__ = [
     "CheckedKernel",
     "ChecksKernels",
     "Compiler",
+    "DescribesText",
     "Device",
     "EnergyMeter",
     "GivesCheckedText",
@@ -205,6 +206,20 @@ class GivesCheckedText(ChecksKernels, Protocol):
 
     def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
         """The text with the lines of the source, and the parameters of the kernel. Raises SourceError."""
+        ...
+
+
+@runtime_checkable
+class DescribesText(ChecksKernels, Protocol):
+    """A compiler that knows which arguments decide the accesses of a text that its :meth:`check_text` compiles."""
+
+    def describe_text(self, text: str, launch: LaunchInfo, config: Config) -> Mapping[str, JSON]:
+        """The members that describe the text in a report of a crash. ``launch`` has its parameters.
+
+        Raises:
+            UnsupportedError: the recorder does not keep the parameters that it takes.
+            CompileError: it cannot be read.
+        """
         ...
 
 
