@@ -284,6 +284,7 @@ static PyObject *py_start(PyObject *module, PyObject *args) {
     }
     Py_XDECREF(describe);
     describe = Py_NewRef(given);
+    silo_flight_watch_aborts();
     silo_flight.on = true;
     silo_hooks_flight(true);
     Py_RETURN_NONE;

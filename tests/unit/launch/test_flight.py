@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import warm_python
-from silo.checking.crash_report import read_report
+from silo.checking.crash_report import CrashCause, read_report
+from silo.commands.crash_suspects import suspects_of
 from silo.commands.examine_crash import examine_crash
 from silo.errors import TrustError
 from silo.launch import flight
@@ -112,6 +113,16 @@ def test_the_second_run_checks_with_copies(asked, tmp_path):
     assert again.returncode == 1
     assert f"CheckError: picked: a load out of bounds at {tmp_path / 'program.py'}:{LINE}" in again.stderr
     assert "index (77)" in again.stderr
+
+
+def test_an_abort_leaves_the_launches_before_it(tmp_path):
+    done, path = program(tmp_path, "os.abort()\n", start=subprocess.run)
+    assert done.returncode == -6
+    assert f"silo crash {path}" in done.stderr
+    report = read_report(path)
+    assert report.cause == CrashCause("signal", "SIGABRT", 6)
+    assert [one.state for one in report.launches] == ["returned"] * 4
+    assert sum(len(one.numbers) for one in suspects_of(report)) == 4  # none is in its call, so all are suspects
 
 
 ENDLESS = """
