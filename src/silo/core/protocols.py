@@ -28,6 +28,7 @@ __all__ = [
     "CheckedKernel",
     "ChecksKernels",
     "Compiler",
+    "CompilesText",
     "DescribesText",
     "Device",
     "EnergyMeter",
@@ -220,6 +221,17 @@ class DescribesText(ChecksKernels, Protocol):
             UnsupportedError: the recorder does not keep the parameters that it takes.
             CompileError: it cannot be read.
         """
+        ...
+
+
+@runtime_checkable
+class CompilesText(Protocol):
+    """A compiler for devices that also takes the text of a kernel's description in a report of a crash."""
+
+    def text_job(
+        self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
+    ) -> CompileJob:
+        """The job that compiles the text for ``target``; ``launch`` has its parameters."""
         ...
 
 

@@ -42,7 +42,7 @@ class _Array:
         self._memory = Buffer(len(content) + 2 * (_MARGIN + _MODULUS), "uint8", device)
         base = self._memory.data_ptr()
         self._first = _MARGIN + (offset - base - _MARGIN) % _MODULUS
-        self.address = base + self._first
+        self.address: int = base + self._first
         self._memory.fill(_PATTERN)
         self.restore()
 
@@ -134,7 +134,10 @@ class _Launches:
         constants = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
         launcher = make_launcher(variant.kernel, variant.signature, on_miss=lambda _: binding, config_names=constants)
         names = [name for name in variant.signature.names if name not in constants]
-        values = [arrays[one["array"]].address if isinstance(one, dict) else one for one in run["arguments"]]
+        arguments: list[Any] = run["arguments"]
+        values: list[float] = [
+            arrays[one["array"]].address + one.get("at", 0) if isinstance(one, dict) else one for one in arguments
+        ]
         given = dict(zip(names, values, strict=True))
         call = launcher[tuple(run["grid"])]
         return lambda: call(**given)

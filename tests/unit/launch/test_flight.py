@@ -56,6 +56,7 @@ def program(folder, last, *, kernels=KERNELS, start=warm_python.run, **variables
         "SILO_FLIGHT": "1",
         "SILO_FLIGHT_FILE": str(report),
         "SILO_HOME": str(folder / "store"),
+        "TRITON_CACHE_DIR": str(folder / "cache"),  # its texts name the file of the first run
         **variables,
     }
     more = {} if start is subprocess.run else {"more": (*warm_python.TORCH, *warm_python.TRITON)}

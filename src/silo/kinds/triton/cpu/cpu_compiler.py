@@ -131,8 +131,7 @@ class CpuCompiler:
         """The parameters of a text, and which arguments decide its accesses."""
         from silo.kinds.triton.front.text_description import describe_ttir, plain_launch  # noqa: PLC0415  # of crashes
 
-        fused = config.as_dict().get("enable_fp_fusion", True)
-        return describe_ttir(text, plain_launch(launch), fp_fusion=bool(fused))
+        return describe_ttir(text, plain_launch(launch), config.as_dict())
 
     @staticmethod
     def _checked(text: str, variant: Variant, layout: tuple[LayoutSlot, ...], *, nan: bool) -> CheckedKernel:

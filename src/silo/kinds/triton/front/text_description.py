@@ -14,6 +14,7 @@ from silo.kinds.triton.front.ttir import parse_ttir
 
 __all__ = ["describe_ttir", "plain_launch"]
 
+_OPTIONS = ("num_warps", "num_stages", "num_ctas")
 _HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
 
 
@@ -29,8 +30,11 @@ def plain_launch(launch: LaunchInfo) -> LaunchInfo:
     return LaunchInfo(entry=launch.entry, layout=slots)
 
 
-def describe_ttir(text: str, plain: LaunchInfo, *, fp_fusion: bool) -> Mapping[str, JSON]:
-    """The members of a description; ``text`` is as the CPU takes it, ``plain`` is of :func:`plain_launch`."""
+def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -> Mapping[str, JSON]:
+    """The members of a description; ``text`` is as the CPU takes it, ``plain`` is of :func:`plain_launch`.
+
+    ``options`` are the kernel's compile options, of which those that decide its threads are kept.
+    """
     module = parse_ttir(text)
     found = loaded_addresses(module)
     return {
@@ -38,7 +42,8 @@ def describe_ttir(text: str, plain: LaunchInfo, *, fp_fusion: bool) -> Mapping[s
         "text": text,
         "launch": plain.to_json(),
         "elements": [one.type.element for one in module.entry.regions[0].blocks[0].arguments],
-        "fp_fusion": fp_fusion,
+        "fp_fusion": bool(options.get("enable_fp_fusion", True)),
+        "options": {name: value for name in _OPTIONS if isinstance(value := options.get(name), int) and value > 0},
         "decisive": sorted(found.decisive),
         "stored": sorted(found.stored),
         "read": sorted(found.read),

@@ -62,4 +62,4 @@ def _members(text: str, launch: LaunchInfo, metadata: Any) -> Mapping[str, JSON]
     digest = hashlib.sha256(made.encode()).hexdigest()
     with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
         session().store.trust.note_built(HostCode(digest, "ttir", plain, text=digest))
-    return describe_ttir(made, plain, fp_fusion=bool(getattr(metadata, "enable_fp_fusion", True)))
+    return describe_ttir(made, plain, metadata._asdict() if hasattr(metadata, "_asdict") else vars(metadata))
