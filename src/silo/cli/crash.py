@@ -15,6 +15,7 @@ from silo.cli.parser import Argument, Option
 
 if TYPE_CHECKING:
     from silo.commands.crash_device import AloneOnDevice
+    from silo.commands.sanitizer_log import JoinedFinding
 
 __all__ = ["command"]
 
@@ -35,6 +36,10 @@ def command(
             help="Launch each suspect alone on this GPU, too, in a process of its own: cuda:0.",
             complete=complete_devices,
         ),
+    ] = None,
+    sanitizer: Annotated[
+        Path | None,
+        Option("--sanitizer", metavar="LOG", help="Join the findings in this output of compute-sanitizer."),
     ] = None,
     *,
     trust: Annotated[
@@ -61,11 +66,17 @@ def command(
 
         suspects = suspects_of(found.report)[:most]
         alone += launch_suspects(found.report, suspects, device, trust=trust, seconds=seconds)
+    joined: list[JoinedFinding] = []
+    if sanitizer is not None:
+        from silo.commands.sanitizer_log import join_findings, read_sanitizer_log  # noqa: PLC0415
+
+        joined += join_findings(read_sanitizer_log(sanitizer), found.verdicts)
     if json:
         rows = {"cause": asdict(found.report.cause), "verdicts": [asdict(one) for one in found.verdicts]}
-        print_json(rows if device is None else {**rows, "device": [asdict(one) for one in alone]})
+        more = {} if device is None else {"device": [asdict(one) for one in alone]}
+        print_json({**rows, **more, **({} if sanitizer is None else {"sanitizer": [asdict(one) for one in joined]})})
     else:
-        for one in alone:
+        for one in (*alone, *joined):
             say_lines(str(one))
         for line in found.lines():
             say_lines(line)
