@@ -34,10 +34,10 @@ class Evidence:
 
     @classmethod
     def of(cls, documents: Iterable[JSON], compilers: Iterable[str]) -> Evidence:
-        """Of a bundle's documents, those of studies of ``compilers``.
+        """The evidence of a bundle's documents whose studies are of ``compilers``.
 
         Raises:
-            BundleError: a document is no trial.
+            BundleError: a document that describes something else.
         """
         known = set(compilers)
         found: dict[_Place, dict[_Machine, list[Trial]]] = {}

@@ -416,7 +416,7 @@ class Case:
         """
         if not self.expected and not self.changes:
             return ()
-        self.unchanged(names, declared)  # raises CaseError for a name that is no array
+        self.unchanged(names, declared)  # raises CaseError for a name of something else
         bound = {
             name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
         }

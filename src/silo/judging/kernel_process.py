@@ -62,7 +62,12 @@ def run_kernel(asked: int, answer: int) -> None:
                     made = select_compiler(data.kind, job.target).compile(job)
                     compiled.append(_resources(made.launch, job))
                     if place == request.get("sent_job"):
-                        row = {"variant": number, "job": place, "launch": made.launch.to_json(), "kind": made.blob.kind}
+                        row: dict[str, object] = {
+                            "variant": number,
+                            "job": place,
+                            "launch": made.launch.to_json(),
+                            "kind": made.blob.kind,
+                        }
                         codes.append((row, made.blob.data))
         else:
             both = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)

@@ -85,13 +85,17 @@ class _Launches:
         rows = header["arrays"]
         arrays = [_Array(content, int(row["offset"]), self._place) for row, content in zip(rows, blobs, strict=False)]
         codes = blobs[len(rows) :]
-        calls = [self._call(run, header["codes"][run["code"]], codes, arrays) for run in header["runs"]]
+        runs: list[Mapping[str, Any]] = header["runs"]
+        calls = [self._call(one, header["codes"][one["code"]], codes, arrays) for one in runs]
         left: list[bytes] = []
         beside: list[list[int]] = []
 
-        def run(number: int) -> None:
+        def restore_all() -> None:
             for one in arrays:
                 one.restore()
+
+        def run(number: int) -> None:
+            restore_all()
             calls[number]()
             self._device.synchronize()
             for place, one in enumerate(arrays):
@@ -105,10 +109,10 @@ class _Launches:
         ratios: list[dict[str, object]] = []
         timed = header["timed"]
         if timed is not None and not beside:
-            reset = (lambda: [one.restore() for one in arrays]) if timed["restore"] else None
-            for new, old in timed["pairs"]:
-                for one in arrays:
-                    one.restore()
+            reset: Callable[[], object] | None = restore_all if timed["restore"] else None
+            pairs: list[list[int]] = timed["pairs"]
+            for new, old in pairs:
+                restore_all()
                 ratio = compare_times(
                     Contender(calls[new], reset),
                     Contender(calls[old], reset),
@@ -128,19 +132,25 @@ class _Launches:
     ) -> Callable[[], object]:
         variant, launch = Variant.from_json(code["variant"]), LaunchInfo.from_json(code["launch"])
         # Without consent: native code of the host is refused here.
-        loaded = self._device.load(launch, codes[run["code"]], code["kind"], variant.kernel, consent=None)
+        blob = codes[int(run["code"])]
+        loaded = self._device.load(launch, blob, str(code["kind"]), variant.kernel, consent=None)
         config = {**variant.specialization.constant_values, **variant.config.as_dict()}
         binding = bind(cast("Any", loaded), launch, variant.signature, variant.specialization, config)
         constants = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
         launcher = make_launcher(variant.kernel, variant.signature, on_miss=lambda _: binding, config_names=constants)
         names = [name for name in variant.signature.names if name not in constants]
-        arguments: list[Any] = run["arguments"]
-        values: list[float] = [
-            arrays[one["array"]].address + one.get("at", 0) if isinstance(one, dict) else one for one in arguments
-        ]
+        values = [_value(one, arrays) for one in run["arguments"]]
         given = dict(zip(names, values, strict=True))
         call = launcher[tuple(run["grid"])]
         return lambda: call(**given)
+
+
+def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # of a request
+    """The number of an argument: its own, or the address in an array."""
+    if not isinstance(given, dict):
+        return given
+    place = cast("Mapping[str, int]", given)
+    return arrays[place["array"]].address + place.get("at", 0)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from silo.errors import SourceError
 MEMCHECK = """program's own line
 ========= COMPUTE-SANITIZER
 ========= Invalid __global__ write of size 4 bytes
-=========     at scale+0x1c0 in /work/train.py:12
+=========     at scale+0x1c0 in /home/u/train.py:12
 =========     by thread (32,0,0) in block (3,0,0)
 =========     Address 0x7f4b2a000400 is out of bounds
 =========     and is 1,025 bytes after the nearest allocation at 0x7f4b2a000000 of size 1,024 bytes
@@ -17,7 +17,7 @@ MEMCHECK = """program's own line
 =========     Host Frame: at main in train.py:99
 =========
 ========= Invalid __global__ write of size 4 bytes
-=========     at scale+0x1c0 in /work/train.py:12
+=========     at scale+0x1c0 in /home/u/train.py:12
 =========     by thread (33,0,0) in block (3,0,0)
 =========     Address 0x7f4b2a000404 is out of bounds
 =========
@@ -40,7 +40,7 @@ def findings(text, tmp_path):
 
 def test_findings_of_many_threads_are_one(tmp_path):
     write, read = findings(MEMCHECK, tmp_path)
-    assert (write.kernel, write.place, write.count) == ("scale", "/work/train.py:12", 2)
+    assert (write.kernel, write.place, write.count) == ("scale", "/home/u/train.py:12", 2)
     assert (write.thread, write.block) == ("(32,0,0)", "(3,0,0)")
     assert write.detail.startswith("Address 0x7f4b2a000400 is out of bounds and is 1,025 bytes after")
     assert (read.text, read.kernel, read.place) == ("Invalid __global__ read of size 8 bytes", "gather", "")

@@ -194,8 +194,8 @@ class LaunchProcess:
             ],
         }
         names = [*(row["blob"] for row in request["arrays"]), *(one.blob.sha256 for one in artifacts)]
-        timed = request["timed"] or {"pairs": (), "limit_s": 0.0}
-        limit_s = _limit(len(request["runs"]), len(timed["pairs"]), request["limit_s"], timed["limit_s"])
+        timed: Mapping[str, Any] = request["timed"] or {"pairs": (), "limit_s": 0.0}
+        limit_s = _limit(len(request["runs"]), len(timed["pairs"]), request["limit_s"], float(timed["limit_s"]))
         reply, left = self._exchange(encode(header, [blobs[name] for name in names]), limit_s)
         wide = max(len(request["arrays"]), 1)
         digests = [_digest(one) for one in left]

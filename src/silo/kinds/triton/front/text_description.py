@@ -12,9 +12,10 @@ from silo.kinds.triton.front.loaded_addresses import loaded_addresses
 from silo.kinds.triton.front.ssa_facts import argument_effects
 from silo.kinds.triton.front.ttir import parse_ttir
 
-__all__ = ["describe_ttir", "plain_launch"]
+__all__ = ["KEPT_OPTIONS", "describe_ttir", "plain_launch"]
 
-_OPTIONS = ("num_warps", "num_stages", "num_ctas")
+KEPT_OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion")
+"""The compile options that a description keeps."""
 _HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
 
 
@@ -42,8 +43,8 @@ def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -
         "text": text,
         "launch": plain.to_json(),
         "elements": [one.type.element for one in module.entry.regions[0].blocks[0].arguments],
-        "fp_fusion": bool(options.get("enable_fp_fusion", True)),
-        "options": {name: value for name in _OPTIONS if isinstance(value := options.get(name), int) and value > 0},
+        "fp_fusion": options.get("enable_fp_fusion") is not False,
+        "options": {name: value for name in KEPT_OPTIONS[:3] if type(value := options.get(name)) is int and value > 0},
         "decisive": sorted(found.decisive),
         "stored": sorted(found.stored),
         "read": sorted(found.read),

@@ -13,7 +13,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON
 from silo.errors import SiloError, UnsupportedError
 from silo.kinds.triton.front import adapter
-from silo.kinds.triton.front.text_description import describe_ttir, plain_launch
+from silo.kinds.triton.front.text_description import KEPT_OPTIONS, describe_ttir, plain_launch
 from silo.kinds.triton.programs.compiled_code import read_launch
 from silo.launch.flight import describe_by
 from silo.machine.process_session import session
@@ -62,4 +62,5 @@ def _members(text: str, launch: LaunchInfo, metadata: Any) -> Mapping[str, JSON]
     digest = hashlib.sha256(made.encode()).hexdigest()
     with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
         session().store.trust.note_built(HostCode(digest, "ttir", plain, text=digest))
-    return describe_ttir(made, plain, metadata._asdict() if hasattr(metadata, "_asdict") else vars(metadata))
+    options: Any = metadata
+    return describe_ttir(made, plain, {name: getattr(options, name, None) for name in KEPT_OPTIONS})
