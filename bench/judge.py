@@ -3,7 +3,7 @@
 Each candidate is an elementwise kernel of its own text, judged on 12 cases up to the comparison with the reference
 (nothing is timed). Printed are candidates a second, and the CPU time of one candidate's processes, which a busy machine
 changes less: its inverse, times 16, is the rate that 16 idle cores would have. Beside honest candidates there are
-hostile ones, which end early.
+hostile ones, which end early. It fails if an honest candidate is refused, and prints the reasons.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from statistics import median
 
@@ -46,6 +47,7 @@ def main(words):
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args(words)
     rows = []
+    refused = Counter()
     with Judge(scaled, device=None) as judge:
         judge.prepare()
         list(judge.judge([Submission("first", TEXT.format(factor="1.0"))]))  # starts the server
@@ -70,9 +72,14 @@ def main(words):
                 }
             )
             print(rows[-1], flush=True)
+            if name == "honest":
+                refused.update(f"{one.stage}: {one.reasons[0]}" for one in found if not one.accepted)
     if asked.json:
-        asked.json.write_text(json.dumps({"machine": describe(), "rows": rows}, indent=1))
+        asked.json.write_text(json.dumps({"machine": describe(), "rows": rows, "refused": refused}, indent=1))
+    for reason, count in refused.most_common(5):
+        print(f"{count} honest candidates refused at {reason}", file=sys.stderr)
+    return 1 if refused else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

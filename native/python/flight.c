@@ -32,13 +32,27 @@ static SILO_NOINLINE void exchange_copies(struct silo_flight_slot *slot) {
     drop_copies(before);
 }
 
+/* The places of a tensor's storage, in registers: the words that are written might be these. */
+struct places {
+    PyTypeObject *tensor; /* NULL: not found */
+    ptrdiff_t handle, storage, data, bytes;
+};
+
+SILO_INLINE struct places torch_places(void) {
+    return (struct places){.tensor = silo_flight.bytes != 0 ? silo_torch.tensor : NULL,
+                           .handle = (ptrdiff_t)silo_torch.offset,
+                           .storage = silo_flight.storage,
+                           .data = silo_flight.data,
+                           .bytes = silo_flight.bytes};
+}
+
 /* A tensor's storage, in place. */
-SILO_INLINE void storage_of(PyObject *tensor, uint64_t *words) {
+SILO_INLINE void storage_of(PyObject *tensor, const struct places *at, uint64_t *words) {
     const char *implementation, *storage;
-    memcpy(&implementation, silo_torch_handle(tensor), sizeof implementation);
-    memcpy(&storage, implementation + silo_flight.storage, sizeof storage);
-    memcpy(&words[1], storage + silo_flight.data, sizeof *words);
-    memcpy(&words[2], storage + silo_flight.bytes, sizeof *words);
+    memcpy(&implementation, (const char *)tensor + at->handle, sizeof implementation);
+    memcpy(&storage, implementation + at->storage, sizeof storage);
+    memcpy(&words[1], storage + at->data, sizeof *words);
+    memcpy(&words[2], storage + at->bytes, sizeof *words);
     if (SILO_UNLIKELY((int64_t)words[2] < 0)) /* a symbolic number */
         words[1] = words[2] = 0;
 }
@@ -51,8 +65,9 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
         (adapter->kind != SILO_ADAPT_BUFFER && adapter->kind != SILO_ADAPT_EXCHANGE &&
          adapter->kind != SILO_ADAPT_TORCH))
         return;
-    if (adapter->kind == SILO_ADAPT_TORCH && silo_flight.bytes != 0) { /* a Parameter */
-        storage_of(object, words);
+    const struct places at = torch_places();
+    if (adapter->kind == SILO_ADAPT_TORCH && at.tensor != NULL) { /* a Parameter */
+        storage_of(object, &at, words);
         return;
     }
     if (silo_shape_read(object, adapter, &shape) != 0) {
@@ -78,10 +93,9 @@ static SILO_NOINLINE void extent_of_other(PyObject *object, uint64_t *words) {
     Py_XDECREF(base);
 }
 
-SILO_INLINE void extent_of(PyObject *object, uint64_t *words) {
-    if (SILO_LIKELY(object != NULL && Py_TYPE(object) == silo_torch.tensor &&
-                    silo_flight.bytes != 0)) {
-        storage_of(object, words);
+SILO_INLINE void extent_of(PyObject *object, const struct places *at, uint64_t *words) {
+    if (SILO_LIKELY(object != NULL && Py_TYPE(object) == at->tensor)) {
+        storage_of(object, at, words);
         return;
     }
     words[1] = words[2] = 0;
@@ -109,25 +123,29 @@ silo_flight_record(const struct silo_plan *plan, const struct silo_inputs *input
     if (SILO_UNLIKELY(slot->copies != NULL || silo_flight.copies))
         exchange_copies(slot);
     uint64_t *to = slot->words;
-    for (uint32_t i = 0; i < kind->count; i++) {
-        const unsigned place = kind->places[i], index = place & SILO_FLIGHT_INDEX;
-        *to = frame->slots[index];
+    const struct places at = torch_places();
+    const uint64_t *const values = frame->slots;
+    PyObject *const *const arguments = inputs->arguments;
+    const uint16_t *each = kind->places, *const end = each + kind->count;
+    for (; each < end; each++) {
+        const unsigned place = *each, index = place & SILO_FLIGHT_INDEX;
+        *to = values[index];
         if (!(place & SILO_FLIGHT_ADDRESS)) {
             to++;
             continue;
         }
-        PyObject *array = inputs->arguments[index];
+        PyObject *array = arguments[index];
         if (SILO_UNLIKELY(place & SILO_FLIGHT_DESCRIPTOR)) {
             array = silo_owner_of(plan, frame, *to)->base;
             *to = frame->descriptors[*to].address;
         }
-        extent_of(array, to);
+        extent_of(array, &at, to);
         to += 3;
     }
     /* The next slot was last written a whole ring ago: have its lines here in time. */
     const char *next = (const char *)silo_flight_slot_at(mine + 1);
-    for (size_t at = 0; at < (size_t)((char *)to - (char *)slot); at += 64)
-        __builtin_prefetch(next + at, 1);
+    for (const char *const last = next + ((char *)to - (char *)slot); next < last; next += 64)
+        __builtin_prefetch(next, 1);
     __atomic_store_n(&slot->number, mine, __ATOMIC_RELEASE);
     *number = mine;
     return slot;
@@ -284,6 +302,7 @@ static PyObject *py_start(PyObject *module, PyObject *args) {
     }
     Py_XDECREF(describe);
     describe = Py_NewRef(given);
+    silo_flight_watch_aborts();
     silo_flight.on = true;
     silo_hooks_flight(true);
     Py_RETURN_NONE;

@@ -427,13 +427,54 @@ const char *silo_flight_signal(int signal, const char *kernel, uint64_t address,
         return NULL;
     const struct silo_flight_cause cause = {
         .kind = "signal",
-        .text = signal == SIGBUS   ? "SIGBUS"
-                : signal == SIGFPE ? "SIGFPE"
-                                   : "SIGSEGV",
+        .text = signal == SIGBUS    ? "SIGBUS"
+                : signal == SIGFPE  ? "SIGFPE"
+                : signal == SIGABRT ? "SIGABRT"
+                                    : "SIGSEGV",
         .kernel = kernel,
         .program = program,
         .address = address,
         .code = signal,
     };
     return silo_flight_write(&cause, NULL);
+}
+
+/* ---- SIGABRT: of C++ code that ends a program whose GPU is lost, and of libraries that give up
+ * ---- */
+
+static struct sigaction before_abort;
+
+static void on_abort(int signal, siginfo_t *info, void *machine) {
+    const int kept = errno;
+    const char *report = silo_flight_signal(signal, NULL, 0, NULL);
+    if (report != NULL) {
+        static const char command[] = "silo: SIGABRT; the last launches: silo crash ";
+        ssize_t unused = write(STDERR_FILENO, command, sizeof command - 1);
+        unused = write(STDERR_FILENO, report, strlen(report));
+        unused = write(STDERR_FILENO, "\n", 1);
+        (void)unused;
+    }
+    errno = kept;
+    if (before_abort.sa_flags & SA_SIGINFO) {
+        before_abort.sa_sigaction(signal, info, machine);
+    } else if (before_abort.sa_handler != SIG_DFL && before_abort.sa_handler != SIG_IGN) {
+        before_abort.sa_handler(signal);
+    } else if (before_abort.sa_handler == SIG_DFL) {
+        sigaction(signal, &before_abort, NULL);
+        raise(signal); /* pending until this returns */
+    }
+}
+
+void silo_flight_watch_aborts(void) {
+    static bool done; /* under the GIL, or at the start of the program */
+    if (done)
+        return;
+    done = true;
+    struct sigaction ours;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = on_abort;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&ours.sa_mask);
+    if (sigaction(SIGABRT, NULL, &before_abort) == 0)
+        sigaction(SIGABRT, &ours, NULL);
 }

@@ -30,4 +30,8 @@ const char *silo_flight_driver_error(int code, const char *text, const char *ker
 const char *silo_flight_signal(int signal, const char *kernel, uint64_t address,
                                const int64_t program[3]);
 
+/* Write a report at a SIGABRT, from the first call on; the signal then goes where it went before.
+ */
+void silo_flight_watch_aborts(void);
+
 #endif

@@ -102,7 +102,7 @@ def test_a_cluster_that_is_not_there_is_named_in_time(tmp_path):
 
 
 def test_what_ray_prints_of_lost_actors_is_not_among_the_results(monkeypatch, capsys):
-    from silo.cli import tune
+    from silo.cli.agent_fleets import open_fleet
     from silo.tuning.agents import ray_agents
 
     @contextmanager
@@ -111,7 +111,7 @@ def test_what_ray_prints_of_lost_actors_is_not_among_the_results(monkeypatch, ca
         yield None
 
     monkeypatch.setattr(ray_agents, "ray_fleet", made_up)
-    with tune._fleet([], "auto", None, None, 1.0):
+    with open_fleet([], "auto", None, None, 1.0):
         print("(raylet) another")
     print("results")
     assert capsys.readouterr() == ("results\n", "(raylet) a worker died\n(raylet) another\n")

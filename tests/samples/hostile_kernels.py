@@ -302,6 +302,172 @@ while True:
         "compile",
         "",
     ),
+    # ---- data that its process forges
+    "leaves out cases": (
+        candidate(
+            WRONG,
+            after="""
+import silo.judging.candidate_data as data
+_to_json = data.CandidateData.to_json
+data.CandidateData.to_json = lambda self: {**_to_json(self), "launches": _to_json(self)["launches"][:1]}
+""",
+        ),
+        "compile",
+        "one launch for each",
+    ),
+    "code for one size in every case": (
+        candidate(
+            RIGHT,
+            after="""
+import silo.judging.candidate_data as data
+_to_json = data.CandidateData.to_json
+def forged(self):
+    made = _to_json(self)
+    for one in made["variants"]:
+        one["variant"]["specialization"] = {**one["variant"]["specialization"], "constants": [["n", 517]]}
+    return made
+data.CandidateData.to_json = forged
+""",
+        ),
+        "compile",
+        "",
+    ),
+    "endless text": (
+        candidate(
+            RIGHT,
+            after="""
+import silo.judging.candidate_data as data
+_variant = data.VariantData.to_json
+data.VariantData.to_json = lambda self: {**_variant(self), "text": "x" * (5 << 20)}
+""",
+        ),
+        "compile",
+        "longer than 4 MiB",
+    ),
+    # ---- the reference, the clock and the environment
+    "searches the stack for the reference": (
+        candidate(
+            NOTHING,
+            after="""
+import gc, inspect
+for frame in inspect.stack():
+    for one in (*frame.frame.f_locals.values(), *frame.frame.f_globals.values()):
+        if callable(getattr(one, "expected", None)):
+            _result = one.expected()
+for one in gc.get_objects():
+    if type(one).__name__ in ("DrawnCase", "Draw", "Task"):
+        _result = one
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "patched clock": (
+        candidate(
+            WRONG,
+            before="""
+time.perf_counter = time.perf_counter_ns = time.monotonic = time.monotonic_ns = time.time = lambda: 0
+import silo.tuner.paired_ratio as ratio
+ratio.compare_times = lambda *a: ratio.Ratio(ratio.Speed.FASTER, 1, 1, 1, 64, 1, 1)
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "variables for later processes": (
+        candidate(
+            WRONG,
+            before="""
+os.environ.update(SILO_CC="/tmp/silo-judge-was-here", CC="/tmp/silo-judge-was-here", SILO_CHECK="0")
+os.environ.update(LD_PRELOAD="/tmp/silo-judge-was-here.so", PYTHONPATH="/tmp", TMPDIR="/tmp")
+""",
+        ),
+        "right",
+        "out",
+    ),
+    "fast branch for values seen in tests": (
+        candidate("    first = tl.load(x)\n    tl.store(out + i, tl.where(first == a, a + b, first + b), mask=m)"),
+        "right",
+        "out",
+    ),
+    "no result for values that are not finite": (
+        candidate("    ok = tl.abs(a + b) < float('inf')\n    tl.store(out + i, a + b, mask=m & ok)"),
+        "right",
+        "out",
+    ),
+    # ---- more ways out of the process
+    "symbolic link": (candidate(RIGHT, after="\nos.symlink('/etc', 'etc')\n"), "compile", "PermissionError"),
+    "hard link": (candidate(RIGHT, after="\nos.link(__file__, __file__ + '.x')\n"), "compile", "PermissionError"),
+    "renames itself": (candidate(RIGHT, after="\nos.rename(__file__, '/tmp/x.py')\n"), "compile", "PermissionError"),
+    "shared memory": (candidate(RIGHT, after="\nopen('/dev/shm/silo', 'w')\n"), "compile", "PermissionError"),
+    "memory as a file": (candidate(RIGHT, after="\nos.memfd_create('x')\n"), "compile", "PermissionError"),
+    "pair of sockets": (
+        candidate(RIGHT, after="\nimport _socket\n_socket.socketpair()\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "writes its own memory": (
+        candidate(RIGHT, after="\nopen('/proc/self/mem', 'r+b')\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "reads the judge's variables": (
+        candidate(RIGHT, after="\nopen(f'/proc/{os.getppid()}/environ').read()\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "writes the judge's modules": (
+        candidate(RIGHT, after="\nimport silo.judging.task as t\nopen(t.__file__, 'a')\n"),
+        "compile",
+        "PermissionError",
+    ),
+    "copies the judge's memory": (
+        candidate(
+            RIGHT,
+            after="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.process_vm_readv(os.getppid(), None, 0, None, 0, 0) < 0:
+    raise OSError(ctypes.get_errno(), "process_vm_readv")
+""",
+        ),
+        "compile",
+        "PermissionError",
+    ),
+    "forks in C": (
+        candidate(
+            RIGHT,
+            after="""
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.fork() < 0:
+    raise OSError(ctypes.get_errno(), "fork")
+""",
+        ),
+        "compile",
+        "PermissionError",
+    ),
+    "endless threads": (
+        candidate(
+            RIGHT,
+            after="""
+import threading
+threading.stack_size(64 << 20)
+while True:
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+""",
+        ),
+        "compile",
+        "",
+    ),
+    "raises its limits": (
+        candidate(
+            RIGHT,
+            after="\nimport resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 60, 1 << 60))\n",
+        ),
+        "compile",
+        "ValueError",
+    ),
     # ---- launches
     "huge grid": (candidate(RIGHT).replace("silo.cdiv(a.n, a.BLOCK),)", "1 << 24,)"), "bounds", "programs"),
     "empty grid": (candidate(RIGHT).replace("silo.cdiv(a.n, a.BLOCK),)", "a.n - a.n,)"), "bounds", "grid"),

@@ -2,10 +2,12 @@
 
 import json
 import struct
+from pathlib import Path
 
 import pytest
 from gpu_launchers import launcher
 
+import gpu_stub
 import silo
 from silo.checking.crash_report import read_report
 from silo.core.dtypes import dtype
@@ -96,6 +98,33 @@ def test_a_lost_device_leaves_a_report(launches, stub, report_path):
     stub.fail_no_more()
     assert not getattr(error.value, "__notes__", ())
     assert read_report(report_path).launches == report.launches
+
+
+def test_work_of_a_gpu_that_does_not_end_is_a_hang(tmp_path):
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{HANG}"
+    gpu_stub.run(code, SILO_FLIGHT="1", SILO_FLIGHT_HANG="0.4", SILO_FLIGHT_FILE=str(tmp_path / "crash.silo"))
+    report = read_report(tmp_path / "crash.silo")
+    assert (report.cause.kind, report.launches[-1].state) == ("hang", "returned")
+    assert "a GPU works for more than 0.4 s" in report.cause.text
+
+
+HANG = """import os, time
+import silo
+from gpu_launchers import launcher
+from gpu_stub import stub
+from silo.core.signature import Parameter
+
+launch, _ = launcher("slow", ("ptr",), [Parameter("x")])
+array = silo.Buffer((100,), "float32", device="cuda")
+launch[1](array)
+time.sleep(1.5)
+assert not os.path.exists(os.environ["SILO_FLIGHT_FILE"])  # its work is done
+stub.fail("cuEventQuery", 600, -1)
+launch[1](array)
+deadline = time.monotonic() + 60
+while not os.path.exists(os.environ["SILO_FLIGHT_FILE"]) and time.monotonic() < deadline:
+    time.sleep(0.05)
+"""
 
 
 def test_canonical_json(launches, tmp_path):

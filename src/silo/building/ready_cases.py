@@ -8,7 +8,7 @@ import math
 import traceback
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, CheckResult, Handle, Make, check, compare, label_of, record
@@ -26,6 +26,9 @@ from silo.launch.buffers import Buffer
 from silo.launch.case_arrays import refuse_large
 from silo.machine.array_copies import array_behind, to_host
 from silo.tuner.result_check import ResultComparison
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
 
@@ -144,6 +147,8 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         uninitialized=_empty_arrays(recipe),
         work=recipe.work,
         record=lambda: recipe,
+        # Without numpy, results are compared with the expected values alone.
+        unchanged={name: _unchanged_recipe(one) for name, one in recipe.unchanged().items()} if has_numpy() else {},
     )
 
 
@@ -209,6 +214,7 @@ class CaseFunction:
                 self._config_names(case),
                 with_expected=False,
                 constant=self.constant,
+                written=self.written,
             )
         references: dict[str, Any] = {}
 
@@ -274,19 +280,31 @@ class CaseFunction:
         """The recipe of one case, with expected values computed."""
         case = self.case(values, make)
         with self._blamed(values):
-            return record(case, self.names, label_of(values), self._config_names(case), constant=self.constant)
+            return record(
+                case,
+                self.names,
+                label_of(values),
+                self._config_names(case),
+                constant=self.constant,
+                written=self.written,
+            )
 
 
 def _unchanged(handle: Handle) -> Checker:
-    def compare_with(seen: Any) -> CheckResult:  # noqa: ANN401  # a host array
-        result = unchanged(seen, handle.host)
-        advice = (
-            "the kernel changes it, and the case does not declare that: list it in expected=, or name it in "
-            "silo.Case(..., changes=[...])"
-        )
-        return result if result.ok else replace(result, message=f"{advice}: {result.message}")
+    return lambda seen: _compared_before(seen, handle.host)
 
-    return compare_with
+
+def _unchanged_recipe(recipe: ArrayRecipe) -> Checker:
+    return lambda seen: _compared_before(seen, recipe.host())
+
+
+def _compared_before(seen: Any, before: NDArray[Any]) -> CheckResult:  # noqa: ANN401  # a host array
+    result = unchanged(seen, before)
+    advice = (
+        "the kernel changes it, and the case does not declare that: list it in expected=, or name it in "
+        "silo.Case(..., changes=[...])"
+    )
+    return result if result.ok else replace(result, message=f"{advice}: {result.message}")
 
 
 def _line_of(error: Exception, function: Callable[..., object]) -> str:

@@ -16,7 +16,8 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.cut import is_for
 from silo.bundle.format import TRIALS_KIND
-from silo.bundle.mixed_compilers import compilers_by_key, joined_rules, joined_versions
+from silo.bundle.merged_evidence import Evidence
+from silo.bundle.mixed_compilers import RulesPart, compilers_by_key, joined_rules, joined_versions
 from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob
 from silo.core.recorded_plans import RecordedPlan
@@ -38,11 +39,15 @@ _Part: TypeAlias = "list[tuple[int, object]]"
 
 @dataclass(frozen=True)
 class Slice:
-    """Contents that are to be written, with the bytes of new documents; ``of`` is the identity of the whole."""
+    """Contents that are to be written, with the bytes of new documents; ``of`` is the identity of the whole.
+
+    ``remarks`` are lines about buckets that a later bundle's trials decided.
+    """
 
     contents: BundleContents
     documents: Mapping[str, bytes]
     of: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +101,8 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
 
     ``noted`` keeps the places in the whole, for slices that are not all of it. Without notes the order of ``bundles``
     counts. Bundles of one source that different compilers made are joined with the code of each of them; a bucket that
-    several of them have a rule for keeps the first bundle's, until the joined bundle is tuned.
+    several of them have a rule for is decided by trials that they have of one device, and keeps the first bundle's
+    decision without such trials, until the joined bundle is tuned.
 
     Raises:
         BundleError: two of them contradict each other on a kernel, a rule or their producer.
@@ -108,7 +114,8 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
         first = 0 if whole else number << 40
         for kernel in _apart(bundle, bundle.contents(), first):
             found.setdefault(kernel.head.name, []).append(kernel)
-    kernels = [_joined(found[name], slices=bool(whole)) for name in sorted(found)]
+    remarks: list[str] = []
+    kernels = [_joined(found[name], remarks, slices=bool(whole)) for name in sorted(found)]
     manifests = [bundle.manifest for bundle in bundles]
     base = BundleContents(
         (),
@@ -118,7 +125,7 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
         _attached(bundles),
         _planned(bundles),
     )
-    return replace(_together(base, kernels, whole if noted else ""), of=whole)
+    return replace(_together(base, kernels, whole if noted else ""), of=whole, remarks=tuple(remarks))
 
 
 def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
@@ -192,7 +199,7 @@ def _joined_toolchains(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str
     return tuple((name, joined_versions(texts)) for name, texts in sorted(found.items()))
 
 
-def _joined(kernels: Sequence[_Kernel], *, slices: bool) -> _Kernel:
+def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> _Kernel:
     """One kernel of several bundles."""
     head = kernels[0].head
     for other in kernels[1:]:
@@ -203,12 +210,14 @@ def _joined(kernels: Sequence[_Kernel], *, slices: bool) -> _Kernel:
                     "build both from the same"
                 )
     variants = _once("variants", [one.variants for one in kernels], _key_of_variant)
-    rules = _once("dispatch rules", _rules_of(kernels, slices=slices), lambda item: repr(cast("BundleRules", item).key))
+    rules = _once(
+        "dispatch rules", _rules_of(kernels, remarks, slices=slices), lambda item: repr(cast("BundleRules", item).key)
+    )
     trials = _once("trials", [one.trials for one in kernels], lambda item: canonical_json(cast("JSON", item)))
     return _Kernel(head, variants, rules, trials)
 
 
-def _rules_of(kernels: Sequence[_Kernel], *, slices: bool) -> list[_Part]:
+def _rules_of(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> list[_Part]:
     """The rules of each part; rules for the same calls of which several compilers made the code are joined first."""
     parts = [one.rules for one in kernels]
     if slices:  # of one bundle, whose rules name the compilers already
@@ -218,13 +227,18 @@ def _rules_of(kernels: Sequence[_Kernel], *, slices: bool) -> list[_Part]:
     for key in dict.fromkeys(key for found in compilers for key in found):
         if len({name for found in compilers for name in found.get(key, ())}) > 1:
             own = [
-                (cast("BundleRules", item), found.get(key, ()))
-                for part, found in zip(parts, compilers, strict=True)
+                RulesPart(
+                    cast("BundleRules", item),
+                    found.get(key, ()),
+                    Evidence.of((cast("JSON", trial) for _, trial in kernel.trials), found.get(key, ())),
+                )
+                for part, found, kernel in zip(parts, compilers, kernels, strict=True)
                 for _, item in part
                 if cast("BundleRules", item).key == key
             ]
             if own:
-                joined[repr(key)] = joined_rules(own)
+                joined[repr(key)], lines = joined_rules(own)
+                remarks += [f"{kernels[0].head.name} {line}" for line in lines]
     return [[(place, joined.get(repr(cast("BundleRules", item).key), item)) for place, item in part] for part in parts]
 
 

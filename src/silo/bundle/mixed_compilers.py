@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from silo.bundle.contents import BundleRules, BundleVariant, RulesKey, rules_key
+from silo.bundle.merged_evidence import Evidence, faster_by_trials
 from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules, bucket_to_json
 from silo.core.values import canonical_json
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CompiledConfig",
+    "RulesPart",
     "compiler_names",
     "compilers_by_key",
     "joined_rules",
@@ -86,25 +88,51 @@ def _most_common(counts: Counter[str], preferred: str) -> str:
     return preferred if preferred in names else min(names)
 
 
-def joined_rules(parts: Sequence[tuple[BundleRules, Sequence[str]]]) -> BundleRules:
-    """The rules of several bundles for the same calls, each with the compilers of its bundle's variants.
+@frozen
+class RulesPart:
+    """The rules of one of several bundles that are joined, the compilers of its variants, and its trials."""
 
-    A bucket keeps the decision of the first bundle that has one, and so do the fallback and the decision list: times
-    of different bundles were not taken side by side, so they do not decide here.
+    rules: BundleRules
+    compilers: tuple[str, ...]
+    evidence: Evidence = Evidence()
+
+
+def joined_rules(parts: Sequence[RulesPart]) -> tuple[BundleRules, list[str]]:
+    """The rules of several bundles for the same calls, and a line for each bucket that a later bundle decides.
+
+    A bucket keeps the decision of the first bundle that has one, unless trials of one device model, driver and policy
+    in both bundles show that a later one's is faster. The fallback and the decision list are the first bundle's.
     """
     table: dict[Bucket, CompiledConfig] = {}
-    for rules, compilers in parts:
-        for bucket, one in table_of(rules, compilers)[0].items():
-            table.setdefault(bucket, one)
-    first, compilers = parts[0]
-    unseen: DecisionList | None = first.rules.unseen
+    decided: dict[Bucket, RulesPart] = {}
+    remarks: list[str] = []
+    first = parts[0]
+    for part in parts:
+        for bucket, one in table_of(part.rules, part.compilers)[0].items():
+            known = table.get(bucket)
+            if known is not None:
+                key = part.rules.key
+                own = decided[bucket].evidence.times(key, bucket, known.config)
+                decision = faster_by_trials(own, part.evidence.times(key, bucket, one.config))
+                if not decision:
+                    continue
+                remarks.append(f"{_shown(first.rules.rules.key, bucket)}: {one.compiler}: {decision.reason}")
+            table[bucket], decided[bucket] = one, part
+    unseen: DecisionList | None = first.rules.rules.unseen
     made = DispatchRules.of(
-        first.rules.key, {bucket: one.config for bucket, one in table.items()}, first.rules.fallback, unseen
+        first.rules.rules.key,
+        {bucket: one.config for bucket, one in table.items()},
+        first.rules.rules.fallback,
+        unseen,
     )
-    names = mixed_rules(made, table, table_of(first, compilers)[1])
-    if first.compilers and first.step_compilers:
-        names = (*names[: len(made.rules) + 1], *first.step_compilers)
-    return replace(first, rules=made, space=max(one.space for one, _ in parts), compilers=names)
+    names = mixed_rules(made, table, table_of(first.rules, first.compilers)[1])
+    if first.rules.compilers and first.rules.step_compilers:
+        names = (*names[: len(made.rules) + 1], *first.rules.step_compilers)
+    return replace(first.rules, rules=made, space=max(one.rules.space for one in parts), compilers=names), remarks
+
+
+def _shown(names: Sequence[str], bucket: Bucket) -> str:
+    return ", ".join(f"{name}={value}" for name, value in zip(names, bucket, strict=True)) or "all calls"
 
 
 def compiler_names(compilers: Iterable[str], toolchain: Iterable[tuple[str, str]]) -> dict[str, str]:

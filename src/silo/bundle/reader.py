@@ -361,6 +361,10 @@ class OpenKernel:
         """What loading and calling a variant takes."""
         return self._manifest.packed(self._number, number)
 
+    def blob(self, sha256: str) -> bytes:
+        """The verified bytes of a blob of its bundle."""
+        return self._open.read(self._open.find_blob(sha256))
+
     def host_digest(self, number: int) -> str:
         """The digest of the :class:`silo.core.consent.HostCode` of a variant."""
         return self._open.host_digest(self._number, number)
@@ -434,6 +438,10 @@ class ServedVariant:
     def artifact(self) -> Artifact:
         """The compiled variant."""
         return self._kernel[self._number].artifact
+
+    def blob(self, sha256: str) -> bytes:
+        """The verified bytes of a blob of its bundle."""
+        return self._kernel.blob(sha256)
 
 
 class Bundle:

@@ -172,6 +172,9 @@ def _check_description(given: Mapping[str, Any]) -> None:
     count = len(LaunchInfo.from_json(given["launch"]).layout)
     _text(given["text"])
     _text(given["form"])
+    options: dict[str, object] = given.get("options", {})
+    if not all(type(one) is int and 0 < one <= 1024 for one in options.values()):
+        raise ValueError("options of a kernel are numbers up to 1024")
     for name in ("decisive", "stored", "read", "written"):
         if not all(isinstance(one, int) and -1 <= one < count for one in given[name]):
             raise ValueError(f"{name} has numbers of arguments that are not there")

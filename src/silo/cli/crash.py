@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from silo.cli.completion import complete_devices
 from silo.cli.console import ExitCode, print_json, say, say_lines
 from silo.cli.options import Json
 from silo.cli.parser import Argument, Option
+
+if TYPE_CHECKING:
+    from silo.commands.crash_device import AloneOnDevice
+    from silo.commands.sanitizer_log import JoinedFinding
 
 __all__ = ["command"]
 
@@ -23,6 +28,19 @@ def command(
     seconds: Annotated[
         float, Option("--seconds", metavar="S", help="The longest to check one launch. Default: 60.")
     ] = 60.0,
+    device: Annotated[
+        str | None,
+        Option(
+            "--device",
+            metavar="DEVICE",
+            help="Launch each suspect alone on this GPU, too, in a process of its own: cuda:0.",
+            complete=complete_devices,
+        ),
+    ] = None,
+    sanitizer: Annotated[
+        Path | None,
+        Option("--sanitizer", metavar="LOG", help="Join the findings in this output of compute-sanitizer."),
+    ] = None,
     *,
     trust: Annotated[
         bool, Option("--trust", help="Compile the texts of kernels that this user's store has not seen.")
@@ -41,12 +59,28 @@ def command(
     from silo.commands.examine_crash import examine_crash  # noqa: PLC0415  # heavy: only if it runs
 
     found = examine_crash(path, trust=trust, most=most, seconds=seconds)
+    alone: list[AloneOnDevice] = []
+    if device is not None:
+        from silo.commands.crash_device import launch_suspects  # noqa: PLC0415  # it starts an agent
+        from silo.commands.crash_suspects import suspects_of  # noqa: PLC0415
+
+        suspects = suspects_of(found.report)[:most]
+        alone += launch_suspects(found.report, suspects, device, trust=trust, seconds=seconds)
+    joined: list[JoinedFinding] = []
+    if sanitizer is not None:
+        from silo.commands.sanitizer_log import join_findings, read_sanitizer_log  # noqa: PLC0415
+
+        joined += join_findings(read_sanitizer_log(sanitizer), found.verdicts)
     if json:
-        print_json({"cause": asdict(found.report.cause), "verdicts": [asdict(one) for one in found.verdicts]})
+        rows = {"cause": asdict(found.report.cause), "verdicts": [asdict(one) for one in found.verdicts]}
+        more = {} if device is None else {"device": [asdict(one) for one in alone]}
+        print_json({**rows, **more, **({} if sanitizer is None else {"sanitizer": [asdict(one) for one in joined]})})
     else:
+        for one in (*alone, *joined):
+            say_lines(str(one))
         for line in found.lines():
             say_lines(line)
         if not found.named:
             say(found.advice())
-    if found.named:
+    if found.named or any(one.wrong for one in alone):
         raise click.exceptions.Exit(ExitCode.FAILED)

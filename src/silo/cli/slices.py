@@ -63,6 +63,8 @@ def merge_command(
     if json:
         print_json(asdict(made))
         return
+    for line in made.remarks:
+        say(line)
     word = ""
     if made.of:
         word = ", the whole that was cut" if made.whole else f", not the whole that was cut ({made.of[:16]})"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
+from silo.cli.agent_fleets import open_fleet, wait_seconds
 from silo.cli.console import print_json, print_table, say_lines
 from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet
 from silo.cli.parser import Argument, Option
@@ -21,7 +19,7 @@ from silo.tuner.objective import Objective
 from silo.tuner.search.searchers import SEARCHERS
 
 if TYPE_CHECKING:
-    from silo.tuning.agents.fleet import Fleet
+    pass
 
 __all__ = ["command"]
 
@@ -41,12 +39,6 @@ _EVALUATIONS = "At most this many configs for each case. Default: 256 for auto w
 def _some(value: int | None) -> int | None:
     if value is not None and value < 1:
         raise click.BadParameter(f"{value} measure nothing; give 1 or more, or leave it out for no limit")
-    return value
-
-
-def _wait(value: float) -> float:
-    if not 0 < value < float("inf"):
-        raise click.BadParameter(f"{value:g} seconds are no time to wait; give more than 0")
     return value
 
 
@@ -93,7 +85,7 @@ def command(
     ] = None,
     agent_wait: Annotated[
         float,
-        Option("--agent-wait", metavar="SECONDS", check=_wait, help="How long agents may take to begin."),
+        Option("--agent-wait", metavar="SECONDS", check=wait_seconds, help="How long agents may take to begin."),
     ] = 120.0,
     schedule: Annotated[
         Path | None,
@@ -168,7 +160,7 @@ def command(
             run_schedule(
                 schedule,
                 budget_s=budget,
-                open_fleet=lambda one: _fleet([*one.agents], one.ray, one.gpus, None, agent_wait),
+                open_fleet=lambda one: open_fleet([*one.agents], one.ray, one.gpus, None, agent_wait),
                 explain=explain,
                 events=events,
                 quiet=quiet,
@@ -197,7 +189,7 @@ def command(
     with (
         override(**changes),
         event_lines(events) as lines,
-        _fleet(agent or [], ray, gpus, device, agent_wait) as fleet,
+        open_fleet(agent or [], ray, gpus, device, agent_wait) as fleet,
         TuneProgress(enabled=not (quiet or json), lines=lines) as progress,
     ):
         rows = tune_path(
@@ -236,29 +228,6 @@ def _check_fleet(
         raise click.BadParameter("--gpus counts actors on Ray: name the cluster with --ray")
     if explain and (agent or ray is not None):
         raise click.BadParameter("--explain measures nothing, so it needs no agent")
-
-
-def _fleet(
-    commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
-) -> AbstractContextManager[Fleet | None]:
-    """The agents that commands start, or the actors on Ray; None for this machine's devices."""
-    if ray is not None:
-        return _fleet_on_ray(ray, gpus, device, wait_s)
-    if not commands:
-        return nullcontext()
-    from silo.tuning.agents.connection import PipeSource  # noqa: PLC0415
-    from silo.tuning.agents.fleet import Fleet  # noqa: PLC0415  # heavy, and few tunes have agents
-
-    return Fleet([PipeSource(command, wait_s) for command in commands])
-
-
-@contextmanager
-def _fleet_on_ray(address: str, gpus: int | None, device: str | None, wait_s: float) -> Generator[Fleet]:
-    """Redirects standard output to standard error, because Ray reports lost actors among the results and events."""
-    from silo.tuning.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
-
-    with redirect_stdout(sys.stderr), ray_fleet(address, gpus, device=device, wait_s=wait_s) as fleet:
-        yield fleet
 
 
 def _explain(

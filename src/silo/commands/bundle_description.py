@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,8 +16,10 @@ from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config
 from silo.core.declaration import LoaderDeclaration
+from silo.core.dispatch import bucket_of
 from silo.core.launch_info import format_block
 from silo.core.plugins import load_place, loader_of
+from silo.core.recipes import ScalarRecipe
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedPlan
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
@@ -241,7 +244,7 @@ def _coverage(kernel: BundleKernel) -> Iterator[CoverageRow]:
 
 
 def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
-    times = _times(bundle, kernel)
+    times, sharing = _times(bundle, kernel), _cases_by_bucket(bundle, kernel)
     for rules in kernel.rules:
         target = str(rules.target)
         extents = [f"{name} {one}" for name, one in rules.extents]
@@ -251,7 +254,9 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
                 for name, value in zip(rules.rules.key, bucket, strict=True)
             )
             taken = times.get(((rules.target, rules.extents, compiler), tuple(bucket), config.order_key))
-            reason = "not measured" if taken is None else "measured"
+            cases = sharing[tuple(bucket)]
+            measured = f"measured; {cases} cases share it" if cases > 1 else "measured"
+            reason = "not measured" if taken is None else measured
             shown = "; ".join([*extents, *([key] if key else [])]) or "any"
             time = "" if taken is None else format_time(taken)
             yield RuleRow(kernel.name, target, shown, str(config), time, reason, compiler)
@@ -262,6 +267,16 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
         shown = "; ".join([*extents, "otherwise"])
         fallback = str(rules.rules.fallback)
         yield RuleRow(kernel.name, target, shown, fallback, "", "fallback", rules.fallback_compiler)
+
+
+def _cases_by_bucket(bundle: Bundle, kernel: BundleKernel) -> Counter[tuple[object, ...]]:
+    """The number of cases in each bucket: cases of one bucket get one decision."""
+    found: Counter[tuple[object, ...]] = Counter()
+    for recipe in case_recipes(bundle, kernel.name):
+        values = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
+        if all(name in values for name in kernel.key):
+            found[tuple(bucket_of([values[name] for name in kernel.key]))] += 1
+    return found
 
 
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:

@@ -87,7 +87,8 @@ def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
             arguments.append(one.word)
     kept = tuple(report.content(array) for array in report.arrays if array.launch == launch.number)
     text: object = kernel.members.get("text") or launch.kernel
-    return text, kernel.name, launch.grid, tuple(arguments), kept
+    options = repr(kernel.members.get("options"))  # a device runs it by these
+    return text, kernel.name, options, launch.grid, tuple(arguments), kept
 
 
 def contents_of(report: CrashReport, launch: RecordedLaunch) -> dict[int, KeptArray]:

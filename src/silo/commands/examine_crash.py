@@ -45,7 +45,7 @@ from silo.settings import child_environment
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CrashExamination", "Examiner", "examine_crash", "serve"]
+__all__ = ["CrashExamination", "Examiner", "examine_crash", "number_of", "serve", "signature_of"]
 
 SECONDS = 60.0
 """The longest that one launch is checked."""
@@ -244,7 +244,7 @@ class Examiner:
             str(kernel.members["text"]), _variant(kernel), info, nan=False, consent=self.consent(kernel)
         )
         arguments = self._arguments(kernel, launch, info)
-        signature = _signature(info, checked.effects)
+        signature = signature_of(info, checked.effects)
         binding = bind(cast("Any", checked.loaded), checked.launch, signature, Specialization(), {}, tag=checked)
         launcher: Any = make_bound_launcher(kernel.name, binding, signature)
         try:
@@ -256,7 +256,7 @@ class Examiner:
 
     def _arguments(self, kernel: CrashKernel, launch: RecordedLaunch, info: LaunchInfo) -> dict[str, object]:
         given = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
-        bases = self._bases(launch)
+        bases = self.bases(launch)
         made: dict[str, object] = {}
         for slot in info.layout:
             one = given[slot.name]
@@ -264,10 +264,10 @@ class Examiner:
                 base = bases[one.low]
                 made[slot.name] = base[one.word - one.low :] if one.size else base
             else:
-                made[slot.name] = _number(one, slot.type)
+                made[slot.name] = number_of(one, slot.type)
         return made
 
-    def _bases(self, launch: RecordedLaunch) -> dict[int, NDArray[Any]]:
+    def bases(self, launch: RecordedLaunch) -> dict[int, NDArray[Any]]:
         """An array for each allocation: kept bytes, or random ones; at the same place within 256 bytes."""
         require_numpy("silo crash")
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here
@@ -293,7 +293,8 @@ class Examiner:
         return bases
 
 
-def _number(one: Argument, kind: AbiType) -> object:
+def number_of(one: Argument, kind: AbiType) -> float:
+    """The number of an argument's word, as a kernel's parameter of that type reads it."""
     if kind in (AbiType.FP16, AbiType.BF16, AbiType.FP32, AbiType.FP64):
         return float(struct.unpack("<d", struct.pack("<Q", one.word))[0])
     if kind is AbiType.I1:
@@ -324,7 +325,8 @@ def _variant(kernel: CrashKernel) -> Variant:
 _KINDS = {"f": ParameterKind.FLOAT, "b": ParameterKind.FLOAT, "i": ParameterKind.INTEGER, "u": ParameterKind.INTEGER}
 
 
-def _signature(info: LaunchInfo, effects: Sequence[Effect]) -> Signature:
+def signature_of(info: LaunchInfo, effects: Sequence[Effect]) -> Signature:
+    """The signature of a text whose parameters are known by their types alone."""
     parameters: list[Parameter] = []
     for slot, effect in zip(info.layout, effects, strict=True):
         if slot.type is AbiType.POINTER:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
@@ -9,8 +10,10 @@ from typing import overload
 from silo.core.target import Target
 from silo.errors import ArgumentError, SourceError
 from silo.judging.cascade import Judge, Submission
+from silo.judging.device_stage import local_fleet
 from silo.judging.task import Task, read_task
 from silo.judging.verdict import Verdict
+from silo.tuning.agents.fleet import Fleet
 
 __all__ = ["judge", "judge_candidates"]
 
@@ -58,7 +61,8 @@ def judge(
     Args:
         task: a task (:func:`silo.task`), or its file, which is run: it is trusted.
         source: the candidate's file, or its text (with a line end in it); of a list of them each is judged.
-        device: where an accepted candidate is timed against the task's baseline: ``cpu``, or None for no timing.
+        device: where an accepted candidate is timed against the task's baseline: ``cpu``, a GPU of this machine such as
+            ``cuda`` or ``cuda:1``, or None for no timing. A GPU also launches candidates without a baseline.
         targets: GPU targets, such as ``cuda:sm_90a``, for which candidates are compiled, and their shared memory and
             registers compared with the task's limits. No GPU is needed.
         jobs: how many candidates are judged at a time; the number of CPUs by default.
@@ -89,14 +93,21 @@ def judge_candidates(
     jobs: int | None = None,
     seconds: float = 10.0,
     allow_weak: bool = False,
+    fleet: Fleet | None = None,
     begun: Callable[[], object] = lambda: None,
 ) -> Iterator[Verdict]:
-    """Yields the verdicts in the order of ``sources``. ``begun`` is called once the task itself has been judged."""
-    if device not in ("cpu", None):
-        raise ArgumentError(f"candidates are timed on cpu, or not at all (None), not on {device!r}")
+    """Yields the verdicts in the order of ``sources``. ``begun`` is called once the task itself has been judged.
+
+    ``fleet`` holds agents whose GPU is the device; the caller closes it.
+    """
     submissions = [_submission(one, number) for number, one in enumerate(sources)]
     parsed = [_target(one) for one in targets]
-    with Judge(task, device=device, allow_weak=allow_weak, seconds=seconds, targets=parsed) as made:
+    with contextlib.ExitStack() as held:
+        if fleet is None and device not in ("cpu", None):
+            fleet = held.enter_context(local_fleet(device))
+        made = held.enter_context(
+            Judge(task, device=device, allow_weak=allow_weak, seconds=seconds, targets=parsed, fleet=fleet)
+        )
         made.prepare()
         begun()
         yield from made.judge(submissions, jobs=jobs)

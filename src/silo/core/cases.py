@@ -409,6 +409,24 @@ class Case:
             if one.recipe.fill is not Fill.EMPTY and not any(one is other for other in written)
         }
 
+    def declared_changes(self, names: Sequence[str], declared: Collection[str]) -> tuple[str, ...]:
+        """The arrays with values that the kernel changes and of which nothing is expected, by the case or ``declared``.
+
+        Empty for a case that neither expects nor changes anything.
+        """
+        if not self.expected and not self.changes:
+            return ()
+        self.unchanged(names, declared)  # raises CaseError for a name of something else
+        bound = {
+            name: one.handle if isinstance(one, DescriptorHandle) else one for name, one in self.bind(names).items()
+        }
+        return tuple(
+            name
+            for name, one in bound.items()
+            if isinstance(one, Handle) and one.recipe.fill is not Fill.EMPTY
+            if name in {*self.changes, *declared} and name not in self.expected
+        )
+
     def references(self, names: Sequence[str]) -> dict[str, NDArray[Any]]:
         """The expected arrays, computed; ``CaseError`` names a value that is not an array or has the wrong shape."""
         self.require_expected(names)
@@ -447,13 +465,15 @@ def record(
     *,
     with_expected: bool = True,
     constant: Callable[[object], Value] | None = None,
+    written: Collection[str] = (),
 ) -> CaseRecipe:
     """The recipe of a case.
 
     ``names`` are the kernel's parameters; ``config_names`` are the members of the config, which a grid may read.
     ``with_expected`` computes the expected arrays, which takes as long as the reference does. ``constant`` returns the
-    value of an argument that is an object of the kernel's language, such as a layout. ``CaseError`` if an array did not
-    come from ``make``, since a recipe could not make it again.
+    value of an argument that is an object of the kernel's language, such as a layout. ``written`` are the arguments
+    that the kernel's own declaration has it write. ``CaseError`` if an array did not come from ``make``, since a recipe
+    could not make it again.
     """
     bound = case.bind(names)
     arguments: list[tuple[str, ArgumentRecipe]] = []
@@ -475,6 +495,7 @@ def record(
         grid=grid,
         config=tuple((name, _scalar(name, value, constant)) for name, value in case.options.items()),
         work=Work.of(case.bytes, case.flops),
+        changes=case.declared_changes(names, written),
     )
     return recipe.expecting(case.references(names), case.rtol, case.atol) if with_expected else recipe
 

@@ -28,6 +28,8 @@ __all__ = [
     "CheckedKernel",
     "ChecksKernels",
     "Compiler",
+    "CompilesText",
+    "DescribesText",
     "Device",
     "EnergyMeter",
     "GivesCheckedText",
@@ -205,6 +207,31 @@ class GivesCheckedText(ChecksKernels, Protocol):
 
     def text_to_check(self, source: Source, variant: Variant) -> tuple[str, tuple[LayoutSlot, ...]]:
         """The text with the lines of the source, and the parameters of the kernel. Raises SourceError."""
+        ...
+
+
+@runtime_checkable
+class DescribesText(ChecksKernels, Protocol):
+    """A compiler that knows which arguments decide the accesses of a text that its :meth:`check_text` compiles."""
+
+    def describe_text(self, text: str, launch: LaunchInfo, config: Config) -> Mapping[str, JSON]:
+        """The members that describe the text in a report of a crash. ``launch`` has its parameters.
+
+        Raises:
+            UnsupportedError: the recorder does not keep the parameters that it takes.
+            CompileError: it cannot be read.
+        """
+        ...
+
+
+@runtime_checkable
+class CompilesText(Protocol):
+    """A compiler for devices that also takes the text of a kernel's description in a report of a crash."""
+
+    def text_job(
+        self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
+    ) -> CompileJob:
+        """The job that compiles the text for ``target``; ``launch`` has its parameters."""
         ...
 
 

@@ -439,7 +439,7 @@ class CaseRecipe(Persisted):
     """One case of a kernel: its arguments by parameter name, and the expected contents of its written arrays.
 
     ``grid`` is set if the case, and not the kernel, declares it. ``config`` holds the case's own options, ``work`` its
-    bytes and flops.
+    bytes and flops. ``changes`` names arrays with values that the kernel changes and of which nothing is expected.
     """
 
     title = "a case"
@@ -450,6 +450,7 @@ class CaseRecipe(Persisted):
     grid: tuple[Node, ...] | None = field(default=None, form=optional(listed(_NODE)))
     config: tuple[tuple[str, Value], ...] = field(default=(), form=named(VALUE))
     work: Work | None = field(default=None, form=value_of(Work), left_out=True)
+    changes: tuple[str, ...] = field(default=(), form=listed(TEXT), left_out=True)
 
     def __post_init__(self) -> None:
         kinds = dict(self.arguments)
@@ -463,9 +464,22 @@ class CaseRecipe(Persisted):
         for name, _ in self.expected:
             if not isinstance(kinds.get(name), ArrayRecipe | DescriptorRecipe | AliasRecipe):
                 raise CaseError(f"the case {self.label!r} expects values of {name!r}, which is not an array argument")
+        for name in self.changes:
+            if not isinstance(kinds.get(name), ArrayRecipe | DescriptorRecipe | AliasRecipe):
+                raise CaseError(f"the case {self.label!r} changes {name!r}, which is not an array argument")
         if self.grid is not None and not 1 <= len(self.grid) <= 3:
             raise CaseError(f"the case {self.label!r} has a grid of {len(self.grid)} axes; 1 to 3")
         object.__setattr__(self, "config", tuple(sorted(self.config, key=lambda item: item[0])))
+
+    def unchanged(self) -> dict[str, ArrayRecipe]:
+        """The arrays that a launch must not change, by argument; empty if the case expects and changes nothing."""
+        if not self.expected and not self.changes:
+            return {}
+        own = dict(self.arguments)
+        found = {name: one.name if isinstance(one, AliasRecipe) else name for name, one in self.arguments}
+        written = {found[name] for name in (*(name for name, _ in self.expected), *self.changes)}
+        arrays = ((name, getattr(own[name], "array", own[name])) for name in own if found[name] not in written)
+        return {name: one for name, one in arrays if isinstance(one, ArrayRecipe) and one.fill is not Fill.EMPTY}
 
     @property
     def bytes_to_make(self) -> int:

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from silo.compile.wire import encode
 from silo.core.target import Target
-from silo.errors import CaseError, SiloError
+from silo.errors import CaseError, SiloError, TuneError
 from silo.frozen import frozen
 from silo.judging.candidate_data import CandidateData, CandidateError, CaseShape, LaunchData, read_messages, validate
 from silo.judging.confinement import Confined
+from silo.judging.device_stage import DeviceCodes, GpuStage
 from silo.judging.job_processes import Ended, JobProcesses
 from silo.judging.judged_results import expected_arrays, scales_of, wrong_results
-from silo.judging.task import LARGEST, DrawnArray, DrawnCase, Task, draw_case
+from silo.judging.task import LARGEST, ODD, DrawnArray, DrawnCase, Task, draw_case
 from silo.judging.verdict import STAGES, Verdict, speedup_of
 from silo.machine.device_plugins import device_named
 from silo.settings import available_cpus
+from silo.tuning.agents.fleet import Fleet
+from silo.tuning.agents.sent_launches import LaunchResults
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,6 +35,7 @@ __all__ = ["Judge", "Submission"]
 
 _NO_MESSAGE: tuple[dict[str, Any], tuple[bytes, ...]] = ({}, ())
 _MOST_DATA = 256 << 20
+_MOST_CODE = 64 << 20
 _MARGIN_PPM = 10_000
 _MESSAGE = 4000
 _FOLDER = re.compile(r"[^\s'\"]*/silo-judge-[A-Za-z0-9_]+/")
@@ -66,6 +70,8 @@ class _State:
     confined: Confined | None = None
     figures: dict[str, float] = field(default_factory=dict[str, float])
     speedup: tuple[float, float, float] | None = None
+    cases: list[DrawnCase] = field(default_factory=list[DrawnCase])
+    codes: DeviceCodes | None = None
 
     def cost(self, stage: str, ended: Ended, begin: float) -> None:
         """Notes the seconds that a stage took."""
@@ -76,7 +82,8 @@ class _State:
 class Judge:
     """Judges candidates of one task.
 
-    ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing.
+    ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing. With
+    ``fleet``, agents with a GPU launch each candidate that is right on the CPU, and time it there.
     ``allow_weak`` accepts a system that confines candidates less than Silo asks for. ``seconds`` is the longest to time
     one candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
     compared with the task's limits. ``processes`` may be shared between judges; without them the judge has its own.
@@ -91,6 +98,7 @@ class Judge:
         seconds: float = 10.0,
         targets: Sequence[Target] = (),
         processes: JobProcesses | None = None,
+        fleet: Fleet | None = None,
     ) -> None:
         self._task = task
         self._own = processes is None
@@ -99,9 +107,11 @@ class Judge:
         self._seconds = seconds
         self._target = device_named("cpu").target
         self._targets = tuple(targets)
-        self._timed = device if task.baseline is not None else None
+        self._gpu = None if fleet is None else GpuStage(fleet, seconds)
+        self._timed = device if task.baseline is not None and fleet is None else None
         self._timed_seed = secrets.randbits(62)
         self._baseline: CandidateData | None = None
+        self._baseline_codes: DeviceCodes | None = None
         self._prepared = False
 
     def __enter__(self) -> Self:
@@ -132,12 +142,14 @@ class Judge:
         state = _State(Submission(baseline.name, text), secrets.randbits(62))
         try:
             data = self._numbers_right(state)
+            if self._gpu is not None:
+                self._on_gpu(self._gpu, state)
         except _RefusedError as refused:
             reasons = "; ".join(refused.reasons)
             raise CaseError(
                 f"the baseline {baseline} of the task {self._task.name} is itself refused at {refused.stage}: {reasons}"
             ) from None
-        self._baseline = data
+        self._baseline, self._baseline_codes = data, state.codes
 
     def judge(self, submissions: Iterable[Submission], *, jobs: int | None = None) -> Iterator[Verdict]:
         """The verdicts, in order; ``jobs`` candidates are judged at a time.
@@ -157,7 +169,9 @@ class Judge:
         reasons: tuple[str, ...] = ()
         try:
             data = self._numbers_right(state)
-            if self._timed is not None and self._baseline is not None:
+            if self._gpu is not None:
+                self._on_gpu(self._gpu, state)
+            elif self._timed is not None and self._baseline is not None:
                 self._time(state, data, self._baseline)
         except _RefusedError as refused:
             state.stage, reasons = refused.stage, refused.reasons
@@ -184,6 +198,7 @@ class Judge:
         cases = self._cases(state.shape_seed, secrets.randbits(62))
         if [case.shape for case in cases] != shapes:
             raise CaseError(f"the task {self._task.name} draws other shapes from the same seed: use draw alone")
+        state.cases = cases
         self._right(state, data, cases)
         return data
 
@@ -217,7 +232,7 @@ class Judge:
         begin = time.monotonic()
         request = {
             "cases": [one.to_json() for one in shapes],
-            "targets": [*([str(self._target)] if self._timed is not None else []), *map(str, self._targets)],
+            "targets": self._job_targets(),
             "configs": self._task.limits.configs,
         }
         outcome = self._run(state, "candidate", request, (), _MOST_DATA)
@@ -237,6 +252,11 @@ class Judge:
         state.figures["variants"] = len(data.variants)
         return data
 
+    def _job_targets(self) -> list[str]:
+        """The targets of a variant's jobs, in order: the device, which is the first if there is one, and others."""
+        first = [str(self._target)] if self._timed is not None else []
+        return [*first, *([] if self._gpu is None else [self._gpu.target]), *map(str, self._targets)]
+
     # ---- bounds
 
     def _bounded(self, data: CandidateData) -> None:
@@ -255,20 +275,28 @@ class Judge:
     def _right(self, state: _State, data: CandidateData, cases: list[DrawnCase]) -> None:
         begin = time.monotonic()
         launches = tuple(one for one in data.launches if one.case < len(cases))
-        used = sorted({one.variant for one in launches})
+        # The device launches the case that is timed, too, so its variants are compiled with the others.
+        used = sorted({one.variant for one in (launches if self._gpu is None else data.launches)})
         sent = _with(data, launches, used)
         sent_cases = _SentCases(cases, self._task.limits.steps)
-        request = {"data": sent.to_json(), "cases": sent_cases.rows}
+        request = {"data": sent.to_json(), "cases": sent_cases.rows, "sent_job": None if self._gpu is None else 0}
         most = 2 * sum(len(one) for one in sent_cases.blobs) * max(1, len(sent.launches) // len(cases)) + (1 << 20)
+        if self._gpu is not None:
+            most += _MOST_CODE
         outcome = self._run(state, "kernel", request, sent_cases.blobs, most)
         state.cost("checked", outcome.ended, begin)
         messages = list(outcome.messages)
-        header = messages.pop(0)[0] if messages else {}
+        header, blobs = messages.pop(0) if messages else _NO_MESSAGE
         if header.get("outcome") == "error":
             raise _RefusedError("compile", f"{header.get('class')}: {header.get('message')}"[:_MESSAGE])
         if header.get("outcome") != "built":
             raise _RefusedError("compile", outcome.ending("the compiler of its text"))
         self._within_limits(state, header.get("resources", []))
+        if self._gpu is not None:
+            try:
+                state.codes = DeviceCodes.read(data, used, header.get("codes"), blobs)
+            except CandidateError as error:
+                raise _RefusedError("compile", str(error)) from None
         state.stage = "checked"
         begin = time.monotonic()
         self._compared(state, cases, sent_cases, sent.launches, messages, outcome)
@@ -372,6 +400,54 @@ class Judge:
         state.stage = "device"
         state.speedup = speedup_of(*(int(best[name]) for name in ("median_ppm", "low_ppm", "high_ppm")))
         state.figures.update({"time_ns": int(best["new_ns"]), "baseline_ns": int(best["old_ns"])})
+
+    def _on_gpu(self, gpu: GpuStage, state: _State) -> None:
+        """Launches a case of odd sizes and addresses and the largest on a GPU, and times the largest."""
+        begin = time.monotonic()
+        codes, old = state.codes, self._baseline_codes
+        assert codes is not None
+        timed = self._timed_case(secrets.randbits(62))
+        best: Mapping[str, int] | None = None
+        for number, case, baseline in ((ODD, state.cases[ODD], None), (self._task.cases, timed, old)):
+            try:
+                launches, arrays, found = gpu.launch(case, number, codes, baseline, self._task.limits.seconds)
+            except (CaseError, TuneError):
+                raise  # the task or the agents are at fault
+            except SiloError as error:
+                reason = f"{case.label}: {type(error).__name__}: {error}"
+                raise _RefusedError("device", reason[:_MESSAGE]) from None
+            self._compared_on_gpu(case, launches, arrays, found)
+            for ratio in found.ratios:
+                if best is None or ratio["median_ppm"] < best["median_ppm"]:
+                    best = ratio
+        state.figures["device_s"] = round(time.monotonic() - begin, 4)
+        state.stage = "device"
+        if best is not None:
+            state.speedup = speedup_of(*(int(best[name]) for name in ("median_ppm", "low_ppm", "high_ppm")))
+            state.figures.update({"time_ns": int(best["new_ns"]), "baseline_ns": int(best["old_ns"])})
+
+    def _compared_on_gpu(
+        self, case: DrawnCase, launches: Sequence[LaunchData], arrays: Sequence[DrawnArray], found: LaunchResults
+    ) -> None:
+        """Raises _RefusedError for wrong arrays: of each launch, and of one more after each was timed."""
+        names = {id(one): name for name, one in case.arguments}
+        for launch, place in found.beside:
+            array = names.get(id(arrays[place]), "an array") if place < len(arrays) else "an array"
+            config = launches[launch % len(launches)].config
+            raise _RefusedError("device", f"{case.label}: config {config} writes beside {array}")
+        expected = expected_arrays(case)
+        wrong: list[str] = []
+        for place, left in enumerate(found.left):
+            again = place >= len(launches)
+            config = launches[place - len(launches) if again else place].config
+            try:
+                reasons = wrong_results(self._task, case, expected, arrays, left)
+            except ValueError as error:
+                raise _RefusedError("device", f"{case.label}: {error}") from None
+            when = " after it was timed" if again else ""
+            wrong += [f"config {config}{when}: {one}" for one in reasons]
+        if wrong:
+            raise _RefusedError("device", *wrong[:5])
 
 
 @frozen

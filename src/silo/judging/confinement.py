@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import platform
 import resource
+import stat
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +22,7 @@ from typing import Any, Final, cast
 
 from silo.frozen import frozen
 
-__all__ = ["Confined", "Limits", "confine", "is_sealed", "seal"]
+__all__ = ["Confined", "Limits", "confine", "is_sealed", "private_files", "seal"]
 
 # ---- values
 
@@ -189,6 +191,11 @@ _PRLIMIT: Final = (302, 261)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _CLONE_THREAD = 0x00010000
 _NEW_USER, _NEW_NET, _NEW_IPC, _NEW_UTS = 0x10000000, 0x40000000, 0x08000000, 0x04000000
+_DAC_OVERRIDE, _DAC_READ_SEARCH = 1, 2
+_CAPSET: Final = (126, 91)
+_CAPABILITIES = 0x20080522  # the version of the call
+_SET_SECUREBITS, _CAP_AMBIENT, _CAP_AMBIENT_RAISE = 28, 47, 2
+_NO_ROOT = 0x3  # locked: user 0 gets no capabilities by starting a program
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _SET_DUMPABLE, _FILTER = 38, 22, 4, 2
 
 _sealed: list[int] = []  # the process that was sealed
@@ -238,9 +245,12 @@ def confine(
     tally = _Tally()
     tally.take("limits", lambda: _limit(limits))
     tally.take("no new privileges", _no_new_privileges)
-    tally.take("user namespace", lambda: _unshare(_NEW_USER))
+    private = private_files()
+    tally.take("user namespace", lambda: private or _unshare(_NEW_USER))
     tally.take("network namespace", lambda: _unshare(_NEW_NET))
     tally.take("ipc namespace", lambda: _unshare(_NEW_IPC | _NEW_UTS))
+    if private:
+        tally.take("capabilities", _keep_reading_alone)
     tally.take("landlock", lambda: _landlock(readable, writable))
     return tally.confined()
 
@@ -261,6 +271,49 @@ def seal(confined: Confined, *, write_nothing: bool = True) -> Confined:
 
 
 # ---- the measures
+
+
+@functools.cache
+def private_files() -> str:
+    """The reason why root needs its right to read other users' files, which a user namespace takes; "" if it does not.
+
+    Modules are imported, and headers read, after a process was confined.
+    """
+    own = os.geteuid()
+    if own != 0:
+        return ""
+    groups = {os.getegid(), *os.getgroups()}
+    places: set[Path] = set()
+    for module in tuple(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str):
+            places |= {Path(file), *Path(file).parents}
+    for place in sorted(places):
+        try:
+            found = place.stat()
+        except OSError:
+            continue
+        shift = 6 if found.st_uid == own else 3 if found.st_gid in groups else 0
+        wanted = 5 if stat.S_ISDIR(found.st_mode) else 4
+        if (found.st_mode >> shift) & wanted != wanted:
+            return f"{place} is another user's, whose files only a root with its capabilities reads"
+    return ""
+
+
+def _keep_reading_alone() -> str:
+    """Takes all capabilities of root but those by which it reads files; programs that it starts get no others."""
+    libc = _libc()
+    if libc.prctl(_SET_SECUREBITS, _NO_ROOT, 0, 0, 0) != 0:
+        return _failure()
+    kept = 1 << _DAC_OVERRIDE | 1 << _DAC_READ_SEARCH
+    header = struct.pack("=Ii", _CAPABILITIES, 0)
+    data = struct.pack("=6I", kept, kept, kept, 0, 0, 0)  # effective, permitted, inheritable, of each half
+    if libc.syscall(_CAPSET[_MACHINES.get(platform.machine(), (0,))[0]], header, data) != 0:
+        return _failure()
+    for one in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # for the compiler, which is started
+        if libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, one, 0, 0) != 0:
+            return _failure()
+    return ""
 
 
 def _close_others(kept: Sequence[int]) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from silo.compile.worker_serving import die_with_parent
 from silo.errors import SiloError
 from silo.frozen import frozen
+from silo.judging.confinement import private_files
 
 __all__ = ["main"]
 
@@ -33,6 +34,7 @@ def _jobs() -> dict[str, Job]:
 
     for kind, variant in warm_up():
         build_once(kind, variant)
+    private_files()  # computed once for all children
     return {"candidate": lower_candidate, "kernel": run_kernel}
 
 

@@ -50,12 +50,25 @@ def run_kernel(asked: int, answer: int) -> None:
     data = CandidateData.from_json(request["data"])
     timed = request.get("timed")
     compiled: list[dict[str, object]] = []
+    codes: list[tuple[dict[str, object], bytes]] = []  # for the device, which another process launches
     try:
         if timed is None:
             built = [_checked(data.kind, one) for one in data.variants]
             host = device_named("cpu").target
-            jobs = [job for one in data.variants for job in one.jobs if job.target != host]
-            compiled = [_resources(select_compiler(data.kind, job.target).compile(job).launch, job) for job in jobs]
+            for number, one in enumerate(data.variants):
+                for place, job in enumerate(one.jobs):
+                    if job.target == host:
+                        continue
+                    made = select_compiler(data.kind, job.target).compile(job)
+                    compiled.append(_resources(made.launch, job))
+                    if place == request.get("sent_job"):
+                        row: dict[str, object] = {
+                            "variant": number,
+                            "job": place,
+                            "launch": made.launch.to_json(),
+                            "kind": made.blob.kind,
+                        }
+                        codes.append((row, made.blob.data))
         else:
             both = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)
             built = [_plain(data.kind, one) for one in both]
@@ -65,7 +78,12 @@ def run_kernel(asked: int, answer: int) -> None:
         return
     confined = seal(confined)
     take_measures(answer, confined, allow_weak=request["allow_weak"])
-    send(answer, {"outcome": "built", "resources": [*map(_resources, (one.launch for one in built)), *compiled]})
+    resources = [*map(_resources, (one.launch for one in built)), *compiled]
+    send(
+        answer,
+        {"outcome": "built", "resources": resources, "codes": [row for row, _ in codes]},
+        tuple(data for _, data in codes),
+    )
     if timed is None:
         for launch, arrays in zip(data.launches, _arrays(request, blobs), strict=True):
             case = request["cases"][launch.case]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LARGEST",
+    "ODD",
     "Draw",
     "DrawnArray",
     "DrawnCase",
@@ -38,6 +39,8 @@ __all__ = [
 MakesValues: TypeAlias = "Callable[[Generator, tuple[int, ...]], Any]"
 
 
+ODD: Final = 1
+"""The number of the first case of other sizes and addresses than multiples of 16."""
 LARGEST: Final = 3
 """The number of the case of the largest size."""
 

@@ -200,6 +200,10 @@ class BundledKernel:
     @cached_property
     def launcher(self) -> Launcher:
         """The native launcher that calls go through."""
+        if settings().flight != "0":
+            from silo.kernels.recorded_texts import describe_kernels  # noqa: PLC0415  # few programs are recorded
+
+            describe_kernels()
         return self.launcher_with(self._on_miss)
 
     @property

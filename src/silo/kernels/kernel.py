@@ -61,6 +61,10 @@ class Kernel(DeclaredKernel):
         """The resolver of the launcher's misses."""
         from silo.calls.resolver import Resolver  # noqa: PLC0415  # heavy: a program may define kernels and call none
 
+        if settings().flight != "0":
+            from silo.kernels.recorded_texts import describe_kernels  # noqa: PLC0415  # few programs are recorded
+
+            describe_kernels()
         return Resolver(self)
 
     @property

@@ -7,6 +7,7 @@ copies of integer arrays.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -39,6 +40,7 @@ __all__ = [
 Describe = Callable[[object], "Mapping[str, JSON] | None"]
 
 _describers: list[Describe] = []
+_gpus: set[tuple[str, int]] = set()  # those that kernels were launched on
 _started = False
 _check: Callable[[LaunchEvent], None] | None = None
 
@@ -132,6 +134,8 @@ def _describe(
     device: tuple[int, int],
 ) -> bytes:
     """The description of a kernel as JSON; native code calls it at the kernel's first launch."""
+    if driver != "cpu":
+        _gpus.add((driver, device[1]))
     found, reason = description_of(tag)
     members: dict[str, JSON] = {
         "kernel": kernel,
@@ -162,20 +166,46 @@ def description_of(tag: object) -> tuple[Mapping[str, JSON], str]:
 
 
 def _watch_hangs(seconds: float) -> None:
-    """Report the first launch whose call takes longer than ``seconds``, and go on watching."""
+    """Report the first launch whose call, or whose work on a GPU, takes longer than ``seconds``."""
     seen, since = 0, time.monotonic()
+    events: list[native.GpuEvent] = []
     while True:
         time.sleep(min(seconds / 4, 1.0))
         number, running = native.flight_state()
-        if not running or number != seen:
-            seen, since = number, time.monotonic()
-        elif time.monotonic() - since >= seconds:
+        now = time.monotonic()
+        if number != seen:
+            seen, since = number, now
+            events = []
+        quiet = now - since
+        if not running and number and not events and quiet >= seconds / 2:
+            events = _events_behind_launches()
+        hangs = running or any(_waits(one) for one in events)
+        if hangs and quiet >= seconds:
+            text = f"a launch took longer than {seconds:g} s" if running else f"a GPU works for more than {seconds:g} s"
             try:
-                path = _write("hang", f"a launch took longer than {seconds:g} s")
+                path = _write("hang", text)
             except SettingsError:
                 return  # one was written
-            announce(f"a launch takes longer than {seconds:g} s; the last launches are in {path}: silo crash {path}")
+            announce(f"{text}; the last launches are in {path}: silo crash {path}")
             return
+
+
+def _events_behind_launches() -> list[native.GpuEvent]:
+    """An event on the default stream of each GPU, recorded once no launch was made for a while."""
+    made: list[native.GpuEvent] = []
+    for kind, index in tuple(_gpus):
+        with contextlib.suppress(SiloError, ValueError):  # a lost device; one without events
+            event = native.GpuEvent(kind, index)
+            event.record(0)
+            made.append(event)
+    return made
+
+
+def _waits(event: native.GpuEvent) -> bool:
+    try:
+        return not event.query()
+    except SiloError:
+        return False
 
 
 # Texts of the errors that torch and the drivers raise once a GPU's context is lost.

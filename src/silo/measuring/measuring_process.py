@@ -25,7 +25,7 @@ from silo.tuner.measure import Timing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArgumentCopy", "MeasuredCandidate", "MeasuringProcess", "rebuilt"]
+__all__ = ["ArgumentCopy", "MeasuredCandidate", "MeasuringProcess", "measuring_environment", "rebuilt"]
 
 _log = logging.getLogger("silo")
 
@@ -227,20 +227,11 @@ class MeasuringProcess:
             _log.info("measuring %s on %s: %s", artifact.variant.kernel, self._device, note)
 
     def _spawn(self) -> WorkerProcess:
-        here = settings()
-        # Writing the launch log would be measured too.
-        environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
-        if here.nvml_library:
-            environment["SILO_NVML_LIBRARY"] = here.nvml_library
-        for name in (one.library for one in drivers() if one.library):
-            library: str | None = getattr(here, name)
-            if library:
-                environment[f"SILO_{name.upper()}"] = library
         try:
             return WorkerProcess(
                 [self._device, str(self._shared.file), str(self._results.file), self._when],
                 module="silo.measuring.measuring_worker",
-                environment=environment,
+                environment=measuring_environment(),
                 pass_fds=[self._shared.file, self._results.file],
             )
         except CompileError as error:
@@ -314,6 +305,20 @@ class MeasuringProcess:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def measuring_environment() -> dict[str, str]:
+    """The variables by which a process that measures has this process's settings."""
+    here = settings()
+    # Writing the launch log would be measured too.
+    environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
+    if here.nvml_library:
+        environment["SILO_NVML_LIBRARY"] = here.nvml_library
+    for name in (one.library for one in drivers() if one.library):
+        library: str | None = getattr(here, name)
+        if library:
+            environment[f"SILO_{name.upper()}"] = library
+    return environment
 
 
 def rebuilt(name: str, message: str) -> SiloError:

@@ -38,7 +38,8 @@ class MergeSummary:
     """A bundle that was joined.
 
     ``whole`` is True if it equals, byte for byte, the bundle that the slices were cut from. ``of`` is the identity of
-    that bundle, "" if they are not slices of one bundle.
+    that bundle, "" if they are not slices of one bundle. ``remarks`` name the buckets that trials of a later bundle
+    decided.
     """
 
     path: str
@@ -48,6 +49,7 @@ class MergeSummary:
     whole: bool
     of: str
     signature: str = ""
+    remarks: tuple[str, ...] = ()
 
 
 def slice_bundle(path: Path, targets: Sequence[str], output: Path, *, key: SecretKey | None = None) -> SliceSummary:
@@ -106,6 +108,7 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
             written.identity == joined.of,
             joined.of,
             settle_signature(output, before, written.header, key),
+            joined.remarks,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -58,6 +58,7 @@ from silo.tuning.compiler_comparison import (
     by_known_times,
     compare_compilers,
     joined_outcome,
+    least_loss,
 )
 
 __all__ = ["tune_bundle"]
@@ -69,7 +70,7 @@ _log = logging.getLogger("silo")
 class _Tuned:
     """A case that was tuned: its bucket and signature, its outcome, and the outcome of each compiler's code.
 
-    ``compiler`` made the winner's code.
+    ``compiler`` made the winner's code. ``times_ppm`` are times of the code of each compiler, if several were compared.
     """
 
     bucket: Bucket
@@ -77,6 +78,12 @@ class _Tuned:
     outcome: TuneOutcome
     compiler: str
     each: tuple[TuneOutcome, ...]
+    times_ppm: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def rules_key(self) -> RulesKey:
+        """The key of the rules that the case's bucket belongs to."""
+        return self.outcome.study.target, self.signature, self.outcome.study.specialization.extents
 
 
 def _benches(
@@ -218,14 +225,15 @@ def _tune_case(
             outcomes.append(_searched(side, lanes, objective, limits, progress))
     first = sides[0]
     chosen, remarks = outcomes[0], tuple[str, ...]()
+    times: Mapping[str, int] = {}
     if len(sides) > 1:
         compared = _compared(kernel, case, sides, outcomes, (device, kinds, code_of), limits)
         if compared is not None:
-            remarks = compared.remarks
+            remarks, times = compared.remarks, compared.times_ppm
             first = next(side for side in sides if side.compiler == compared.chosen.compiler)
             chosen = outcomes[sides.index(first)]
     joined = joined_outcome(outcomes, chosen, (*_unpacked(kernel, first.study), *remarks))
-    return _Tuned(first.study.bucket, first.study.signature, joined, first.compiler, tuple(outcomes))
+    return _Tuned(first.study.bucket, first.study.signature, joined, first.compiler, tuple(outcomes), times)
 
 
 class _Side:
@@ -342,14 +350,24 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet
     trials: list[JSON] = []
     tables: dict[str, _Table] = {}
     compilers = {repr(key): names for key, names in compilers_by_key(kernel.contents.variants).items()}
+    sharing: dict[tuple[str, Bucket], list[Mapping[str, int]]] = {}
+    for one in outcomes:
+        if one.outcome.winner is not None:
+            sharing.setdefault((repr(one.rules_key), one.bucket), []).append(one.times_ppm)
     for one in outcomes:
         trials.extend(pair_to_document(each.study, trial) for each in one.each for trial in each.trials)
         outcome = one.outcome
         if outcome.winner is None:
             continue
-        wanted: RulesKey = (outcome.study.target, one.signature, outcome.study.specialization.extents)
+        wanted = one.rules_key
         key = repr(wanted)
         chosen = CompiledConfig(outcome.winner.config, one.compiler)
+        together = sharing[key, one.bucket]
+        best = least_loss(together) if len(together) > 1 else ""
+        if best != one.compiler:
+            # Cases of one bucket get one decision; without this, the last case would decide.
+            winners = [each.winner for each in one.each if each.study.compiler == best and each.winner is not None]
+            chosen = CompiledConfig(winners[0].config, best) if winners else chosen
         if key not in tables:
             own = next((rules for rules in kernel.contents.rules if rules.key == wanted), None)
             names = compilers.get(key, ())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from silo.artifacts.artifact import Artifact
@@ -17,12 +18,13 @@ from silo.measuring.benches import ConfinedBench, LocalBench
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.paired_ratio import Speed, sample_until_decided
 from silo.tuner.result_check import kept
+from silo.tuner.statistics import PPM
 from silo.tuner.winner import Winner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Compared", "CompilerWinner", "by_known_times", "compare_compilers", "joined_outcome"]
+__all__ = ["Compared", "CompilerWinner", "by_known_times", "compare_compilers", "joined_outcome", "least_loss"]
 
 # Another compiler's code is chosen if it is faster by more than this beyond doubt.
 _MARGIN_PPM = 5_000
@@ -51,14 +53,36 @@ class CompilerWinner:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The compiler whose code was chosen, and a line for each other one: why not."""
+    """The compiler whose code was chosen, and a line for each other one: why not.
+
+    ``times_ppm`` are the times of each usable compiler's code as parts of the first's, in millionths, by compiler.
+    """
 
     chosen: CompilerWinner
     remarks: tuple[str, ...] = ()
+    times_ppm: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
-Challenge = Callable[[CompilerWinner, CompilerWinner], Decision]
-"""Whether the second code replaces the first, and why."""
+Challenge = Callable[[CompilerWinner, CompilerWinner], tuple[Decision, "int | None"]]
+"""Whether the second code replaces the first, and why; and its time as a part of the first's, None if it is wrong."""
+
+
+def least_loss(cases: Sequence[Mapping[str, int]]) -> str:
+    """The compiler whose code loses least over cases that one decision serves, by the times of each case.
+
+    The loss of a case is its time beside the fastest code for it; losses are multiplied. Only code that is usable in
+    all cases counts; "" without any. Equal losses go to the earlier compiler.
+
+    >>> least_loss([{"a": 1_000_000, "b": 900_000}, {"a": 1_000_000, "b": 2_000_000}])
+    'a'
+    >>> least_loss([{"a": 1_000_000, "b": 500_000}, {"a": 1_000_000, "b": 1_100_000}])
+    'b'
+    >>> least_loss([{"a": 1_000_000}, {"b": 1_000_000}])
+    ''
+    """
+    usable = [name for name in (cases[0] if cases else ()) if all(name in one for one in cases)]
+    losses = {name: prod(one[name] / min(one.values()) for one in cases) for name in usable}
+    return min(usable, key=lambda name: losses[name], default="")
 
 
 def compare_compilers(
@@ -71,13 +95,13 @@ def compare_compilers(
     """
     first = kept(bench.results(*winners[0].code))
 
-    def challenge(best: CompilerWinner, other: CompilerWinner) -> Decision:
+    def challenge(best: CompilerWinner, other: CompilerWinner) -> tuple[Decision, int | None]:
         try:
             if reason := _difference(first, bench.results(*other.code), case):
-                return Rejected(f"its result differs from that of {winners[0].name}: {reason}")
+                return Rejected(f"its result differs from that of {winners[0].name}: {reason}"), None
             return _faster(best, other, bench)
         except LaunchError as error:
-            return Rejected(f"it worked at first and failed beside {best.name}: {error}")
+            return Rejected(f"it worked at first and failed beside {best.name}: {error}"), None
 
     return _chosen(winners, challenge)
 
@@ -85,26 +109,31 @@ def compare_compilers(
 def by_known_times(winners: Sequence[CompilerWinner]) -> Compared:
     """Chooses by times not taken in turns: a later compiler's code needs an interval below the best so far."""
 
-    def challenge(best: CompilerWinner, other: CompilerWinner) -> Decision:
+    def challenge(best: CompilerWinner, other: CompilerWinner) -> tuple[Decision, int | None]:
         theirs, own = other.winner.time, best.winner.time
+        text, part = f"{theirs.median_ns} ns and {own.median_ns} ns, measured apart", theirs.median_ns * PPM
         if theirs.high_ns < own.low_ns:
-            return Accepted(f"{theirs.median_ns} ns and {own.median_ns} ns, measured apart")
-        return Rejected(f"{theirs.median_ns} ns and {own.median_ns} ns, measured apart, do not separate them")
+            return Accepted(text), part // max(own.median_ns, 1)
+        return Rejected(f"{text}, do not separate them"), part // max(own.median_ns, 1)
 
     return _chosen(winners, challenge)
 
 
 def _chosen(winners: Sequence[CompilerWinner], challenge: Challenge) -> Compared:
     best, remarks = winners[0], list[str]()
+    times = {best.compiler: PPM}
     for other in winners[1:]:
         if (other.artifact.blob, other.artifact.launch) == (best.artifact.blob, best.artifact.launch):
             remarks.append(f"{other.name} makes the same code as {best.name}")
+            times[other.compiler] = times[best.compiler]
             continue
-        decision = challenge(best, other)
+        decision, part = challenge(best, other)
+        if part is not None:
+            times[other.compiler] = times[best.compiler] * part // PPM
         word = "is faster than" if decision else "is not chosen over"
         remarks.append(f"{other.label} {word} {best.label}: {decision.reason}")
         best = other if decision else best
-    return Compared(best, tuple(remarks))
+    return Compared(best, tuple(remarks), times)
 
 
 def _difference(first: Mapping[str, NDArray[Any]], results: Mapping[str, NDArray[Any]], case: PreparedCase) -> str:
@@ -115,14 +144,17 @@ def _difference(first: Mapping[str, NDArray[Any]], results: Mapping[str, NDArray
     return ""
 
 
-def _faster(best: CompilerWinner, other: CompilerWinner, bench: ConfinedBench | LocalBench) -> Decision:
+def _faster(
+    best: CompilerWinner, other: CompilerWinner, bench: ConfinedBench | LocalBench
+) -> tuple[Decision, int | None]:
     def take(_rounds: int) -> tuple[Sequence[int], Sequence[int]]:
         own, theirs = bench.side_by_side([best.code, other.code])
         return theirs, own
 
     ratio = sample_until_decided(take, _MARGIN_PPM, _LIMIT_S)
     text = f"{ratio.text} of its time"
-    return Accepted(text) if ratio.speed is Speed.FASTER else Rejected(f"{text}, {ratio.speed.value}")
+    decision = Accepted(text) if ratio.speed is Speed.FASTER else Rejected(f"{text}, {ratio.speed.value}")
+    return decision, ratio.median_ppm
 
 
 def joined_outcome(outcomes: Sequence[TuneOutcome], chosen: TuneOutcome, remarks: Sequence[str]) -> TuneOutcome:

@@ -3,6 +3,8 @@
 import pytest
 
 import silo
+from silo.bundle.documents import case_recipes
+from silo.bundle.reader import open_bundle
 from silo.commands.run_cases import run_cases
 from silo.errors import TuneError
 from silo.kernels.kernel import kernel_of
@@ -48,3 +50,15 @@ def test_a_declared_change_passes(options):
     (row,) = silo.run(made)
     assert row.ok, row.message
     assert silo.tune(made, remeasure=True)
+
+
+@pytest.mark.parametrize(("options", "right"), [({}, False), ({"changes": ["x"]}, True), ({"expect": True}, True)])
+def test_a_bundle_knows_what_its_cases_declare(options, right, tmp_path):
+    path = tmp_path / "k.silo"
+    silo.build(kernel(**options), output=path, targets=["cpu"], tune="off")
+    with open_bundle(path) as bundle:
+        (recipe,) = case_recipes(bundle, bundle.kernel_names[0])
+    assert recipe.changes == (("x",) if "changes" in options else ())
+    (row,) = silo.run(path)
+    assert row.ok == right, row.message
+    assert right or row.message.startswith("x: the kernel changes it")

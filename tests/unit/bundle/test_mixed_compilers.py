@@ -11,7 +11,15 @@ from bundle_samples import sealed
 from fuzz import chooser
 from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules
-from silo.bundle.mixed_compilers import CompiledConfig, compiler_names, joined_rules, mixed_rules, table_of
+from silo.bundle.merged_evidence import Evidence
+from silo.bundle.mixed_compilers import (
+    CompiledConfig,
+    RulesPart,
+    compiler_names,
+    joined_rules,
+    mixed_rules,
+    table_of,
+)
 from silo.bundle.reader import open_bundle, stored_blobs
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle
@@ -19,8 +27,10 @@ from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle
 from silo.commands.trust_code import trust_bundle
 from silo.core.config import Config
+from silo.core.device import DeviceModel
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.signature import Signature
+from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import BundleError, BundleFormatError, TrustError
 from silo.frozen import replace
@@ -28,6 +38,8 @@ from silo.launch.runtime import inspect_call
 from silo.machine.device_plugins import device_named
 from silo.settings import override
 from silo.shipping.slice_bundle import merge_bundles, slice_by_target
+from silo.tuner.catalog import pair_to_document
+from silo.tuner.trial import Status, Study
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
@@ -50,7 +62,7 @@ def k(x, out, n):
     tl.store(out + i, {value}, mask=i < n)
 
 
-@k.cases(n=[400, 20000])
+@k.cases(n={sizes})
 def _(n, make):
     x, out = make.normal(n), make.empty(n)
     return silo.Case(args=(x, out, n){expected})
@@ -86,12 +98,12 @@ class Maker:
     def __init__(self, folder):
         self.folder = folder
 
-    def __call__(self, version, rounds="0", value=RIGHT, expected=EXPECTED):
-        name = f"{version}-{abs(hash((rounds, value, expected)))}"
+    def __call__(self, version, rounds="0", value=RIGHT, expected=EXPECTED, sizes="[400, 20000]"):
+        name = f"{version}-{abs(hash((rounds, value, expected, sizes)))}"
         path = self.folder / f"{name}.silo"
         if not path.exists():
             source = self.folder / f"k_{name.replace('.', '_').replace('-', '_')}.py"
-            source.write_text(KERNEL.format(rounds=rounds, value=value, expected=expected))
+            source.write_text(KERNEL.format(rounds=rounds, value=value, expected=expected, sizes=sizes))
             silo.build(source, output=path, tune="off")
             renamed(path, version)
         return path
@@ -178,6 +190,18 @@ def test_each_case_gets_the_better_compiler_for_it(make):
     assert [chosen(path, n)[0] for n in (400, 20000)] == ["1.0", "2.0"]
 
 
+def test_cases_of_one_bucket_get_the_compiler_that_loses_least_over_them(make):
+    sizes = "[17000, 20000]"
+    first = make("1.0", "tl.where(n > 18000, 30, 0).to(tl.int32)", sizes=sizes)
+    second = make("2.0", "tl.where(n > 18000, 0, 300).to(tl.int32)", sizes=sizes)
+    path = make.joined(first, second, name="shared")
+    rows = tuned(path)
+    faster = [any("is faster than" in line for line in rows[f"n={n}"].remarks) for n in (17000, 20000)]
+    assert faster == [False, True]  # each case by itself would take another
+    assert [chosen(path, n)[0] for n in (17000, 20000)] == ["1.0", "1.0"]
+    assert "measured; 2 cases share it" in {row.reason for row in describe_bundle(path).winners}
+
+
 def test_wrong_code_does_not_win_however_fast(make):
     path = make.joined(make("1.0", MANY), make("2.0", value=WRONG), name="wrong")
     rows = tuned(path)
@@ -226,7 +250,7 @@ def test_consent_to_the_parts_is_consent_to_the_whole_and_to_nothing_else(make, 
 
 def test_bundles_of_other_sources_are_not_joined(make):
     source = make.folder / "other_source.py"
-    source.write_text(KERNEL.format(rounds="0", value=RIGHT, expected=EXPECTED).replace("n=[400, 20000]", "n=[500]"))
+    source.write_text(KERNEL.format(rounds="0", value=RIGHT, expected=EXPECTED, sizes="[500]"))
     other = make.folder / "other_source.silo"
     silo.build(source, output=other, tune="off")
     with pytest.raises(BundleError, match="not of one source"):
@@ -320,10 +344,56 @@ def rules_of(table, compilers=()):
 
 def test_joined_rules_keep_the_first_decision_of_a_bucket():
     first, second = rules_of({(16,): ONE}), rules_of({(16,): TWO, (32,): TWO})
-    found = joined_rules([(first, ["a"]), (second, ["b"])])
+    found, remarks = joined_rules([RulesPart(first, ("a",)), RulesPart(second, ("b",))])
+    assert remarks == []
     table, fallback = table_of(found, ["a", "b"])
     assert table == {(16,): CompiledConfig(ONE, "a"), (32,): CompiledConfig(TWO, "b")}
     assert fallback == CompiledConfig(ONE, "a")
+
+
+def evidence(compiler, times, model="A100"):
+    """Trials of the buckets and configs of ``times``, as a bundle stores them."""
+    documents = []
+    for (bucket, config), median in times.items():
+        study = Study(
+            kernel="k",
+            source="s",
+            signature=Signature(()),
+            specialization=Specialization(),
+            target=Target.parse("cpu"),
+            compiler=compiler,
+            bucket_names=("n",),
+            bucket=(bucket,),
+            device=DeviceModel("nvidia", model, "sm_80", 108, 1 << 35),
+            policy="p",
+        )
+        trial = study.trial(config, Status.OK, [median + one % 3 for one in range(20)])
+        documents.append(pair_to_document(study, trial))
+    return Evidence.of(documents, [compiler])
+
+
+@pytest.mark.parametrize(
+    ("times", "model", "chosen"),
+    [
+        ({(16, TWO): 500}, "A100", "b"),  # faster beyond doubt, on the same device
+        ({(16, TWO): 1500}, "A100", "a"),  # slower
+        ({(16, TWO): 1000}, "A100", "a"),  # not separated
+        ({(16, TWO): 500}, "H100", "a"),  # on another device
+        ({(32, TWO): 500}, "A100", "a"),  # of another bucket
+        ({(16, ONE): 500, (16, TWO): 1500}, "A100", "a"),  # of another config than the rule's
+    ],
+)
+def test_joined_rules_take_the_faster_decision_where_trials_of_one_device_show_it(times, model, chosen):
+    first, second = rules_of({(16,): ONE}), rules_of({(16,): TWO})
+    parts = [
+        RulesPart(first, ("a",), evidence("a", {(16, ONE): 1000})),
+        RulesPart(second, ("b",), evidence("b", times, model)),
+    ]
+    found, remarks = joined_rules(parts)
+    table, _ = table_of(found, ["a", "b"])
+    assert table == {(16,): CompiledConfig(TWO if chosen == "b" else ONE, chosen)}
+    assert len(remarks) == (chosen == "b")
+    assert all("n=16: b: 501 ns and 1001 ns on" in line for line in remarks)
 
 
 def test_rules_with_another_number_of_compilers_are_no_value():

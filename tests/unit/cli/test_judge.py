@@ -56,7 +56,12 @@ def test_verdicts_are_printed_as_json_and_a_refusal_is_exit_code_1(files):
         (("right.py", "right.py"), 3, "has 0 tasks"),
         (("task.py", "right.py", "--jobs", "0"), 2, "1 or more"),
         (("task.py", "right.py", "--seconds", "0"), 2, "above 0"),
-        (("task.py", "right.py", "--device", "moon"), 2, "moon"),
+        (("task.py", "right.py", "--device", "moon"), 3, "moon"),
+        (("task.py", "right.py", "--device", "cuda", "--agent", "silo agent"), 2, "device of their own"),
+        (("task.py", "right.py", "--agent", "silo agent", "--ray", "auto"), 2, "not by both"),
+        (("task.py", "right.py", "--gpus", "2"), 2, "--ray"),
+        (("task.py", "right.py", "--agent", "silo agent", "--agent-wait", "0"), 2, "no time to wait"),
+        (("task.py", "right.py", "--agent", "/nonexistent/agent"), 3, "cannot be started"),
     ],
 )
 def test_wrong_words_name_the_fault(files, words, code, says):

@@ -4,11 +4,12 @@ import socket
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
 
-from silo.judging.confinement import Confined, Limits, confine, is_sealed, seal
+from silo.judging.confinement import Confined, Limits, confine, is_sealed, private_files, seal
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the measures are Linux's")
 
@@ -136,3 +137,32 @@ def test_weaknesses_are_named():
 def test_other_json_is_no_confinement(data):
     with pytest.raises(ValueError, match="not the measures"):
         Confined.from_json(data)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root reads other users' files")
+def test_root_keeps_reading_alone_if_its_modules_are_another_users(tmp_path, monkeypatch):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "module.py").write_text("x = 1\n")
+    os.chown(own, 12345, 12345)
+    own.chmod(0o700)
+    module = types.ModuleType("silo_private_module")
+    module.__file__ = str(own / "module.py")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    private_files.cache_clear()
+    monkeypatch.setattr("silo.judging.confinement._landlock", lambda *_: "")  # of files apart from the folders
+
+    def powers():
+        (own / "module.py").read_text()
+        code = "print(open('/proc/self/status').read())"
+        started = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        found = [open("/proc/self/status").read(), started.stdout]  # noqa: PTH123, SIM115
+        return [int(line.split()[1], 16) for text in found for line in text.splitlines() if line.startswith("CapEff")]
+
+    try:
+        said, measures = confined(powers, sealed=False)
+    finally:
+        private_files.cache_clear()
+    assert "capabilities" in measures.measures
+    assert "another user's" in dict(measures.missing)["user namespace"]
+    assert said == "[6, 6]"  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, of the process and of a program that it starts

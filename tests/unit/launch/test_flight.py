@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import warm_python
-from silo.checking.crash_report import read_report
+from silo.checking.crash_report import CrashCause, read_report
+from silo.commands.crash_suspects import suspects_of
 from silo.commands.examine_crash import examine_crash
 from silo.errors import TrustError
 from silo.launch import flight
@@ -55,6 +56,7 @@ def program(folder, last, *, kernels=KERNELS, start=warm_python.run, **variables
         "SILO_FLIGHT": "1",
         "SILO_FLIGHT_FILE": str(report),
         "SILO_HOME": str(folder / "store"),
+        "TRITON_CACHE_DIR": str(folder / "cache"),  # its texts name the file of the first run
         **variables,
     }
     more = {} if start is subprocess.run else {"more": (*warm_python.TORCH, *warm_python.TRITON)}
@@ -114,6 +116,16 @@ def test_the_second_run_checks_with_copies(asked, tmp_path):
     assert "index (77)" in again.stderr
 
 
+def test_an_abort_leaves_the_launches_before_it(tmp_path):
+    done, path = program(tmp_path, "os.abort()\n", start=subprocess.run)
+    assert done.returncode == -6
+    assert f"silo crash {path}" in done.stderr
+    report = read_report(path)
+    assert report.cause == CrashCause("signal", "SIGABRT", 6)
+    assert [one.state for one in report.launches] == ["returned"] * 4
+    assert sum(len(one.numbers) for one in suspects_of(report)) == 4  # none is in its call, so all are suspects
+
+
 ENDLESS = """
 import os, threading, time
 import torch, triton, triton.language as tl
@@ -165,3 +177,59 @@ def test_without_the_recorder_nothing_can_be_written(tmp_path):
         timeout=60,
     )
     assert "no launches are kept: set SILO_FLIGHT=1" in done.stdout
+
+
+DECLARED = """
+import numpy as np
+import silo, triton, triton.language as tl
+
+@silo.kernel(space={"BLOCK": [256]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
+@triton.jit
+def strided(x, out, stride, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + i * stride, mask=i < n)
+    tl.store(out + i, v, mask=i < n)
+
+@strided.cases(n=[900])
+def _(n, make):
+    x, out = make.normal(1000), make.empty(n)
+    return silo.Case(args=(x, out, 1, n), expected={"out": lambda: x.host[:n]})
+
+x, out = np.ones(1000, np.float32), np.zeros(1000, np.float32)
+def crash(kernel):
+    kernel(x, out, 1, 900)
+    kernel(x, out, 1 << 22, 900)
+"""
+
+
+def test_a_kernel_of_this_process_is_named(tmp_path):
+    done, path = program(tmp_path, "crash(strided)\n", kernels=DECLARED, start=subprocess.run, SILO_TUNE="off")
+    assert done.returncode < 0
+    assert f"silo crash {path}" in done.stderr, done.stderr
+    (verdict,) = examined(path, tmp_path / "store")
+    assert (verdict.outcome, verdict.kernel, verdict.kind, verdict.argument) == (
+        "named",
+        "strided",
+        "out of bounds",
+        "x",
+    )
+    assert verdict.place == f"{tmp_path / 'program.py'}:9"
+
+
+@pytest.mark.all
+def test_a_kernel_of_a_bundle_is_named(tmp_path):
+    (tmp_path / "kernels.py").write_text(DECLARED)
+    store = {"SILO_HOME": str(tmp_path / "store"), "PYTHONPATH": str(ROOT / "src")}
+    build = [sys.executable, "-m", "silo", "build", "kernels.py", "-o", "k.silo", "-t", "cpu", "--tune", "off"]
+    built = warm_python.run(build, env={**os.environ, **store}, cwd=tmp_path, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    opened = DECLARED.replace("import silo, triton, triton.language as tl\n", "import silo\n")
+    opened = opened[: opened.index("@silo.kernel")] + opened[opened.index("x, out = np.ones") :]
+    last = f"crash(silo.load({str(tmp_path / 'k.silo')!r}).strided)\n"
+    done, path = program(tmp_path, last, kernels=opened, start=subprocess.run)
+    assert done.returncode < 0, done.stderr
+    with pytest.raises(TrustError):  # the text of a bundle is not taken for this store's own
+        examined(path, tmp_path / "store")
+    with override(home=tmp_path / "store"):
+        (verdict,) = examine_crash(path, trust=True).verdicts
+    assert (verdict.outcome, verdict.kernel, verdict.argument) == ("named", "strided", "x")

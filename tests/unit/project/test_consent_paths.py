@@ -74,6 +74,7 @@ CALLS = {
     },
     "load": {
         "launch/runtime.py": "load_blob: the one call of Device.load for artifacts, with their consent",
+        "measuring/launch_worker.py": "Device.load without consent: code for GPUs alone",
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
         "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
@@ -154,6 +155,7 @@ CALLS = {
     # Calls that vouch for code in the ledger.
     "note_built": {
         "kinds/triton/programs/flight_texts.py": "the TTIR of this program's Triton, which silo crash compiles",
+        "kernels/recorded_texts.py": "the TTIR of this program's own kernels, which silo crash compiles",
         "store/artifacts.py": "what the compile path hands over",
         "store/trust_ledger.py": "note_variants, of those whose job ran here",
         "commands/build_bundle.py": "the cases of a bundle that is made here",
@@ -239,6 +241,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
         "kinds/triton/programs/program_kernels.py",
         "kinds/triton/programs/records/served_launches.py",
         "launch/runtime.py",
+        "measuring/launch_worker.py",
         "measuring/measuring_worker.py",
     ]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)

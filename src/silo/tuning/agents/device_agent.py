@@ -32,6 +32,7 @@ from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples
 from silo.tuning.agents.agent_facts import AgentFacts
 from silo.tuning.agents.sent_case import SentCase
+from silo.tuning.agents.sent_launches import LaunchProcess, answer_part, wanted_blobs
 
 __all__ = ["Agent"]
 
@@ -57,6 +58,7 @@ class Agent:
         self._device = device
         self._blobs: dict[str, bytes] = {}
         self._opened: tuple[str, _OpenCase] | None = None
+        self._launches = LaunchProcess(device)
 
     def answer(self, message: Message) -> bytes:
         """The outcome of one request, with the request's number."""
@@ -91,11 +93,28 @@ class Agent:
             case "compare":
                 opened, codes = self._case(header["case"], header["codes"])
                 return {"outcome": "done", "samples": opened.compare(codes)}
+            case "launch":
+                return self._launch(header)
+            case "bytes":
+                return answer_part(self._blobs.get, header)
             case other:
                 raise TuneError(f"an agent does not know how to {other!r}")
 
+    def _launch(self, header: Mapping[str, Any]) -> dict[str, Any]:
+        """Launches code over arrays, all of which were sent."""
+        found = {one: self._blob(one) for one in wanted_blobs(header)}
+        if missing := [one for one, blob in found.items() if blob is None]:
+            raise _MissingError(missing)
+        reply, left = self._launches.run(header, {name: blob or b"" for name, blob in found.items()})
+        self._keep(left)
+        return reply
+
     def close(self) -> None:
-        """End the measuring process."""
+        """End the processes that launch."""
+        self._launches.close()
+        self._close_case()
+
+    def _close_case(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
             opened[1].close()
@@ -125,7 +144,7 @@ class Agent:
         if missing := [one for one, blob in found.items() if blob is None]:
             raise _MissingError(missing)
         if document is not None:
-            self.close()
+            self._close_case()
             self._opened = digest, _OpenCase.made(self._device, SentCase.read(document))
         assert self._opened is not None
         vouched = [

@@ -21,7 +21,7 @@ from silo.tuning.agents.connection import AgentLostError, Connection, exchange
 from silo.tuning.agents.fleet import Fleet, Turn
 from silo.tuning.agents.sent_case import SentCase
 
-__all__ = ["RemoteEvaluator", "fleet_lanes", "refused_case"]
+__all__ = ["RemoteEvaluator", "answered", "fleet_lanes", "refused_case"]
 
 T = TypeVar("T")
 
@@ -179,6 +179,19 @@ def _asked(
     connection: Connection, request: Mapping[str, Any], sent: SentCase, codes: Sequence[VouchedCode], limit_s: float
 ) -> Mapping[str, Any]:
     blobs = {code.artifact.blob.sha256: code.blob for code in codes} | {sent.sha256: sent.document}
+    return answered(connection, request, blobs, limit_s)
+
+
+def answered(
+    connection: Connection, request: Mapping[str, Any], blobs: Mapping[str, bytes], limit_s: float
+) -> Mapping[str, Any]:
+    """The answer of an agent that did as requested; ``blobs`` are those that it may lack, by their sha256.
+
+    Raises:
+        AgentLostError: the agent is lost, or answers something else.
+        TuneError: the agent's machine is at fault.
+        LaunchError: the launch is.
+    """
     answer = exchange(connection, request, blobs.get, limit_s)
     if answer.get("outcome") == "done":
         return answer

@@ -6,14 +6,18 @@ A process whose code is stored uses this module for identities alone: the module
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled
+from silo.core.config import Config
 from silo.core.consent import Consent, require_text_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.protocols import CheckedKernel, Source
 from silo.core.target import Target
+from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 from silo.drivers.cpu.levels import level_of
 from silo.errors import CompilerMissingError, SourceError, TargetError
@@ -122,6 +126,12 @@ class CpuCompiler:
         """Code that checks itself, from the text of an artifact."""
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         return self._checked(text, variant, launch.layout, nan=nan)
+
+    def describe_text(self, text: str, launch: LaunchInfo, config: Config) -> Mapping[str, JSON]:
+        """The parameters of a text, and which arguments decide its accesses."""
+        from silo.kinds.triton.front.text_description import describe_ttir, plain_launch  # noqa: PLC0415  # of crashes
+
+        return describe_ttir(text, plain_launch(launch), config.as_dict())
 
     @staticmethod
     def _checked(text: str, variant: Variant, layout: tuple[LayoutSlot, ...], *, nan: bool) -> CheckedKernel:

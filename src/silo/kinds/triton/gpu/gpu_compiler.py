@@ -121,6 +121,13 @@ class TritonCompiler:
         job = CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
         return Lowered(job, TtirFacts(lowered.text, variant.signature, variant.specialization))
 
+    def text_job(
+        self, text: str, kernel: str, target: Target, launch: LaunchInfo, options: Mapping[str, int]
+    ) -> CompileJob:
+        """The job of TTIR that a report of a crash holds."""
+        parameters: JSON = {"options": dict(options), "layout": [slot.to_json() for slot in launch.layout]}
+        return CompileJob(self.declaration.name, kernel, self.artifact_target(target), text, parameters)
+
     def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, Any]) -> LaunchInfo:
         """How a binary is launched that Triton's own launch path compiled; see :meth:`compile`.
 

@@ -9,21 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from silo.core.consent import HostCode
-from silo.core.launch_info import AbiType, LaunchInfo
-from silo.core.signature import Effect
+from silo.core.launch_info import LaunchInfo
 from silo.core.values import JSON
 from silo.errors import SiloError, UnsupportedError
 from silo.kinds.triton.front import adapter
-from silo.kinds.triton.front.loaded_addresses import loaded_addresses
-from silo.kinds.triton.front.ssa_facts import argument_effects
-from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.front.text_description import KEPT_OPTIONS, describe_ttir, plain_launch
 from silo.kinds.triton.programs.compiled_code import read_launch
 from silo.launch.flight import describe_by
 from silo.machine.process_session import session
 
 __all__ = ["CompiledHere", "describe", "describe_programs"]
-
-_HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +55,12 @@ def describe(tag: object) -> Mapping[str, JSON] | None:
 
 
 def _members(text: str, launch: LaunchInfo, metadata: Any) -> Mapping[str, JSON]:  # noqa: ANN401
-    slots = tuple(slot for slot in launch.layout if slot.type not in _HIDDEN)
-    if any(slot.part or slot.type is AbiType.TENSORMAP for slot in slots):
-        raise UnsupportedError("it takes a tensor descriptor, which is not kept")
+    plain = plain_launch(launch)
     made = adapter.checkable_ttir(text, metadata.target)
     if made is None:
         raise UnsupportedError("Triton cannot read the TTIR that it has printed")
-    module = parse_ttir(made)
-    found = loaded_addresses(module)
-    plain = LaunchInfo(entry=launch.entry, layout=slots)
     digest = hashlib.sha256(made.encode()).hexdigest()
     with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
         session().store.trust.note_built(HostCode(digest, "ttir", plain, text=digest))
-    return {
-        "form": "ttir",
-        "text": made,
-        "launch": plain.to_json(),
-        "elements": [one.type.element for one in module.entry.regions[0].blocks[0].arguments],
-        "fp_fusion": bool(getattr(metadata, "enable_fp_fusion", True)),
-        "decisive": sorted(found.decisive),
-        "stored": sorted(found.stored),
-        "read": sorted(found.read),
-        "written": [index for index, one in enumerate(argument_effects(module)) if one in (Effect.WRITE, Effect.BOTH)],
-    }
+    options: Any = metadata
+    return describe_ttir(made, plain, {name: getattr(options, name, None) for name in KEPT_OPTIONS})

@@ -116,9 +116,11 @@ def _gpu_name(target: Target) -> str:
 
 def _parse(text: str, ir: Any, context: Any) -> Any:  # noqa: ANN401
     # MLIR gives everything without a location the place in the file it reads, and device_assert prints that:
-    # unknown locations keep the name of a temporary file out of the binary.
-    unlocated = _OPERATION_END.sub(r"\1 loc(unknown)", text)
-    unlocated = _BLOCK_ARGUMENTS.sub(_unlocated_arguments, unlocated)
+    # unknown locations keep the name of a temporary file out of the binary. The text of a crash's report has places.
+    unlocated = text
+    if not text.startswith("#loc"):
+        unlocated = _OPERATION_END.sub(r"\1 loc(unknown)", text)
+        unlocated = _BLOCK_ARGUMENTS.sub(_unlocated_arguments, unlocated)
     with tempfile.TemporaryDirectory(prefix="silo-") as folder:
         path = Path(folder) / "kernel.ttir"
         path.write_text(unlocated, encoding="utf-8")

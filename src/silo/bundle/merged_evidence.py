@@ -1,0 +1,94 @@
+"""Decisions between bundles that are joined: by trials of the same bucket, device model and policy in both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from silo.bundle.contents import RulesKey
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.dispatch import Bucket, bucket_to_json
+from silo.core.values import JSON, canonical_json
+from silo.errors import BundleError
+from silo.tuner.trial import Study, Trial
+from silo.tuner.winner import choose_winner
+
+if TYPE_CHECKING:
+    from silo.tuner.statistics import Estimate
+
+__all__ = ["Evidence", "faster_by_trials"]
+
+_Place = tuple[str, bytes]  # the rules' key, and the bucket
+_Machine = tuple[str, str, str]  # the device model, the measurement policy, the driver's version
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The trials of one compiler's code in a bundle, by the calls that they are for and the machine that made them."""
+
+    trials: Mapping[_Place, Mapping[_Machine, Sequence[Trial]]] = field(
+        default_factory=dict[_Place, Mapping[_Machine, Sequence[Trial]]]
+    )
+
+    @classmethod
+    def of(cls, documents: Iterable[JSON], compilers: Iterable[str]) -> Evidence:
+        """The evidence of a bundle's documents whose studies are of ``compilers``.
+
+        Raises:
+            BundleError: a document that describes something else.
+        """
+        known = set(compilers)
+        found: dict[_Place, dict[_Machine, list[Trial]]] = {}
+        for document in documents:
+            members = document if isinstance(document, dict) else {}
+            try:
+                study, trial = Study.from_json(members["study"]), Trial.from_json(members["trial"])
+            except (ValueError, TypeError, KeyError) as error:
+                raise BundleError(f"a trial cannot be read, so the bundles are not joined: {error}") from None
+            if study.compiler not in known:
+                continue
+            machine = str(study.device), study.policy, study.driver
+            found.setdefault(_place(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
+        return cls(found)
+
+    def times(self, key: RulesKey, bucket: Bucket, config: Config) -> Mapping[_Machine, Estimate]:
+        """The time of a config on each machine that measured it for these calls."""
+        found: dict[_Machine, Estimate] = {}
+        for machine, trials in self.trials.get(_place(key, bucket), {}).items():
+            winner = choose_winner(trials)
+            if winner is None:
+                continue
+            if winner.config.order_key == config.order_key:
+                found[machine] = winner.time
+            for one in winner.runners_up:
+                if one.config.order_key == config.order_key:
+                    found[machine] = one.time
+        return found
+
+
+def _key_of(study: Study) -> RulesKey:
+    return study.target, study.signature, study.specialization.extents
+
+
+def _place(key: RulesKey, bucket: Bucket) -> _Place:
+    target, signature, extents = key
+    return repr((target, signature.without_effects(), extents)), canonical_json(bucket_to_json(bucket))
+
+
+def faster_by_trials(own: Mapping[_Machine, Estimate], theirs: Mapping[_Machine, Estimate]) -> Decision:
+    """Whether code with the times ``theirs`` replaces code with the times ``own``.
+
+    It does if on one machine that measured both its interval lies below, and on none above.
+    """
+    shared = [machine for machine in own if machine in theirs]
+    if not shared:
+        return Rejected("no device model, driver and policy measured both")
+    worse = [one for one in shared if theirs[one].low_ns > own[one].high_ns]
+    better = [one for one in shared if theirs[one].high_ns < own[one].low_ns]
+    named = (better or worse or shared)[0]
+    text = f"{theirs[named].median_ns} ns and {own[named].median_ns} ns on {named[0]}, measured apart"
+    if better and not worse:
+        return Accepted(text)
+    return Rejected(f"slower on {worse[0][0]}: {text}" if worse else f"{text}, do not separate them")

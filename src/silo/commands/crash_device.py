@@ -1,0 +1,139 @@
+"""``silo crash --device``: each suspect of a report launched alone on a device, in a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.checking.crash_report import CrashKernel, CrashReport, RecordedLaunch
+from silo.commands.crash_suspects import Suspect, layout_of, unchecked_reason
+from silo.commands.examine_crash import Examiner, number_of, signature_of
+from silo.compile.toolchain import select_compiler
+from silo.core.config import Config
+from silo.core.launch_info import AbiType
+from silo.core.plugins import declarations
+from silo.core.protocols import CompilesText
+from silo.core.signature import Effect
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.variant import Variant
+from silo.errors import DeviceError, LaunchTimeoutError, SiloError, UnsupportedError
+from silo.judging.device_stage import local_fleet
+from silo.machine.device_plugins import device_named
+from silo.tuning.agents.fleet import Fleet, Turn
+from silo.tuning.agents.sent_launches import SentLaunch, SentLaunches, launch_on
+
+__all__ = ["AloneOnDevice", "launch_suspects"]
+
+
+@dataclass(frozen=True, slots=True)
+class AloneOnDevice:
+    """The outcome of a suspect's launch alone: it "faults", "hangs", "writes beside" an array, "ends", or "unknown"."""
+
+    kernel: str
+    numbers: tuple[int, ...]
+    outcome: str
+    text: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the launch does on the device what no right launch does."""
+        return self.outcome in ("faults", "hangs", "writes beside")
+
+    def __str__(self) -> str:
+        return f"{self.kernel} (launch {self.numbers[0]}) alone on the device: {self.outcome}" + (
+            f": {self.text}" if self.text else ""
+        )
+
+
+def launch_suspects(
+    report: CrashReport, suspects: Sequence[Suspect], device: str, *, trust: bool, seconds: float
+) -> Iterator[AloneOnDevice]:
+    """Launch each suspect once on a GPU of this machine, with the arrays that the report kept and random others.
+
+    Raises:
+        DeviceError: it is absent, or no GPU.
+        TrustError: the report has texts from elsewhere.
+    """
+    if device_named(device).memory.is_host:
+        raise DeviceError(f"--device takes a GPU, such as cuda:0: silo crash itself checks on the CPU, not {device!r}")
+    examiner = Examiner(report, trust=trust)
+    with local_fleet(device) as fleet:
+        for suspect in suspects:
+            kernel = report.kernels[suspect.launch.kernel]
+            reason = unchecked_reason(report, suspect.launch)
+            if reason:
+                yield AloneOnDevice(kernel.name, suspect.numbers, "unknown", reason)
+                continue
+            examiner.consent(kernel)
+            yield _alone(examiner, fleet, kernel, suspect, seconds)
+
+
+def _alone(examiner: Examiner, fleet: Fleet, kernel: CrashKernel, suspect: Suspect, seconds: float) -> AloneOnDevice:
+    try:
+        sent, names = _sent(examiner, fleet.device.target, kernel, suspect.launch, seconds)
+    except SiloError as error:
+        return AloneOnDevice(kernel.name, suspect.numbers, "unknown", f"it cannot be launched: {error}")
+    try:
+        found = fleet.ask(Turn(), kernel.name, lambda connection: launch_on(connection, sent))
+    except LaunchTimeoutError as error:
+        return AloneOnDevice(kernel.name, suspect.numbers, "hangs", str(error))
+    except SiloError as error:
+        return AloneOnDevice(kernel.name, suspect.numbers, "faults", str(error))
+    if found.beside:
+        arrays = ", ".join(names[place] for _, place in found.beside)
+        return AloneOnDevice(kernel.name, suspect.numbers, "writes beside", f"the memory of {arrays}")
+    return AloneOnDevice(kernel.name, suspect.numbers, "ends")
+
+
+def _sent(
+    examiner: Examiner, target: Target, kernel: CrashKernel, launch: RecordedLaunch, seconds: float
+) -> tuple[SentLaunches, list[str]]:
+    """One launch for an agent, and the name of the first argument in each of its arrays."""
+    info = layout_of(kernel)
+    options: Mapping[str, int] = kernel.members.get("options", {})
+    compiler = _compiler_of(kernel, target)
+    job = compiler.text_job(str(kernel.members["text"]), kernel.name, target, info, options)
+    compiled = select_compiler(_source_kind(kernel), job.target).compile(job)
+    signature = signature_of(info, [Effect.BOTH] * len(info.layout))
+    variant = Variant(kernel.name, "", signature, Specialization(), Config.of(), job.target)
+    blob = compiled.blob
+    reference = BlobRef(hashlib.sha256(blob.data).hexdigest(), blob.kind, len(blob.data))
+    artifact = Artifact(variant, compiled.launch, reference, (), job.compiler, "")
+    given = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
+    lows: list[int] = []
+    names: list[str] = []
+    arguments: list[Any] = []
+    for slot in info.layout:
+        one = given[slot.name]
+        if slot.type is not AbiType.POINTER:
+            arguments.append(number_of(one, slot.type))
+        elif one.size == 0:
+            arguments.append(one.word)  # a null pointer
+        else:
+            if one.low not in lows:
+                lows.append(one.low)
+                names.append(slot.name)
+            arguments.append({"array": lows.index(one.low), "at": one.word - one.low})
+    bases = examiner.bases(launch)
+    arrays = tuple((bases[low].tobytes(), low % 256) for low in lows)
+    sent = SentLaunch(0, launch.grid, tuple(arguments))
+    return SentLaunches(arrays, ((artifact, blob.data),), (sent,), limit_s=seconds), names
+
+
+def _source_kind(kernel: CrashKernel) -> str:
+    form = str(kernel.members["form"])
+    for declared in declarations():
+        if declared.sources and any(one.checked_text and one.name == form for one in declared.blobs):
+            return declared.sources[0]
+    raise UnsupportedError(f"{kernel.name}: no compiler that is installed here reads {form}")
+
+
+def _compiler_of(kernel: CrashKernel, target: Target) -> CompilesText:
+    compiler = select_compiler(_source_kind(kernel), target)
+    if not isinstance(compiler, CompilesText):
+        raise UnsupportedError(f"{kernel.name}: the compiler for {target} takes no text of a report")
+    return compiler

@@ -1,0 +1,113 @@
+"""Findings of NVIDIA's compute-sanitizer, read from its text and joined with the verdicts about a crash report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.commands.crash_suspects import Verdict
+from silo.errors import SourceError
+
+__all__ = ["JoinedFinding", "SanitizerFinding", "join_findings", "read_sanitizer_log"]
+
+_PREFIX = "========= "
+_FIRST = re.compile(
+    r"^(?:Error: |Warning: )?"
+    r"(Invalid .+|Uninitialized .+|Misaligned .+|Race reported .+|Barrier error .+|Unspecified .+|Potential .+)$"
+)
+_AT = re.compile(r"\bat (?:0x[0-9a-f]+ in )?([A-Za-z_][\w$.]*)(?:\([^)]*\))?(?:\+0x[0-9a-f]+)?(?: in (\S+:\d+))?")
+_BY = re.compile(r"^by thread (\([\d,]+\)) in block (\([\d,]+\))")
+_MOST_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SanitizerFinding:
+    """One kind of finding: its text, kernel and place ("" if unknown), the first thread, and how often it was found."""
+
+    text: str
+    kernel: str
+    place: str = ""
+    thread: str = ""
+    block: str = ""
+    detail: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedFinding:
+    """A finding, and the outcome of the check for its kernel: "named", "clean", "undecided", "" for no suspect."""
+
+    finding: SanitizerFinding
+    check: str
+
+    def __str__(self) -> str:
+        one = self.finding
+        where = f" at {one.place}" if one.place else ""
+        thread = f", thread {one.thread} of block {one.block}" if one.thread else ""
+        times = f", {one.count} times" if one.count > 1 else ""
+        detail = f"; {one.detail}" if one.detail else ""
+        words = {"": "it is no suspect of the report", "named": "the check names this kernel, too"}
+        check = words.get(self.check, f"the check: {self.check}")
+        return f"compute-sanitizer: {one.kernel or '?'}: {one.text}{where}{thread}{times}{detail} ({check})"
+
+
+def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
+    """The findings in the output of ``compute-sanitizer``, equal ones of several threads once.
+
+    Raises:
+        SourceError: the file cannot be read, or is no such output.
+    """
+    try:
+        data = path.read_bytes()[:_MOST_BYTES]
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from error
+    lines = [
+        line[len(_PREFIX) :].strip()
+        for line in data.decode("utf-8", "replace").splitlines()
+        if line.startswith(_PREFIX)
+    ]
+    if not any("COMPUTE-SANITIZER" in line for line in lines):
+        raise SourceError(
+            f"{path} is no output of compute-sanitizer: write it with compute-sanitizer --log-file {path} python ..."
+        )
+    found: dict[tuple[str, str, str], SanitizerFinding] = {}
+    for number, line in enumerate(lines):
+        if not (first := _FIRST.match(line)):
+            continue
+        one = _finding(first[1], lines[number + 1 : number + 6])
+        key = one.text, one.kernel, one.place
+        known = found.get(key)
+        found[key] = one if known is None else _again(known)
+    return tuple(found.values())
+
+
+def _finding(text: str, behind: Sequence[str]) -> SanitizerFinding:
+    kernel = place = thread = block = detail = ""
+    if at := _AT.search(text):  # of a race, in one line
+        kernel, place, text = at[1], at[2] or "", text[: at.start()].strip()
+    for line in behind:
+        if _FIRST.match(line) or line.startswith("Saved host backtrace"):
+            break
+        if not kernel and (at := _AT.match(line)):
+            kernel, place = at[1], at[2] or ""
+        elif by := _BY.match(line):
+            thread, block = by[1], by[2]
+        elif line.startswith(("Address ", "and is ")):
+            detail = f"{detail} {line}".strip()
+    return SanitizerFinding(text, kernel, place, thread, block, detail)
+
+
+def _again(one: SanitizerFinding) -> SanitizerFinding:
+    return SanitizerFinding(one.text, one.kernel, one.place, one.thread, one.block, one.detail, one.count + 1)
+
+
+def join_findings(findings: Sequence[SanitizerFinding], verdicts: Sequence[Verdict]) -> list[JoinedFinding]:
+    """Each finding with the check's outcome for its kernel; "named" goes before other outcomes of a kernel."""
+    order = ("named", "undecided", "clean")
+    made: list[JoinedFinding] = []
+    for one in findings:
+        outcomes = [verdict.outcome for verdict in verdicts if one.kernel == verdict.kernel]
+        made.append(JoinedFinding(one, min(outcomes, key=order.index, default="")))
+    return made

@@ -1,0 +1,147 @@
+"""The last stage of a judgement on a GPU: an agent launches compiled code over the judge's arrays, and times it.
+
+The agent's process gets compiled code, arrays and grids, and no Python of a candidate. Expected values stay here, and
+the arrays that come back are compared here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core.launch_info import LaunchInfo
+from silo.errors import CaseError, DeviceError, SiloError
+from silo.frozen import frozen, replace
+from silo.judging.candidate_data import CandidateData, CandidateError, LaunchData
+from silo.judging.task import DrawnArray, DrawnCase
+from silo.machine.device_plugins import device_named
+from silo.tuning.agents.connection import PipeSource
+from silo.tuning.agents.fleet import Fleet, Turn
+from silo.tuning.agents.sent_launches import LaunchResults, SentLaunch, SentLaunches, launch_on
+
+__all__ = ["DeviceCodes", "GpuStage", "local_fleet"]
+
+_MARGIN_PPM = 10_000
+
+
+def local_fleet(device: str, wait_s: float = 120.0) -> Fleet:
+    """An agent on a device of this machine. Raises DeviceError if it is absent."""
+    words = [sys.executable, "-P", "-m", "silo", "agent", "--device", device]
+    return Fleet([PipeSource(shlex.join(words), wait_s)])
+
+
+@frozen
+class DeviceCodes:
+    """A candidate's code for the device, by the number of its variant, and its launches."""
+
+    data: CandidateData
+    codes: Mapping[int, tuple[Artifact, bytes]]
+
+    @classmethod
+    def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # of a process
+        """Reads the rows that a kernel's process sent, one for each of the variants ``used``, with their blobs.
+
+        Raises:
+            CandidateError: they are something else.
+        """
+        codes: dict[int, tuple[Artifact, bytes]] = {}
+        try:
+            for row, blob in zip(rows, blobs, strict=True):
+                number = used[int(row["variant"])]
+                job = data.variants[number].jobs[int(row["job"])]
+                reference = BlobRef(hashlib.sha256(blob).hexdigest(), str(row["kind"]), len(blob))
+                variant = replace(data.variants[number].variant, target=job.target)
+                launch = LaunchInfo.from_json(row["launch"])
+                codes[number] = Artifact(variant, launch, reference, (), job.compiler, ""), blob
+        except (SiloError, ValueError, TypeError, KeyError, IndexError) as error:
+            raise CandidateError(f"its code for the device cannot be read: {error}") from None
+        if sorted(codes) != sorted(used):
+            raise CandidateError("its code for the device is not complete")
+        return cls(data, codes)
+
+
+class GpuStage:
+    """Agents of one device model. Any thread may use it.
+
+    Args:
+        fleet: the agents; closed by the caller.
+        seconds: the longest to time one candidate.
+
+    Raises:
+        DeviceError: the agents have no GPU.
+    """
+
+    def __init__(self, fleet: Fleet, seconds: float) -> None:
+        host = device_named("cpu").target
+        if fleet.device.target.kind == host.kind:
+            raise DeviceError(
+                "agents judge on GPUs; code for CPUs runs in a sealed process of this machine (--device cpu, without "
+                "--agent), because an agent does not confine native code"
+            )
+        self._fleet = fleet
+        self._seconds = seconds
+
+    @property
+    def target(self) -> str:
+        """The target that candidates are compiled for."""
+        return str(self._fleet.device.target)
+
+    def launch(
+        self,
+        case: DrawnCase,
+        number: int,
+        codes: DeviceCodes,
+        baseline: DeviceCodes | None,
+        limit_s: float,
+    ) -> tuple[list[LaunchData], list[DrawnArray], LaunchResults]:
+        """Launches case ``number`` with each config, and times each with the baseline's first if there is a baseline.
+
+        Returns the launches in order, the arrays in order, and the agent's results.
+
+        Raises:
+            LaunchError: a launch failed, or did not end.
+            CaseError: the baseline writes beside its arrays.
+            TuneError: no agent is left.
+        """
+        arrays: list[DrawnArray] = []
+        arguments: list[Any] = []
+        for _, one in case.arguments:
+            if not isinstance(one, DrawnArray):
+                arguments.append(one)
+                continue
+            if one not in arrays:
+                arrays.append(one)
+            arguments.append({"array": arrays.index(one)})
+        sides = [codes] if baseline is None else [codes, baseline]
+        launches: list[LaunchData] = []
+        counts: list[int] = []
+        sent: list[SentLaunch] = []
+        table: list[tuple[Artifact, bytes]] = []
+        for side in sides:
+            own = [one for one in side.data.launches if one.case == number][: 1 if side is baseline else None]
+            places = {variant: len(table) + at for at, variant in enumerate(sorted({one.variant for one in own}))}
+            table += [side.codes[variant] for variant in places]
+            launches += own
+            counts.append(len(own))
+            sent += [SentLaunch(places[one.variant], one.grid, tuple(arguments)) for one in own]
+        request = SentLaunches(
+            tuple((one.host.tobytes(), one.offset) for one in arrays),
+            tuple(table),
+            tuple(sent),
+            () if baseline is None else tuple((one, counts[0]) for one in range(counts[0])),
+            any(one.role.value == "inout" for one in arrays),
+            _MARGIN_PPM,
+            self._seconds,
+            limit_s,
+        )
+        what = f"{codes.data.kernel} on {case.label}"
+        found = self._fleet.ask(Turn(), what, lambda connection: launch_on(connection, request))
+        own = counts[0]
+        if any(launch >= own for launch, _ in found.beside):
+            raise CaseError(f"{case.label}: the baseline writes beside its arrays on {self.target}")
+        left = (*found.left[:own], *found.left[len(sent) :])  # without the baseline's, which was judged before
+        return launches[:own], arrays, LaunchResults(left, found.ratios, found.beside)

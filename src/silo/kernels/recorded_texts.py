@@ -1,0 +1,79 @@
+"""Texts of kernels for the flight recorder: of :func:`silo.kernel` from their source, of bundles from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from silo.artifacts.artifact import Artifact, decoded
+from silo.building.kernel_declaration import DeclaredKernel
+from silo.bundle.reader import ServedVariant
+from silo.calls.resolver import Resolved
+from silo.compile.toolchain import select_compiler
+from silo.core.consent import HostCode, text_sha256
+from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import declarations, is_checked_text
+from silo.core.protocols import ChecksKernels, DescribesText, GivesCheckedText
+from silo.core.values import JSON
+from silo.errors import SiloError, UnsupportedError
+from silo.frozen import replace
+from silo.launch.flight import describe_by
+from silo.machine.device_plugins import device_named
+from silo.machine.process_session import session
+
+__all__ = ["describe", "describe_kernels"]
+
+
+def describe_kernels() -> None:
+    """Have the recorder describe the kernels of this process."""
+    describe_by(describe)
+
+
+def describe(tag: object) -> Mapping[str, JSON] | None:
+    """The text and the parameters behind the tag of a kernel's binding; None for another tag.
+
+    Raises:
+        SiloError: there is no text that the CPU compiles.
+    """
+    if isinstance(tag, Resolved):
+        return _of_source(tag.kernel, tag.artifact)
+    if isinstance(tag, ServedVariant):
+        return _of_bundle(tag)
+    return None
+
+
+def _of_source(kernel: DeclaredKernel, artifact: Artifact) -> Mapping[str, JSON]:
+    variant = replace(artifact.variant, target=device_named("cpu").target)
+    compiler = select_compiler(kernel.source.kind, variant.target)
+    if not isinstance(compiler, GivesCheckedText):
+        raise UnsupportedError(f"Silo makes no text of {kernel.source.kind} kernels that a report can hold")
+    text, layout = compiler.text_to_check(kernel.source, variant)
+    found = _described(compiler, text, LaunchInfo(artifact.launch.entry, layout), artifact)
+    code = HostCode(
+        text_sha256(text), str(found["form"]), LaunchInfo.from_json(found["launch"]), text=text_sha256(text)
+    )
+    with suppress(SiloError):  # a store that cannot be written: silo crash asks for --trust then
+        session().store.trust.note_built(code)
+    return found
+
+
+def _of_bundle(served: ServedVariant) -> Mapping[str, JSON]:
+    """Silo crash asks for --trust of a text that a bundle from elsewhere brought."""
+    artifact = served.artifact
+    texts = {one.kind: one for one in artifact.sidecars if is_checked_text(one.kind)}
+    target = device_named("cpu").target
+    for declared in declarations():
+        forms = [one.name for one in declared.blobs if one.checked_text and one.name in texts]
+        if forms and target.kind in declared.targets and declared.sources:
+            text = texts[forms[0]]
+            compiler = select_compiler(declared.sources[0], target)
+            return _described(compiler, decoded(text, served.blob(text.sha256)), artifact.launch, artifact)
+    raise UnsupportedError(
+        f"its bundle holds no text of its variant for {artifact.variant.target} that a check is compiled from"
+    )
+
+
+def _described(compiler: object, text: str, launch: LaunchInfo, artifact: Artifact) -> Mapping[str, JSON]:
+    if not isinstance(compiler, ChecksKernels) or not isinstance(compiler, DescribesText):
+        raise UnsupportedError("which of its arguments decide its accesses is unknown for kernels of its kind")
+    return compiler.describe_text(text, launch, artifact.variant.config)

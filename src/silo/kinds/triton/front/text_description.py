@@ -1,0 +1,52 @@
+"""Descriptions of TTIR for reports of crashes: its parameters, and which arguments decide its accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from silo.core.launch_info import AbiType, LaunchInfo
+from silo.core.signature import Effect
+from silo.core.values import JSON
+from silo.errors import UnsupportedError
+from silo.kinds.triton.front.loaded_addresses import loaded_addresses
+from silo.kinds.triton.front.ssa_facts import argument_effects
+from silo.kinds.triton.front.ttir import parse_ttir
+
+__all__ = ["KEPT_OPTIONS", "describe_ttir", "plain_launch"]
+
+KEPT_OPTIONS = ("num_warps", "num_stages", "num_ctas", "enable_fp_fusion")
+"""The compile options that a description keeps."""
+_HIDDEN = (AbiType.SCRATCH, AbiType.PROFILE)
+
+
+def plain_launch(launch: LaunchInfo) -> LaunchInfo:
+    """The launch of a text by itself: its entry and the parameters that a call passes.
+
+    Raises:
+        UnsupportedError: it takes a tensor descriptor, of which the recorder keeps the base address alone.
+    """
+    slots = tuple(slot for slot in launch.layout if slot.type not in _HIDDEN)
+    if any(slot.part or slot.type is AbiType.TENSORMAP for slot in slots):
+        raise UnsupportedError("it takes a tensor descriptor, which is not kept")
+    return LaunchInfo(entry=launch.entry, layout=slots)
+
+
+def describe_ttir(text: str, plain: LaunchInfo, options: Mapping[str, object]) -> Mapping[str, JSON]:
+    """The members of a description; ``text`` is as the CPU takes it, ``plain`` is of :func:`plain_launch`.
+
+    ``options`` are the kernel's compile options, of which those that decide its threads are kept.
+    """
+    module = parse_ttir(text)
+    found = loaded_addresses(module)
+    return {
+        "form": "ttir",
+        "text": text,
+        "launch": plain.to_json(),
+        "elements": [one.type.element for one in module.entry.regions[0].blocks[0].arguments],
+        "fp_fusion": options.get("enable_fp_fusion") is not False,
+        "options": {name: value for name in KEPT_OPTIONS[:3] if type(value := options.get(name)) is int and value > 0},
+        "decisive": sorted(found.decisive),
+        "stored": sorted(found.stored),
+        "read": sorted(found.read),
+        "written": [index for index, one in enumerate(argument_effects(module)) if one in (Effect.WRITE, Effect.BOTH)],
+    }
