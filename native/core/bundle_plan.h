@@ -31,7 +31,7 @@ struct silo_bundle_step *silo_bundle_plan_followed(const struct silo_step_plan *
 /* Launch the step, or without one the last step again, on the stream. */
 int silo_bundle_plan_run(struct silo_step_plan *plan, void *stream, silo_error *error);
 
-/* Of the last run; NULL before the first. */
+/* How the last run was launched, and why; NULL before the first. */
 const char *silo_bundle_plan_explain(const struct silo_step_plan *plan, const char **reason);
 
 #endif

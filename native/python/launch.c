@@ -231,7 +231,7 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
-/* Of one launch, for its tensor maps. */
+/* The values of one launch that its tensor maps need. */
 struct map_call {
     const struct silo_plan *plan;
     struct silo_binding *binding;
