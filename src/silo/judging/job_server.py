@@ -1,6 +1,6 @@
 """The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes`` alone.
 
-It imports what jobs need, then forks a child for each job. It runs no code of a candidate itself, has one thread, and
+It imports the modules of jobs, then forks a child for each job. It runs no code of a candidate itself, has one thread, and
 ends with the process that started it.
 """
 
