@@ -1,7 +1,7 @@
 """The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes`` alone.
 
-It imports the modules of jobs, then forks a child for each job. It runs no code of a candidate itself, has one thread, and
-ends with the process that started it.
+It imports the modules of jobs, then forks a child for each job. It runs no code of a candidate itself, has one thread,
+and ends with the process that started it.
 """
 
 from __future__ import annotations
