@@ -122,7 +122,7 @@ SILO_INLINE uint64_t silo_wide_word(const struct silo_parameter *parameter, uint
     return SILO_CODE(SILO_VALUE_INT, SILO_UINT, 64, divisible ? SILO_FLAG_DIVISIBLE16 : 0U);
 }
 
-/* Of a float: the declared type, else float32. */
+/* The word of a float: its declared type, else float32. */
 SILO_INLINE uint64_t silo_float_word(const struct silo_parameter *parameter) {
     const bool typed = parameter->kind == SILO_PARAMETER_FLOAT && parameter->type.bits != 0;
     return typed ? SILO_CODE(SILO_VALUE_FLOAT, parameter->type.code, parameter->type.bits, 0)

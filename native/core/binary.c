@@ -389,7 +389,7 @@ static int cpu_function(struct silo_binary *binary, const char *kernel, const ch
     return 0;
 }
 
-/* With the device's context current. 0 with everything set, -1 with `error` filled, or the driver's
+/* The device's context is current. 0 with everything set, -1 with `error` filled, or the driver's
  * code. */
 static int prepare(struct silo_binary *binary, const char *kernel, const char *entry,
                    struct silo_function *function, silo_error *error) {

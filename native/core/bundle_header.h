@@ -16,7 +16,7 @@ enum {
     SILO_MAX_RULES = 4096,       /* of one kernel */
     SILO_MAX_SIDECARS = 16,      /* of one variant */
     SILO_MAX_RATIO = 256,        /* of a blob's raw bytes to the room it takes in the file */
-    /* Of the memory that a reader may spend on a file, as a divisor. */
+    /* Shares of the memory that a reader may spend on a file, as divisors. */
     SILO_MANIFEST_SHARE = 2, /* of the parsed manifest */
     SILO_TEXT_SHARE = 4,     /* its text */
     SILO_EXPANDED_SHARE = 8, /* of a kernel's variants, written out */

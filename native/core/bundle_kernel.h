@@ -19,7 +19,7 @@ struct silo_kernel {
     const struct silo_kernel_info *info;
     uint32_t index; /* in the bundle */
     struct silo_intake intake;
-    struct silo_guard guard;      /* owns its entries; their bindings are of the list below */
+    struct silo_guard guard;      /* owns its entries; `serving` owns their bindings */
     struct silo_guard idle_guard; /* the same for calls with an empty grid: entries of `idle` */
     struct silo_texts texts;      /* of constants and options */
     struct silo_served *serving;  /* owned list */

@@ -148,7 +148,7 @@ static struct silo_values values_of(const struct silo_kernel_call *call, uint64_
                                 call->tagged.layouts};
 }
 
-/* Parameter `number` could not be made: of a map the error is there already. */
+/* Parameter `number` could not be made. If it is a tensor map, `error` is filled already. */
 static SILO_NOINLINE int refuse_packed(const struct silo_kernel_call *call,
                                        const struct silo_served *served,
                                        const struct silo_values *values, int32_t number,

@@ -301,7 +301,7 @@ static int choose(const struct silo_kernel_call *call, const struct silo_located
                      kernel->intake.kernel, unknown, kernel->bundle->name);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static int miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                 silo_error *error) {
     struct silo_kernel *kernel = call->kernel;

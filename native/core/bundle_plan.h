@@ -16,10 +16,12 @@ const silo_queue *silo_bundle_plan_queue(const struct silo_step_plan *plan);
 int silo_bundle_plan_take(struct silo_step_plan *plan, silo_error *error);
 void silo_bundle_plan_give(struct silo_step_plan *plan);
 
-/* With the plan taken, like the rest. The next launch of the step. -1: the step cannot be run. */
+/* Adds the next launch of the step. The caller has taken the plan, as for the functions below. -1:
+ * the step cannot be run. */
 int silo_bundle_plan_add(struct silo_step_plan *plan, struct silo_kernel_call *call,
                          struct silo_served *served, silo_error *error);
-void silo_bundle_plan_spoil(struct silo_step_plan *plan); /* an add failed before it came here */
+void silo_bundle_plan_spoil(
+    struct silo_step_plan *plan); /* a launch could not be made: the step cannot be run */
 
 /* Forget the launches that were added since the last run. */
 void silo_bundle_plan_restart(struct silo_step_plan *plan);
@@ -31,7 +33,7 @@ struct silo_bundle_step *silo_bundle_plan_followed(const struct silo_step_plan *
 /* Launch the step, or without one the last step again, on the stream. */
 int silo_bundle_plan_run(struct silo_step_plan *plan, void *stream, silo_error *error);
 
-/* Of the last run; NULL before the first. */
+/* How the last run was launched, and why; NULL before the first. */
 const char *silo_bundle_plan_explain(const struct silo_step_plan *plan, const char **reason);
 
 #endif

@@ -38,7 +38,7 @@ struct silo_bundle_step {
     struct silo_bundle *bundle;
     const struct silo_recorded_plan *plan;
     struct form *forms; /* owned, `form_count` of them */
-    /* Of the call: one each an argument. */
+    /* Values of the call, one for each argument. */
     int64_t *values, (*compact)[SILO_MAX_AXES]; /* owned */
     const int64_t **shapes, **strides;          /* owned */
     int32_t *ranks;                             /* owned */

@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the calling thread's last launch, whichever threads ran it. */
+/* The fault of the calling thread's last launch, whichever threads ran it. */
 static _Thread_local struct silo_fault fault;
 
 static silo_cpu_entry *entry_of(const struct silo_function *function) {

@@ -49,7 +49,7 @@ struct silo_cpu_job {
     SILO_CPU_APART _Atomic uint64_t spent;
     /* 1/16 nanosecond a program: of the fastest thread; UINT64_MAX: unknown. */
     _Atomic uint64_t fastest;
-    /* Of launches whose programs may wait (cpu_waiting.c): */
+    /* Only for launches whose programs may wait (cpu_waiting.c): */
     bool gated;              /* helpers wait until all are there; guarded by the lock there */
     uint32_t helpers;        /* threads made for this launch that have not left; likewise */
     _Atomic uint32_t inside; /* threads that run programs, or are about to */

@@ -46,7 +46,7 @@ struct cpu_plan {
     uint32_t *next;
     _Atomic uint32_t *queue;      /* numbers of nodes that may begin, plus 1; 0: not there yet */
     struct silo_plan_trial trial; /* which way is faster */
-    /* Of a replay: */
+    /* The state of one replay: */
     _Atomic uint32_t queued, taken, done;
     _Atomic int failed; /* the number of a node, plus 1 */
     int code;
@@ -104,7 +104,7 @@ static void take_node(struct cpu_plan *plan, const struct silo_plan_node *from,
         plan->scratch_bytes = from->function->scratch_bytes;
 }
 
-/* Of each node those that wait for it: the other way round than they are given. */
+/* Turns "node waits for these" into "these wait for the node", for each node. */
 static void turn_round(struct cpu_plan *plan, const struct silo_plan_shape *shape) {
     uint32_t *next = plan->next;
     for (uint32_t i = 0; i < shape->count; i++)

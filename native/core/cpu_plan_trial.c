@@ -13,7 +13,7 @@
 #define NEAR_PART 8
 /* So many replays in a row that took longer than the other way had are no chance. */
 #define SLOW 8
-/* Of a hold, the part after which slow replays may end it. */
+/* Slow replays may end a hold after this part of it. */
 #define EARLIEST_PART 16
 
 const char *const silo_plan_trial_texts[SILO_TRIAL_REASONS] = {

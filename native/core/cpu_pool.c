@@ -268,7 +268,7 @@ static struct silo_cpu_facts gather(const struct silo_cpu_job *job, const struct
     return facts;
 }
 
-/* Of a launch that may have several threads; `known` is the known time of a program. */
+/* Plans a launch that may have several threads; `known` is the known time of a program. */
 static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
     const uint64_t total = job->launch->total;
     /* Read before the clock: another thread's launch may end meanwhile. */
@@ -294,7 +294,7 @@ static struct plan plan_for(const struct silo_cpu_job *job, uint64_t known, int 
     return plan;
 }
 
-/* Of the launch that has the pool, on a team: back out of the parallel region. */
+/* The launch that has the pool, on a team, jumps here to leave the parallel region. */
 static jmp_buf out_of_region;
 
 static void work_in_team(void *argument) {
@@ -354,7 +354,7 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
     job->team = 0;
 }
 
-/* Of the launch that has the pool. */
+/* The parts of the launch that has the pool. */
 static struct silo_cpu_part parts[SILO_CPU_MOST_THREADS];
 SILO_CPU_APART static _Atomic uint64_t open_parts[SILO_CPU_MOST_THREADS / 64];
 

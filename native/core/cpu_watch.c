@@ -49,7 +49,7 @@
 
 static _Atomic int in_vain;
 
-/* Of the calling thread. */
+/* The calling thread's own. */
 static _Thread_local struct {
     int size;     /* number of threads of the team whose threads are known; 0: unknown */
     int known[2]; /* the system's numbers of its second and its last thread */

@@ -46,12 +46,12 @@ struct worker {
 
 static struct {
     APART _Atomic uint64_t gate;
-    /* Of the job that is open: read by those inside, who keep it open. */
+    /* The open job: threads inside it read this, and keep it open. */
     APART struct silo_cpu_job *job; /* owned by the launching thread's stack */
     uint64_t number;
     int helpers;
     uint32_t first; /* the number of the first helper at the job */
-    /* Of the thread that has the pool: */
+    /* Only for the thread that has the pool: */
     int running;      /* workers that exist: the first ones */
     _Atomic int most; /* that ever existed */
     _Atomic bool pinned;

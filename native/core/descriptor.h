@@ -8,7 +8,7 @@
 #include "error.h"
 
 #define SILO_MAX_RANK 5
-/* Of one call; 32 tensor maps fill the 4 KiB of parameters that every driver takes. */
+/* The most in one call: 32 tensor maps fill the 4 KiB of parameters that every driver takes. */
 #define SILO_MAX_DESCRIPTORS 32
 /* The most tensor maps that a kernel takes of one array, to load it and to store it. A call has
  * room for as many for each argument. */

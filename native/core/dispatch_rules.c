@@ -102,7 +102,7 @@ static bool holds(const struct silo_step *step, const struct silo_string *key,
     return true;
 }
 
-/* Of a decision list, by the buckets: -1 where one is not a natural number. */
+/* The step of a decision list for these buckets; -1 if a bucket is not a natural number. */
 static int64_t step_for(const struct silo_rules *rules, const struct silo_string *key,
                         const struct silo_value *bucket, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {

@@ -22,7 +22,7 @@ uint64_t silo_dynamic_word(int32_t ndim, const int64_t *sizes, const int64_t *st
         wide_sizes |= !fits32(size);
         wide_offsets |= !fits32(stride);
         empty |= size == 0;
-        /* Of a stride that does not fit 32 bits the reach does not matter any more. */
+        /* If a stride does not fit 32 bits, the reach is irrelevant. */
         far |= !fits32(stride) ||
                __builtin_mul_overflow(size - 1, stride < 0 ? -stride : stride, &step) ||
                __builtin_add_overflow(reach, step, &reach);

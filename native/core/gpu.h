@@ -110,7 +110,7 @@ struct silo_gpu {
     const char *libraries[4];         /* tried in this order, up to NULL */
     const char *setting;              /* the setting that names another library, for messages */
     bool reads_image;                 /* of a loaded module, until it is unloaded */
-    bool counts_threads;              /* of an axis of a grid in 32 bits; else blocks */
+    bool counts_threads;              /* a grid's 32-bit limit counts threads, not blocks */
     bool array_interface;             /* __cuda_array_interface__ shows its memory */
     const char *oldest;               /* the oldest driver that has all functions, for messages */
     bool open;                        /* the functions below are there */

@@ -227,7 +227,7 @@ static const char *other_places(const struct silo_graph_state *state) {
     const struct silo_gpu *gpu = state->device->gpu;
     for (uint32_t i = 0; i < state->count; i++) {
         const struct silo_graph_node *node = &state->nodes[i];
-        for (uint32_t k = 0; k < node->parameter_count; k++) { /* none of a graph */
+        for (uint32_t k = 0; k < node->parameter_count; k++) { /* child graphs have none */
             struct silo_parameter_place place;
             if (gpu->function_parameter == NULL ||
                 gpu->function_parameter(node->function.handle, k, &place.offset, &place.size) !=

@@ -4,8 +4,8 @@
 
 #include "graph_state.h"
 
-/* Chooses the way, with the reason, and makes its graph and its ring. Between `enter` and `leave`,
- * as the next. -1 with `error`, and nothing is left of either. */
+/* Chooses the way, with the reason, and makes its graph and its ring. Call this and the next
+ * function between `enter` and `leave`. -1 with `error`: neither graph nor ring exists. */
 int silo_graph_build(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                      const struct silo_graph_plan_options *options, silo_error *error);
 

@@ -5,11 +5,11 @@
 #include "json_text.h"
 #include "manifest_state.h"
 
-/* Of a variant that was decoded; -1 where memory is out. */
+/* The digest of a decoded variant; -1 without memory. */
 int silo_host_digest(const struct silo_manifest *manifest, uint32_t kernel, uint32_t number,
                      const struct silo_variant *variant, char digest[SILO_SHA256_HEX]);
 
-/* Of a plan, of which `codes` are the digests of the CPU's code of its kernels, sorted and each
+/* The digest of a plan. `codes` are the digests of the CPU code of its kernels, sorted, each
  * once. `text` (begins as {0}, the caller frees it) becomes its JSON, `sha256` that text's. -1
  * where memory is out. */
 int silo_host_plan_digest(const struct silo_manifest *manifest, uint32_t plan,

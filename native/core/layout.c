@@ -167,7 +167,7 @@ int silo_layout_pack(struct silo_packing *packing, const struct silo_variant *va
                          variant->kernel.data, launch->slot_count, launch->map_count,
                          SILO_MAX_PARAMETERS, SILO_MAX_DESCRIPTORS);
     for (uint32_t i = 0; i < launch->slot_count; i++) {
-        /* Of two maps of one parameter the second is refused below. */
+        /* A second map of one parameter is refused below. */
         struct silo_map_form *form = &forms[maps < SILO_MAX_DESCRIPTORS ? maps : maps - 1];
         if (take_slot(variant, parameters, &launch->layout[i], &items[i], form, error) != 0)
             return -1;

@@ -101,7 +101,7 @@ struct silo_node {
 
 enum silo_effect { SILO_EFFECT_NONE, SILO_EFFECT_READ, SILO_EFFECT_WRITE, SILO_EFFECT_BOTH };
 
-/* Of a source (kind may be SILO_PARAMETER_ANY) or of a variant (typed). */
+/* A parameter of a source (kind may be SILO_PARAMETER_ANY) or of a variant (typed). */
 struct silo_signature_parameter {
     struct silo_string name;
     uint8_t kind;     /* enum silo_parameter_kind */

@@ -104,7 +104,7 @@ static bool has_parameter(const struct silo_signature *signature, const struct s
     return false;
 }
 
-/* The arrays that calls give contiguous: some of the kernel's parameters. */
+/* The parameters whose arrays must be contiguous. */
 static int decode_contiguous(const struct silo_decoding *decoding, const struct silo_field *field,
                              const struct silo_json *node, struct silo_kernel_info *info) {
     if (silo_need_names(decoding, field, node, &info->contiguous, &info->contiguous_count) != 0)

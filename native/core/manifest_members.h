@@ -19,7 +19,7 @@ enum silo_member_check {
 
 struct silo_member {
     const char *name;
-    uint8_t since; /* in files of older versions it is unknown; 0: in none */
+    uint8_t since; /* the minor version that added it; 0: every version has it */
     uint8_t check; /* enum silo_member_check */
 };
 

@@ -4,8 +4,8 @@
 
 #include "manifest_checks.h"
 
-/* Of enum silo_table_kind, in the order of their names. Decoded, a row of reasons and of compilers
- * is a struct silo_string, a row of the others the struct of the table's name. */
+/* The tables of enum silo_table_kind, in the order of their names. Decoded, a row of reasons and
+ * compilers is a struct silo_string, a row of the others the struct of the table's name. */
 
 struct silo_source_row {
     struct silo_string kernel, fingerprint;

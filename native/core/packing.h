@@ -49,12 +49,12 @@ struct silo_packed {
     uint8_t abi;    /* enum silo_abi */
     uint8_t bits;   /* of the ABI type */
     uint8_t writes; /* the kernel writes through this pointer */
-    /* Of a descriptor: */
+    /* Only for a descriptor: */
     uint8_t part; /* enum silo_part */
     uint8_t axis; /* axis of a shape or stride; or the index of a tensor map or of a struct of the
                      packing */
     uint8_t rank;
-    /* Of a member of a struct by value, which lies among the parameters as one: */
+    /* Only for a member of a struct that is passed by value, as one parameter: */
     uint16_t member_at;   /* its offset */
     uint16_t struct_size; /* bytes of the struct; 0: a parameter of its own */
 };
@@ -79,7 +79,7 @@ struct silo_layout_item {
                          "tensormap", "struct", "empty" */
     const char *part; /* of a descriptor: "base", "shape.0", ...; of a struct by value
                          "member.OFFSET.SIZE"; NULL: neither */
-    int32_t slot;     /* index of the launcher's parameter; of scratch memory, whatever */
+    int32_t slot;     /* index of the launcher's parameter; unused for scratch memory */
     uint32_t rank;    /* of the descriptor of a part */
     bool writes;      /* the kernel writes through it */
     const struct silo_map_form *map;     /* how a "tensormap" is encoded; else NULL */

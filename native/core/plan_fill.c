@@ -352,7 +352,7 @@ int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
                     const struct silo_plan_effects *effects, const uint64_t *overlaps,
                     silo_error *error) {
     const size_t words = ((size_t)count + 63) / 64;
-    /* Of each node a bit for every node that is done before it, by way of others too. */
+    /* For each node, a bit for every node that is done before it, directly or through others. */
     uint64_t *before = effects != NULL ? calloc(count, words * sizeof *before) : NULL;
     uint32_t *after = malloc((size_t)count * sizeof *after + 1);
     int result = (effects != NULL && before == NULL) || after == NULL ? -1 : 0;

@@ -18,7 +18,7 @@
 
 /* Held while the kernel is loaded, and for `retired`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* Of each device; never given back. */
+/* One for each device; never given back. */
 static struct {
     struct silo_function *function;
     struct silo_binary *binary;

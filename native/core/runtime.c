@@ -302,7 +302,7 @@ const char *silo_plan_parameter_name(const silo_plan *plan, size_t index) {
                : NULL;
 }
 
-/* With the plan taken. */
+/* The caller has taken the plan. */
 static int call_plan(silo_plan *plan, void *stream, const silo_argument *arguments, size_t count,
                      silo_error *error) {
     struct silo_bundle_step *step = silo_bundle_plan_followed(plan);

@@ -36,7 +36,7 @@ extern "C" {
 #endif
 #endif
 
-/* Of this header; silo_version() returns the library's. */
+/* The version of this header; silo_version() returns the library's. */
 #define SILO_VERSION_MAJOR 0
 #define SILO_VERSION_MINOR 1
 SILO_API const char *silo_version(void);
@@ -347,7 +347,7 @@ SILO_API const char *silo_plan_name(const silo_bundle *bundle, size_t index);
 SILO_API int silo_bundle_plan(silo_bundle *bundle, const char *name, const silo_queue *queue,
                               silo_plan **plan, silo_error *error);
 
-/* Of a plan of a bundle; 0 and NULL of other plans. */
+/* The parameters of a plan of a bundle; 0 and NULL for other plans. */
 SILO_API size_t silo_plan_parameter_count(const silo_plan *plan);
 SILO_API const char *silo_plan_parameter_name(const silo_plan *plan, size_t index);
 

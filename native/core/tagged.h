@@ -33,7 +33,7 @@ struct silo_tagged {
     bool new_text; /* a text that no earlier call had, so no entry of a guard has it */
     struct silo_descriptor *descriptors; /* a slot holds its own index */
     const struct silo_texts *texts;
-    /* Of a kernel with extents of arguments; else NULL. As struct silo_values has them. */
+    /* As in struct silo_values, if the kernel has extents of arguments; else NULL. */
     const uint64_t **layouts;
     uint64_t *passed; /* the place of the next shape and strides that are passed and not held */
 };

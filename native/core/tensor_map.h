@@ -20,7 +20,8 @@ struct silo_map_form {
     uint32_t rank;
     uint32_t box[SILO_MAX_RANK]; /* elements, outermost first; 0 past the rank */
     uint32_t fp4_padded;         /* 0 or 1 */
-    /* Of an array's map, outermost first like the box; 0 past the rank, and of a descriptor's: */
+    /* Only for an array's map, outermost first like the box; 0 past the rank and in a descriptor's
+     * map: */
     uint32_t of_array;              /* 0 or 1 */
     int32_t axes[SILO_MAX_RANK];    /* of the array, or SILO_NO_AXIS */
     int64_t shape[SILO_MAX_RANK];   /* of a dimension that is not an axis */

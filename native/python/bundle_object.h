@@ -50,7 +50,7 @@ int silo_py_bundle_ask(struct silo_py_bundle *bundle, silo_question *question, v
 int silo_py_bundle_use(struct silo_py_bundle *bundle);
 void silo_py_bundle_leave(struct silo_py_bundle *bundle);
 
-/* Of the type: making, closing, the file as a buffer, and the members of the whole file. */
+/* Methods of the type: making, closing, the file as a buffer, and the members of the whole file. */
 PyObject *silo_py_bundle_new(PyTypeObject *type, PyObject *args, PyObject *keywords);
 PyObject *silo_py_bundle_map(PyObject *type, PyObject *args);
 void silo_py_bundle_dealloc(PyObject *object);

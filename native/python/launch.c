@@ -231,7 +231,7 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
-/* Of one launch, for its tensor maps. */
+/* The values of one launch that its tensor maps need. */
 struct map_call {
     const struct silo_plan *plan;
     struct silo_binding *binding;
@@ -483,7 +483,8 @@ static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct sil
     const struct silo_flight_kind *kind = binding->flight;
     if (binding->loaded->function.device == NULL)
         return 0;
-    if (find_grid(self, inputs, grid, frame, binding, dims) != 0) /* a function is called again */
+    if (find_grid(self, inputs, grid, frame, binding, dims) !=
+        0) /* calls the caller's grid function again */
         return -1;
     if (kind == NULL && (kind = silo_flight_kind_of(self, binding, frame)) == NULL)
         return -1;

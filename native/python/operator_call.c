@@ -264,7 +264,7 @@ static int mark(struct operator_call *self, PyObject *places, size_t member) {
     return 0;
 }
 
-/* Of each value for the launcher the argument, `count` for the output. */
+/* For each value of the launcher, the number of its argument; `count` for the output. */
 static int read_places(struct operator_call *self, PyObject *places) {
     if (PyTuple_Size(places) != self->count + 1 || self->like < 0 || self->like >= self->count) {
         PyErr_SetString(PyExc_ValueError, "a place for each argument, and for the output");

@@ -36,7 +36,7 @@ static bool is_pinned(const struct silo_gpu *gpu, uint64_t address) {
            (gpu != NULL && gpu->locate(address, &type, &index) == 0 && type != SILO_DEVICE_CPU);
 }
 
-/* Whether every array before parameter `index` is. */
+/* Whether every array before parameter `index` lies in pinned memory. */
 static bool all_pinned(const struct silo_gpu *gpu, const struct silo_frame *frame, int32_t index) {
     for (int32_t i = 0; i < index; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);

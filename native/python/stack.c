@@ -10,7 +10,7 @@
  * and the kernel. Of a smaller stack, a quarter. */
 #define ROOM ((uintptr_t)256 << 10)
 
-/* Of the thread: its stack's lowest address, and the limit that an address must exceed. */
+/* The thread's stack: its lowest address, and the limit that an address must exceed. */
 static _Thread_local struct {
     bool known;
     uintptr_t low, end;

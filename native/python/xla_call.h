@@ -11,7 +11,7 @@
 #include "kernel.h"
 #include "xla_abi.h"
 
-/* Of a digest in hex, as a program has it. */
+/* Characters of a digest in hex, as a program has it. */
 #define SILO_XLA_DIGEST 64
 /* Axes that vmap may put before an array's own. */
 #define SILO_XLA_BATCH 8

@@ -103,7 +103,7 @@ def quota_threads(root: str = "") -> int | None:
 
 
 def _quotas_up_from(base: str, group: str) -> list[int]:
-    """Of a group and those it is in, up to where its files are mounted."""
+    """The quota of a group and of the groups that contain it, up to the folder where its files are mounted."""
     found = [_quota_in(base + group)]
     while "/" in group:
         group = group.rpartition("/")[0]

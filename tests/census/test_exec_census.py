@@ -43,6 +43,7 @@ def exec_census(folder, *options, cache, kinds, report=None):
 CUDA_KINDS = ("tutorial: vector addition", "liger: modulated_rms_norm", "fla: l2norm", "conch: rms_norm")
 
 
+@pytest.mark.all  # in every run tests/unit/integrations/test_cuda_on_cpu.py runs Triton kernels that say cuda
 def test_kinds_of_libraries_say_cuda_and_run_on_the_cpu(tmp_path):
     for package in ("liger_kernel", "fla", "conch"):
         pytest.importorskip(package)

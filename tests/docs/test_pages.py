@@ -39,8 +39,16 @@ ELSEWHERE = (
 )
 # One kernel stands for all of a file where a run is not to take minutes.
 EVERY_EXAMPLE = re.compile(r"silo (build|check) examples/kernels\.py(?!.* --kernel )")
-# Pages that build the same kernels and only add to a store: whichever comes second compiles next to nothing.
-ONE_STORE = ("README.md", "quickstart.md")
+# Pages that build and tune the same kernels and only add to a store: whichever comes second compiles next to nothing.
+ONE_STORE = (
+    "README.md",
+    "quickstart.md",
+    "c-and-cpp.md",
+    "cross-compiling.md",
+    "deploying.md",
+    "keeping.md",
+    "reports.md",
+)
 
 
 def environment(home, store):

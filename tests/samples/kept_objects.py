@@ -3,7 +3,8 @@
 A test's subject is rarely the C compiler, which takes most of the time of tests of kernels for the CPU. An object lies
 in ``build/tests/objects`` under the digest of everything that it was made of: the text, the flags, the compiler's
 command and version. Only compiles without a message are kept, of texts that include no file. Objects that no run used
-for two days are removed.
+for two days are removed. The compile workers of these processes take and keep objects as well
+(``worker_start/sitecustomize.py``).
 
 Nothing is taken from there in ``scripts/test --all``, in processes that tests start anew, and in tests with the fixture
 ``compiles_anew``: those about the compiler, and about bytes that two compiles have in common.
@@ -16,11 +17,11 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from silo.compile import native_build
+from silo.compile import native_build, worker_process
 from silo.compile.native_build import BuiltObject
 
 __all__ = ["ANEW", "install", "remove_unused"]
@@ -29,12 +30,23 @@ ANEW = "SILO_TEST_COMPILES_ANEW"
 """The variable that has everything compiled."""
 _FOLDER = Path(__file__).resolve().parents[2] / "build" / "tests" / "objects"
 _UNUSED_S = 2 * 86400
+_WORKER_START = Path(__file__).with_name("worker_start")
 _own_build, _own_build_beside = native_build.build, native_build.build_beside
+_own_environment = worker_process._environment
 
 
 def install() -> None:
-    """Let this process take kept objects, and keep what it compiles. Before anything imports the two functions."""
+    """Let this process and its compile workers take kept objects, and keep what they compile.
+
+    Call it before anything imports the two functions.
+    """
     native_build.build, native_build.build_beside = _build, _build_beside
+    worker_process._environment = _with_worker_start
+
+
+def _with_worker_start(wanted: Mapping[str, str]) -> dict[str, str]:
+    environment = _own_environment(wanted)
+    return {**environment, "PYTHONPATH": os.pathsep.join([environment["PYTHONPATH"], str(_WORKER_START)])}
 
 
 def remove_unused() -> None:

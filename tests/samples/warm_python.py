@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -303,6 +304,8 @@ def _main() -> None:
     assert not early, f"{sorted(early)} are imported before a program asks"
     assert sys.modules["silo.settings"]._current is None, "settings are read before a program sets its variables"
     assert threading.active_count() == 1, threading.enumerate()
+    gc.collect()
+    gc.freeze()  # programs neither visit nor copy the objects of these modules, at their end either
     channel.send(b"ready")
     child = _serve(channel)
     if child is not None:

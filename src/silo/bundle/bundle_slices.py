@@ -288,7 +288,7 @@ def _runs(part: _Part) -> list[JSON]:
 
 
 def _noted(bundle: Bundle) -> tuple[str, dict[str, tuple[Sequence[int], ...]]]:
-    """Of which whole a bundle is a slice, and the places of its kernels' parts; nothing for a note without sense."""
+    """The bundle that this is a slice of, and the places of its kernels' parts; nothing for a note without sense."""
     text = dict(bundle.manifest.notes).get(_NOTE, "")
     try:
         note = parse_json(text.encode()) if text else None

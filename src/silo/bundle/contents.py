@@ -244,7 +244,7 @@ class BundleRules:
 
     @property
     def key(self) -> RulesKey:
-        """Which calls they are for, config and facts aside."""
+        """The calls that the rules are for: target, signature, extents."""
         return self.target, self.signature, self.extents
 
 
@@ -364,7 +364,7 @@ class CallHead:
 
 @frozen
 class PackedCode:
-    """What loading and calling a variant takes.
+    """The values that loading and calling a variant needs.
 
     ``kernel`` is the name in its source, ``target`` and ``config`` are texts for people. ``values`` are the constants
     of its specialization, then the values and options of its config, which a callable grid sees.

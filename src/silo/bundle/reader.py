@@ -181,7 +181,7 @@ class Manifest:
         )
 
     def packed(self, kernel: int, number: int) -> PackedCode:
-        """What loading and calling a variant takes."""
+        """The values that loading and calling a variant needs."""
         row: dict[str, Any] = self._open.variant(kernel, number)
         config: Any = self._open.row("configs", row["config"])
         constants: Any = self._open.row("specializations", row["specialization"])
@@ -358,7 +358,7 @@ class OpenKernel:
         return found
 
     def packed(self, number: int) -> PackedCode:
-        """What loading and calling a variant takes."""
+        """The values that loading and calling a variant needs."""
         return self._manifest.packed(self._number, number)
 
     def blob(self, sha256: str) -> bytes:
@@ -421,7 +421,7 @@ class OpenKernel:
         return rank_variants(self._open, self._number, call, place, most)
 
     def decide(self, call: RawChoiceCall, place: RawPlace) -> tuple[tuple[bool, str, str], ...]:
-        """Of each variant, whether it serves a call, the variant in one line, and the reason."""
+        """For each variant: whether it serves a call, the variant in one line, and the reason."""
         return decide_variants(self._open, self._number, call, place)
 
 

@@ -1,4 +1,15 @@
-"""Reports of crashes (``crash.silo``) as values, and their reader; ``docs/crashes.md`` describes the format.
+"""Reports of crashes (``crash.silo``) as values, and their reader; ``docs/crashes.md`` describes the file.
+
+Members of the manifest, besides ``format``:
+
+- ``cause``: ``kind`` (signal, device error, hang, request), ``text``, ``code``; of a signal ``kernel``, ``program``,
+  ``address``.
+- ``kernels``: ``offset`` and ``bytes`` of a description in JSON: name, parameters, config, driver, ``text`` (TTIR with
+  places), ``launch`` (its parameters), and the arguments whose content decides accesses (``decisive``), is ``stored``,
+  ``read`` or ``written``.
+- ``launches``: ``number``, ``kernel``, ``grid``, ``stream``, ``state`` (running, returned, failed), ``arguments``: each
+  ``[number]``, or ``[address, start, size, 1 if a view]``.
+- ``arrays``: ``launch``, ``address``, ``offset``, ``bytes``, ``copy`` (made before the launch).
 
 Reading runs nothing: the texts of kernels in a report are compiled only with the trust ledger's consent.
 """

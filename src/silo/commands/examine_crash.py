@@ -180,7 +180,7 @@ class _Lines:
 
 
 def serve(path: Path, numbers: Sequence[int], *, trust: bool) -> Iterator[str]:
-    """In that process: a verdict as a line of JSON for each launch."""
+    """Yields a verdict for each launch, as a line of JSON; runs in the examining process."""
     report = read_report(path)
     by_number = {one.launch.number: one for one in suspects_of(report)}
     examiner = Examiner(report, trust=trust)

@@ -300,7 +300,7 @@ class _Chooser:
 
 @dataclass(slots=True)
 class _Entry:
-    """What chose a variant's config, why it is in the plan, and whom it serves."""
+    """Why a variant is built: the origin of its config, the reason, and the calls it serves."""
 
     origin: Origin
     reasons: list[str] = field(default_factory=list[str])

@@ -29,7 +29,7 @@ _KEEP = "read _; kill -KILL 0"
 _LIMIT = 'ulimit -v "$0" 2>/dev/null; exec "$@"'
 _SAID_OF_MEMORY = ("out of memory", "memory exhausted", "Cannot allocate memory", "bad_alloc", "memory allocation")
 
-# Of keepers that wait for the end of this process, with the ends of their pipes.
+# The keepers that wait for the end of this process, with the ends of their pipes.
 _kept: list[tuple[subprocess.Popen[bytes], int]] = []
 
 

@@ -57,7 +57,7 @@ def remember(content: str, known: KnownDigest) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(encode_table({**newest, content: known}))
         beside.replace(path)
-    except OSError:  # as Python does for byte code
+    except OSError:  # nothing is kept, as when Python cannot write byte code
         with contextlib.suppress(OSError):
             beside.unlink()
 

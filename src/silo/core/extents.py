@@ -31,7 +31,7 @@ _WORD = 1 << 63
 
 
 class ExtentKind(Enum):
-    """What of an array decides the code."""
+    """The part of an array's layout that decides the code."""
 
     SHAPE = "shape"
     LAYOUT = "layout"  # the shape and the strides of an array
@@ -59,7 +59,7 @@ class HeldExtents:
 
     @classmethod
     def of(cls, arguments: Mapping[str, str | ExtentKind] | None = None, *, grid: bool = False) -> HeldExtents:
-        """From ``{"x": "shape", "out": "layout"}``."""
+        """Makes the value from ``{"x": "shape", "out": "layout"}``."""
         return cls(tuple((name, ExtentKind(kind)) for name, kind in (arguments or {}).items()), grid)
 
     @property
@@ -102,7 +102,7 @@ class Extents(Persisted):
 
     @property
     def kind(self) -> ExtentKind:
-        """What of the array decides the code."""
+        """The part of the array's layout that decides the code."""
         return ExtentKind.SHAPE if self.strides is None else ExtentKind.LAYOUT
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class Extents(Persisted):
 
 
 ArrayExtents: TypeAlias = Extents | DynamicLayout
-"""What code was made for of one array: its numbers, or what is said of numbers that are passed."""
+"""The extents of one array that code was made for: fixed numbers, or facts about numbers that are passed."""
 
 
 def kind_of(extents: ArrayExtents) -> ExtentKind:

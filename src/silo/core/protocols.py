@@ -95,7 +95,7 @@ class Compiler(Protocol):
         ...
 
     def artifact_target(self, target: Target) -> Target:
-        """What code made for ``target`` is really for: the same, or narrower (Triton makes sm_90a for sm_90)."""
+        """The target of code made for ``target``: the same, or a narrower target (Triton makes sm_90a for sm_90)."""
         ...
 
     def lower(self, source: Source, variant: Variant) -> Lowered:
@@ -184,13 +184,13 @@ class ChecksKernels(Protocol):
     """A compiler whose code can check itself."""
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
-        """From the source. Raises SourceError, CompileError."""
+        """Compiles a checked kernel from its source. Raises SourceError, CompileError."""
         ...
 
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
-        """From the text that travels with an artifact, which lacks line numbers. Raises CompileError.
+        """Compiles a checked kernel from the text beside an artifact, which lacks line numbers. Raises CompileError.
 
         Raises TrustError if the consent is not for this text and these calls, because code made from it runs here.
         """
@@ -306,7 +306,7 @@ class Device(Protocol):
 
     @property
     def index(self) -> int:
-        """Which of several equal devices; 0 for the CPU."""
+        """The number of the device among equal devices; 0 for the CPU."""
         ...
 
     def facts(self) -> Mapping[str, int]:

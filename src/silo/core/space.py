@@ -69,7 +69,7 @@ def _holds(constraint: Node, config: Config, arguments: Mapping[str, Value]) -> 
 
 # More points than anyone measures; the product of the axes is refused before it is built.
 MAX_POINTS = 1_000_000
-# Of axes with more combinations than this, so many are drawn and listed.
+# Axes with more combinations than this are sampled: so many are drawn and listed.
 MOST_LISTED = 1 << 16
 MAX_COMBINATIONS = 10**12
 _TRIES = 4  # times as many combinations are tried, because constraints may exclude some

@@ -132,7 +132,7 @@ class CandidateData:
 
     @classmethod
     def from_json(cls, data: Any) -> CandidateData:  # noqa: ANN401  # a candidate's data
-        """Reads what a candidate's process sent.
+        """Reads the data of a candidate's process.
 
         Raises:
             CandidateError: it is not such data.
@@ -236,7 +236,7 @@ def _holds(fact: Fact, value: object) -> bool:
 
 
 def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]]:
-    """The messages of a process, up to the first bytes that are none."""
+    """The messages of a process, up to the first bytes that are no message."""
     found: list[tuple[dict[str, Any], tuple[bytes, ...]]] = []
     place = 0
 

@@ -40,7 +40,7 @@ __all__ = ["lower_candidate", "read_request", "readable_places", "send", "take_m
 
 
 def warm_up() -> list[tuple[str, VariantData]]:
-    """Imports and computes what each candidate needs, in the server, by lowering a kernel of Silo's own."""
+    """Imports and computes everything that each candidate needs, in the server, by lowering a kernel of Silo's own."""
     target = device_named("cpu").target
     found: list[tuple[str, VariantData]] = []
     for kind in kinds().values():

@@ -84,7 +84,7 @@ class Judge:
 
     ``device`` is where an accepted candidate is timed against the task's baseline: "cpu", or None for no timing. With
     ``fleet``, agents with a GPU launch each candidate that is right on the CPU, and time it there.
-    ``allow_weak`` accepts a system that confines candidates less than Silo asks for. ``seconds`` is the longest to time
+    ``allow_weak`` accepts a system that confines candidates less than Silo requires. ``seconds`` is the longest to time
     one candidate. Candidates are also compiled for ``targets``, GPUs that need not be here, and their resources are
     compared with the task's limits. ``processes`` may be shared between judges; without them the judge has its own.
     """
@@ -477,7 +477,7 @@ class _Outcome:
         return cls(ended, confined, tuple(messages))
 
     def ending(self, who: str) -> str:
-        """A sentence about a process that did not send what it should."""
+        """A sentence about a process whose data is missing or wrong."""
         last = self.ended.complaints.strip().splitlines()
         said = f"; its last output: {last[-1][:300]}" if last else ""
         return f"{who} gave no result: {self.ended.how or 'it sent something else'}{said}"

@@ -83,7 +83,7 @@ _MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # co
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 
-# Refused to sealed code. -1: the machine has no such call.
+# Refused to sealed code. -1: this machine lacks the call.
 _REFUSED: Final = {
     # other machines and processes of this one
     "socket": (41, 198),
@@ -202,7 +202,7 @@ _sealed: list[int] = []  # the process that was sealed
 
 
 def is_sealed() -> bool:
-    """Whether this very process was sealed, by seccomp or what the caller accepts instead of it."""
+    """Whether this very process was sealed, by seccomp or by measures that the caller accepts instead."""
     return os.getpid() in _sealed
 
 

@@ -204,7 +204,7 @@ class _Exchange:
         return self._ended(found, begin)
 
     def _drain(self, waiting: set[int], found: dict[int, bytearray], most_bytes: int) -> None:
-        """Reads what is left in the pipes of a process that is gone."""
+        """Reads the rest in the pipes of an ended process."""
         for one in waiting - {self._status}:
             with contextlib.suppress(BlockingIOError):
                 while (part := os.read(one, 1 << 20)) and len(found[one]) < most_bytes:

@@ -1,7 +1,7 @@
 """The server of the judge's jobs: ``python -m silo.judging.job_server FD``, started by ``job_processes`` alone.
 
-It imports what jobs need, then forks a child for each job. It runs no code of a candidate itself, has one thread, and
-ends with the process that started it.
+It imports the modules of jobs, then forks a child for each job. It runs no code of a candidate itself, has one thread,
+and ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
         soonest = min((one.deadline for one in children), default=now + 3600)
         events = {descriptor for descriptor, _ in poll.poll(max(0, int((soonest - now) * 1000) + 1))}
         now = time.monotonic()
-        # Children first: a new one may get descriptors of one that is gone.
+        # Ended children first: a new child may get their descriptor numbers.
         for one in tuple(children):
             ended = one.handle in events
             if ended or one.status in events or one.deadline <= now:

@@ -192,7 +192,8 @@ class Draw:
         """An array that the kernel reads.
 
         ``values`` is one of the ways of ``silo.task``, the case's own by default, or a function that makes an array of
-        a generator of numpy's and the shape. In the last case the array is an earlier one of its shape and dtype.
+        a generator of numpy's and the shape. In the task's last case an earlier array of equal shape and dtype is
+        passed again.
         """
         element = _element(dtype)
         twins = [one for kind, extents, one in self._made if (kind, extents) == (element, shape)]

@@ -132,7 +132,7 @@ class KernelObject:
 
     @property
     def function(self) -> Any:  # noqa: ANN401  # a ctypes function
-        """The kernel by its ABI, with addresses for pointers."""
+        """The kernel's entry as a function of ctypes; pointers are passed as addresses."""
         raw = self._library[self.launch.entry]
         raw.restype = ctypes.c_int32
         raw.argtypes = [ctypes.c_void_p] * 2 + [ctypes.c_uint64] * 2 + [ctypes.c_void_p] * 2

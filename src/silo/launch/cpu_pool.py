@@ -10,7 +10,7 @@ from silo.settings import settings
 
 __all__ = ["REASONS", "describe", "explain"]
 
-# Of native/core/cpu_pick.h: why launches of several threads ran on Silo's own threads, or on a team.
+# By the names in native/core/cpu_pick.h: why launches of several threads ran on Silo's own threads, or on a team.
 REASONS = {
     "own_asked": "Silo's own by the setting",
     "own_needed": "Silo's own, since their programs wait for each other or they hold Python's lock",
@@ -28,7 +28,7 @@ REASONS = {
 
 
 def describe() -> str:
-    """Of this process as it is now; libraries that are loaded later may change it."""
+    """The pool of this process as it is now; libraries that are loaded later may change it."""
     apply_setting()
     return explain(settings().pool, native.cpu_state())
 

@@ -104,7 +104,7 @@ def _array(value: object) -> _Array | None:
 
 
 def address_of(value: object) -> int | None:
-    """Of an array; None for anything else."""
+    """The address of an array; None for anything else."""
     found = _array(value)
     return found.address if found is not None else None
 
@@ -242,7 +242,7 @@ class FormMaker:
         return (-1, result) if stays else None
 
     def _edges(self) -> tuple[tuple[int, ...], ...] | None:
-        """Of each node the nodes that it waits for, if they are on several streams of a GPU."""
+        """For each node the nodes that it waits for, if they are on several streams of a GPU."""
         order, other = self._order(self.first, self.work), self._order(self.second, self.again)
         if order.refused:
             raise ArgumentError(f"{self.name}: {order.refused}")
@@ -358,7 +358,7 @@ class FormMaker:
     def _pointer(
         self, number: int, one: SeenLaunch, place: int, array: object, addresses: tuple[int, int]
     ) -> tuple[int, tuple[int, int] | int | None]:
-        """Of an array that is not a tracer: an argument, a part of one, or memory that the plan holds."""
+        """The source of an array that is not a tracer: an argument, a part of one, or memory that the plan holds."""
         address, then = addresses
         same = [name for name, value in self.arguments.items() if value is array]
         inside = [name for name, found in self._arrays.items() if found.reach[0] <= address < found.reach[1]]
@@ -401,7 +401,7 @@ class FormMaker:
         )
 
     def _axes(self, one: SeenLaunch, other: SeenLaunch) -> tuple[int, int, int] | None:
-        """Which value each dimension is, -1: a constant; None: the declared grid, as the arguments say."""
+        """For each dimension of the grid the number of its value, -1 for a constant; None: the declared grid."""
         if one.dims != other.dims:
             raise ArgumentError(
                 f"{self.name}: the grid of {one.launcher.name} was {one.dims}, and {other.dims} the second time: it is"

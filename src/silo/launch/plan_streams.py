@@ -42,9 +42,9 @@ class StreamMark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeOrder:
-    """Of each node the nodes that it waits for; None: each waits for the one before it.
+    """For each node the nodes that it waits for; None: each waits for its predecessor.
 
-    ``refused`` is the reason why the order cannot be kept, or empty. ``streams``: how many have nodes.
+    ``refused`` is the reason why the order cannot be kept, or empty. ``streams`` is the number of streams with nodes.
     """
 
     after: tuple[tuple[int, ...], ...] | None

@@ -81,7 +81,7 @@ class CudaCapture:
         return int(self._torch.cuda.current_stream(device).cuda_stream)
 
     def take(self, call: Callable[[], Any], device: int, stream: int) -> tuple[Any, Any, int]:
-        """Results of ``call`` on a stream, which are not computed; the object that owns the graph, and the graph."""
+        """Captures ``call`` on a stream. Returns its results (not computed yet), the graph's owner, and the graph."""
         torch = self._torch
         made = torch.cuda.CUDAGraph(keep_graph=True)
         with torch.cuda.device(device):

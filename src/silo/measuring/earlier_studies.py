@@ -96,7 +96,7 @@ def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -
 def _same(
     earlier: EarlierStudy, configs: Sequence[Config], artifacts: CandidateArtifacts, store: StoreBase
 ) -> dict[str, str]:
-    """Of configs that compile to the same code today: the key of each earlier artifact, with the key of today's."""
+    """For configs that compile to the same code today: the key of each earlier artifact, with the key of today's."""
     artifacts.expect(configs)
     artifacts.prepare(configs)
     same: dict[str, str] = {}

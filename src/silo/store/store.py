@@ -73,7 +73,7 @@ class _DamagedError(OSError):
         super().__init__(errno.EINVAL, reason, str(path))
 
 
-# Of all stores of the process: each set of settings opens one, and a directory's fault is reported once.
+# For all stores of the process: each set of settings opens a store, and a directory's fault is reported once.
 _refused = Notices("silo.store")
 
 

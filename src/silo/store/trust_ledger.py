@@ -161,7 +161,7 @@ class TrustLedger:
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
-        # What other processes noted since then is noted twice: reading the list for each compile would take longer.
+        # Entries that other processes added since then are added twice: reading the list for each compile takes longer.
         noted = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
         new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in noted]
         if new:

@@ -52,7 +52,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class PruneRule:
-    """Which code is removed, and until when.
+    """Selects the code to remove, and the size at which removing ends.
 
     ``max_bytes`` is the size of the whole store at which removing ends; None: all that the rule covers is removed.
     ``older_s`` spares code that was used in this many last seconds. ``losers`` are the artifact keys of losing configs

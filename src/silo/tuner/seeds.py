@@ -25,7 +25,7 @@ __all__ = ["MOST_SEEDS", "losses_of", "neighbours", "seeds", "seeds_from_records
 
 # ---- Seeds: configs worth trying first, because they were best in a study that is near ----
 
-# Of one study: its winner and the next two. More of them add little to the winner.
+# Seeds from one study: its winner and the next two. More add little to the winner.
 _PER_STUDY = 3
 # The loss of a config in a study that did not try it: searches try configs that they expect to be good.
 _UNKNOWN_PPM = 500_000
@@ -182,7 +182,7 @@ def _reason(neighbour: Neighbour, place: int) -> str:
 
 SEEDS_SCHEMA = "seeds/1"
 
-# Of one file; the rest of a large space hardly shows where its best configs are.
+# The most seeds of one file; the rest of a large space hardly shows where its best configs are.
 MOST_SEEDS = 256
 
 

@@ -448,7 +448,7 @@ class _GpuSwitch:
         self._accelerated = False
 
     def accelerate(self) -> None:
-        """Want the parts that ``SILO_INDUCTOR`` lists, once, to the end of the process."""
+        """Enables the parts that ``SILO_INDUCTOR`` lists, until the process ends; a second call does nothing."""
         with self._lock:
             first, self._accelerated = not self._accelerated, True
         if first:

@@ -229,7 +229,7 @@ def _problem(part: str, name: str, data: bytes) -> str:
 
 
 def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
-    """The objects of a part of the store at ``root``; no bytes if they must stay here."""
+    """The objects of a part of the store at ``root``; without bytes (None) if they must stay on this machine."""
     notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)

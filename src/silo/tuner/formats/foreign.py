@@ -203,7 +203,7 @@ def _memory_of(trial: ForeignTrial, pairs: set[int]) -> int:
 def plain_config(values: Mapping[str, object], what: str, results: Results | None = None) -> Config:
     """A config from plain JSON values. Raises ValueError for other values, which no kernel takes.
 
-    ``results``: configs of these share their pairs of names and values.
+    Configs of one ``results`` share their pairs of names and values, to save memory.
     """
     for name, value in values.items():
         odd = isinstance(value, float) and not math.isfinite(value)

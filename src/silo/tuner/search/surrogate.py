@@ -83,7 +83,7 @@ class Surrogate:
             return self._next(board)
 
     def near_best(self, board: SearchState) -> int | None:
-        """Of the free neighbours of the best config, the one predicted fastest; None if none is free."""
+        """The free neighbour of the best config that is predicted fastest; None if all are taken."""
         with one_thread():
             return self._near_best(board)
 

@@ -55,7 +55,7 @@ _LINK_FLAGS = (
     "-Wl,-z,noseparate-code",
     "-Wl,-z,defs",
 )
-_NO_UNUSED = "-Wl,--gc-sections"  # of the shared part
+_NO_UNUSED = "-Wl,--gc-sections"  # drops unused functions of the object that kernels share
 
 # Objects of this process by text, flags and compiler; some 20 KB each.
 _shared: dict[tuple[str, tuple[str, ...], CCompiler], bytes] = {}

@@ -26,7 +26,7 @@ _FACTS = {("tt.divisibility", 16), ("tt.pointer_range", 32)}
 
 
 def types_of(call: CompileCall, source: TritonSource) -> tuple[Signature, Specialization]:
-    """The typed signature and the specialization that Triton's words mean.
+    """The typed signature and the specialization of a call that Triton describes in its own terms.
 
     Raises:
         SourceError: an argument that Silo cannot express (a tuple, a descriptor of another form).

@@ -35,7 +35,7 @@ class TtirFacts(CodeFacts):
 
     @property
     def effects(self) -> Mapping[str, Effect]:
-        """By parameter; none of a text that cannot be read, so that every pointer counts as read and written."""
+        """The effect through each parameter. Empty for a text that cannot be read: pointers then count as written."""
         from silo.kinds.triton.front.ssa_facts import effects_of  # noqa: PLC0415  # code that is stored has them beside it
 
         try:

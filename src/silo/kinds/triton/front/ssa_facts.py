@@ -177,7 +177,7 @@ def traits_of(module: Module, names: Sequence[str]) -> Traits:
 
 
 def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]]:
-    """Of which ranges each tensor of integers is made, by their length."""
+    """The lengths of the ranges that each tensor of integers is made of."""
     memo: dict[Value, frozenset[int]] = {}
     for operation in operations:
         if operation.name == tt.MAKE_RANGE:
@@ -322,7 +322,7 @@ def _stored(operation: Operation, memo: dict[Value, _Known]) -> Iterator[str]:
 
 
 def _result(operation: Operation, memo: Mapping[Value, _Known]) -> _Known:
-    """What all results of an operation are."""
+    """The known property that all results of an operation have."""
     operands = [memo.get(value, _POSITION) for value in operation.operands]
     if operation.name == arith.CONSTANT:
         return _Known(f"constant {_plain(operation.attributes.get('value', ''))}", data=_is_float(operation.result))

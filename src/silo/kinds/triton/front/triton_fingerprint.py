@@ -55,7 +55,7 @@ Globals: TypeAlias = dict[tuple[str, int], tuple[object, dict[str, Any]]]
 
 @frozen
 class ReadSource:
-    """What reading a kernel gave.
+    """The result of reading a kernel.
 
     ``names`` are the names in every text that was read, by the text's key; ``globals`` the values of the globals that
     the kernel and the functions which it calls read, except modules and functions. ``places`` are all values that a

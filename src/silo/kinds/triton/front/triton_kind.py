@@ -158,7 +158,7 @@ def _config_hooks(source: TritonSource) -> tuple[str, ...]:
 
 
 def _tuner_hooks(source: TritonSource) -> tuple[str, ...]:
-    """What ``triton.autotune`` was given and Silo does not do."""
+    """The arguments of ``triton.autotune`` that Silo does not support."""
     return tuple(
         f"triton.autotune has the {name} "
         f"{getattr(hook, '__name__', hook)!r}, which Triton runs at each measurement, and Silo runs no hook: "

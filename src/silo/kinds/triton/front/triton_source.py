@@ -254,7 +254,7 @@ class TritonSource:
                 block_shapes[config] = effects.shapes
                 shape_hooks[config] = tuned.pre_hook
         return cls(
-            # Of a kernel in a class, the class too; what function made it is not part of its name.
+            # A kernel in a class is named with its class; a function that made it is not part of the name.
             name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
             signature=_signature(kernel.parameters),
             function=kernel.function,
@@ -283,7 +283,7 @@ class TritonSource:
 
     @property
     def prunes(self) -> bool:
-        """Whether which of its configs may be used depends on the call."""
+        """Whether a call decides which configs may be used (``prune_configs_by``)."""
         return self.tuner is not None and len(self.originals) > 1
 
     def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:

@@ -107,7 +107,7 @@ def text_of(report: Report) -> str:
 
 
 def _share(count: int, total: int) -> str:
-    """Of all launches, in percent.
+    """A part of all launches, in percent.
 
     >>> _share(4, 4), _share(1, 8), _share(0, 0)
     ('100.0 %', '12.5 %', '0.0 %')

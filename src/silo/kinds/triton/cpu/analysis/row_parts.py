@@ -140,7 +140,7 @@ class _Plan:
             pending += self.sources_of(*one)
 
     def sources_of(self, value: Value, axis: int) -> list[tuple[Value, int]]:
-        """What ``value`` is made of along its rows, with the axis of rows of each."""
+        """The values that ``value`` is made of along its rows, with the axis of rows of each."""
         operation = value.owner
         place = _carried_place(value)
         if place is not None:

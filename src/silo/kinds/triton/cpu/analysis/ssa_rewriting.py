@@ -40,7 +40,7 @@ def drop(block: Block, operation: Operation) -> None:
 
 
 def cast(block: Block, name: str, value: Value, type_: Type, beside: Operation, *, after: bool) -> Value:
-    """The result of a new operation ``name`` of ``value``, right before ``beside`` or after it."""
+    """Inserts the operation ``name`` of ``value`` right before or after ``beside``, and returns its result."""
     result = Value(f"{value.name}_{type_.element}", type_)
     operation = Operation(name, [value], [result], {}, location=beside.location)
     insert(block, block.operations.index(beside) + after, operation)

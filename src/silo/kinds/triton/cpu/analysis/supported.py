@@ -59,7 +59,7 @@ def _refusal(operation: Operation) -> str:
         if value.type.element not in C_TYPES and not ops.has_c_type(value.type):
             return f"values of type {value.type.element}"
     record = OPERATIONS.get(operation.name)
-    # Of this compiler's own those are known that a module has which was lowered before, in another mode.
+    # The operations FENCE and VOLATILE_LOAD are in modules that this compiler lowered before, in another mode.
     if record is None or (record.startswith(OWN) and record not in {FENCE, VOLATILE_LOAD}):
         return foreign_reason(operation.name)
     return ops.refusal(operation) if record.refuse is None else record.refuse(operation)

@@ -29,7 +29,7 @@ class SiteKind(Enum):
 
     @property
     def suspect(self) -> bool:
-        """Whether it is harmless unless its result matters."""
+        """Whether it is a fault only if a result depends on it."""
         return self in (SiteKind.FILL, SiteKind.DIVISION, SiteKind.WRAP, SiteKind.NAN)
 
 

@@ -109,7 +109,7 @@ _BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (
 _WIDE = {"f64": "f64", "i8": "i8"}  # the products that multiply elements of a type; all other types use f32
 _ITEM_BYTES = {"f64": 8}
 _THIN = frozenset({"f32", "bf16", "f16"})  # whose products of few rows are computed along the depth
-_DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
+_DIRECT = frozenset({"f32", "f64"})  # elements that are multiplied without conversion
 _MOST_ROWS = 16  # of a block of sums
 _PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
 

@@ -186,7 +186,7 @@ def combined_text(scope: LoweringScope, combining: Operation, left: str, right: 
 
 
 def _combined(scope: LoweringScope, one: CombinedRow, elements: list[str], first: str) -> list[Statement]:
-    """The elements of one column combined by pairs, and then with the result unless they are its first."""
+    """Combines the elements of one column in pairs, and the total with the target unless ``first`` is 0."""
     combining = combining_operation(one.operation)
     assert combining is not None
     ctype = ops.c_type(combining.result.type)

@@ -22,7 +22,7 @@ __all__ = ["Streaming", "streaming_of"]
 _THRESHOLD_BYTES = 32 << 20
 _CHUNK_BYTES = 4096
 _LEAST_ROW_BYTES = 256
-# A body with more statements takes longer than memory does.
+# A body with more statements is limited by computing, not by memory.
 _MOST_STATEMENTS = 48
 # Whether a call has stored past the caches: waiting for all its stores costs a small launch more than its work.
 _STREAMED = "streamed"

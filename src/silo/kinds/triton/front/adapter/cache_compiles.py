@@ -61,7 +61,7 @@ _OWN_WORKERS = "TRITON_AUTOTUNING_COMPILE_WORKERS"
 _SEEN = ("override", "dump_ir", "always_compile", "use_ir_loc", "store_binary_only", "listener")
 # The files of stages in the cache. Anything else would be for the host, and is never put there for Triton.
 _ENDINGS = frozenset({"source", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco", "json"})
-# In names of variables with which compiles print, or run code which the key leaves out.
+# Parts of names of environment variables that make a compile print, or run code that the cache key leaves out.
 _UNKEYED = ("DUMP", "DIAGNOSTICS", "TIMING", "PLUGIN")
 # The groups of knobs that stages read.
 _GROUPS = ("language", "compilation", "nvidia", "amd", "runtime", "cache")

@@ -295,7 +295,7 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     caches = caches_of(function)
     device = driver.get_current_device()
-    # Of kernels that were served there may be none yet, and making one takes milliseconds.
+    # A kernel that was served may have no entry yet, and making an entry takes milliseconds.
     here = dict[Any, Any].get(caches, device)
     return function.pre_run_hooks, caches, {} if here is None else here[0], function.used_global_vals
 

@@ -13,7 +13,7 @@ _told = False
 
 
 def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
-    """What :mod:`.activation` answers. The boundary: whatever fails in Silo, Triton must find the other drivers."""
+    """Calls :mod:`.activation`. Catches every failure of Silo, so that Triton still finds the other drivers."""
     global _failure  # noqa: PLW0603  # the last one is kept
     try:
         activation: Any = import_module("silo.kinds.triton.programs.backend.activation")

@@ -195,7 +195,7 @@ class CpuLauncher:
             called = ", ".join(f"{slot.name}: {slot.type.value}" for slot in slots)
             raise LaunchError(f"{self._name} was compiled for the parameters {compiled} and is called with {called}")
         self._launch = replace(launch, layout=tuple(slots))
-        # Of the parameters that a descriptor becomes, the first is its pointer.
+        # A descriptor becomes several parameters; the first is its pointer.
         effect_of = {slot.name: effect for slot, effect in zip(reversed(slots), reversed(effects), strict=True)}
         self._signature = Signature(
             tuple(replace(one.parameter, effect=effect_of[one.parameter.name]) for one in arguments)

@@ -126,7 +126,7 @@ class CacheFile(Persisted):
 
     @property
     def identity(self) -> str:
-        """Which file it is; another file of this place takes its place."""
+        """Names the file and its content; a file with another content takes its place."""
         return f"file {self.key}/{self.name} {self.ref.sha256}"
 
 
@@ -142,7 +142,7 @@ class TextNames(Persisted):
 
     @property
     def identity(self) -> str:
-        """Which text it is."""
+        """Names the text."""
         return f"names {self.text}"
 
 
