@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "bench" / "tune" / "unseen_kernels.py"
 RESULTS = ROOT / "bench" / "results" / "tune-unseen.json"
 
-KERNELS_MEASURED = ("row_norm", "column_sum", "product", "row_softmax", "transposed")
-SIZES_MEASURED = {19: 7, 10: 4}  # of so many sizes
+KERNELS_MEASURED = ("row_norm", "column_sum", "product", "row_softmax", "transposed", "row_most", "biased_gelu")
+SIZES_MEASURED = {19: 7, 16: 6, 12: 5, 10: 4}  # of so many sizes
 STARTS = 12
 ROUNDS = 60
 EVALUATIONS = 8
