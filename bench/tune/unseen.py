@@ -4,11 +4,12 @@
 
 ``--record`` measures every config of the kernels of ``unseen_kernels.py`` at all of their sizes, on one thread of the
 CPU, with an empty store, and keeps the times in the JSON file (about seven minutes). Without it the times that the file
-holds are replayed: some sizes count as measured, two of them by chance and the others as ``silo tune --suggest`` names
-them, and the rest are predicted. ``--measure`` tunes seven of the nineteen sizes of the row kernel with the default
-searcher in one store and the other twelve in a second store, and runs the predicted config of each beside its own
-winner, in pairs. ``--spaces`` is a folder of Kernel Tuner cache files: for each GPU model of a kernel with several, the
-first eight measurements of a search that starts from the other models' trials.
+holds are replayed: some sizes count as measured, two of them by chance (and once those at both ends) and the others as
+``silo tune --suggest`` names them, and the rest are predicted. ``--measure`` tunes seven of the nineteen sizes of the
+row kernel, from both ends, with the default searcher in one store and the other twelve in a second store, and runs the
+predicted config of each beside its own winner, in pairs. ``--spaces`` is a folder of Kernel Tuner cache files: for
+each GPU model of a kernel with several, the first eight measurements of a search that starts from the other models'
+trials.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "bench" / "tune" / "unseen_kernels.py"
 RESULTS = ROOT / "bench" / "results" / "tune-unseen.json"
 
-KERNELS_MEASURED = ("row_norm", "column_sum", "product", "row_softmax", "transposed")
-SIZES_MEASURED = {19: 7, 10: 4}  # of so many sizes
+KERNELS_MEASURED = ("row_norm", "column_sum", "product", "row_softmax", "transposed", "row_most", "biased_gelu")
+SIZES_MEASURED = {19: 7, 16: 6, 12: 5, 10: 4}  # of so many sizes
 STARTS = 12
 ROUNDS = 60
 EVALUATIONS = 8
@@ -156,8 +157,12 @@ def samples_of(rows: Sequence[dict[str, Any]]) -> list[Any]:
     ]
 
 
-def replay_sizes(rows: Sequence[dict[str, Any]], starts: int = STARTS) -> dict[str, list[list[float]]]:
-    """Time over the winner's at each size that was not measured, by rule, for each start."""
+def replay_sizes(rows: Sequence[dict[str, Any]], *, from_ends: bool = False) -> dict[str, list[list[float]]]:
+    """Time over the winner's at each size that was not measured, by rule, for each start.
+
+    A start is two sizes, drawn or (``from_ends``) the first and the last in order. The others are measured as
+    suggested.
+    """
     from silo.core.config import ConfigSet
     from silo.core.dispatch import DispatchRules
     from silo.tuner.generalization import generalize, regret_ppm, suggest
@@ -166,8 +171,10 @@ def replay_sizes(rows: Sequence[dict[str, Any]], starts: int = STARTS) -> dict[s
     count = SIZES_MEASURED[len(samples)]
     key = [f"size{number}" for number in range(len(samples[0].bucket))]
     found: dict[str, list[list[float]]] = {"learnt": [], "nearest": [], "expected": []}
-    for start in range(starts):
-        measured = random.Random(start).sample(samples, 2)
+    ordered = sorted(samples, key=lambda one: tuple(one.bucket))
+    drawn = [random.Random(start).sample(samples, 2) for start in range(STARTS)]
+    for start in [[ordered[0], ordered[-1]]] if from_ends else drawn:
+        measured = list(start)
         while True:
             tried = ConfigSet(config for one in measured for config, _ in one.times)
             learnt = generalize(key, measured, measured[0].winner, tried.listed)
@@ -298,9 +305,10 @@ def main() -> None:
         found = replay_sizes(rows)
         flat = {rule: [one for start in starts for one in start] for rule, starts in found.items()}
         document["sizes"][kernel] = {rule: summary(values) for rule, values in flat.items()}
+        document["sizes"][kernel]["learnt from both ends"] = summary(replay_sizes(rows, from_ends=True)["learnt"][0])
         for rule, values in document["sizes"][kernel].items():
             print(f"{kernel}, {len(rows)} sizes, {SIZES_MEASURED[len(rows)]} measured, {rule}: {values}")
-        learnt = document["sizes"][kernel]["learnt"]
+        learnt = document["sizes"][kernel]["learnt"]  # the bars are about all starts; the ends are one more
         if learnt["geomean"] > GEOMEAN_BAR or learnt["worst"] > WORST_BAR:
             failed.append(kernel)
     if options.measure:

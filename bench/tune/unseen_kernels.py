@@ -1,6 +1,7 @@
 """Kernels for the CPU that ``bench.tune.unseen`` measures at many sizes.
 
-The last two were written after the rules for unseen sizes: nothing was chosen by looking at them.
+``row_softmax`` and ``transposed`` were written after the model, ``row_most`` and ``biased_gelu`` to check the mean of
+near sizes: no constant was chosen by them.
 """
 
 # pyright: reportGeneralTypeIssues=false
@@ -176,3 +177,69 @@ def _(size, make):
     rows, columns = size
     x, out = make.normal((rows, columns)), make.empty((columns, rows))
     return silo.Case(args=(x, out, rows, columns), expected={"out": lambda: x.host.astype(np.float64).T * 2})
+
+
+BATCH_SIZES = [
+    (1, 512, 64), (2, 64, 2048), (4, 1024, 32), (8, 16, 256), (8, 128, 1024), (16, 32, 32), (16, 256, 128),
+    (32, 8, 4096), (64, 64, 64), (64, 16, 512), (128, 128, 16), (256, 4, 1024),
+]  # fmt: skip
+
+
+@silo.kernel(
+    space={"ROWS": [1, 4, 16], "BLOCK": [32, 128, 512], "num_warps": [4]},
+    key=["batch", "rows", "columns"],
+    grid=lambda a: (silo.cdiv(a.rows, a.ROWS), a.batch),
+)
+@triton.jit
+def row_most(x, out, batch, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):  # noqa: ARG001  # batch: of the grid
+    """The largest number of each row of each matrix."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    base = x + tl.program_id(1) * rows * columns
+    most = tl.full((ROWS,), -1e30, tl.float32)
+    for start in range(0, columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = (row[:, None] < rows) & (column[None, :] < columns)
+        value = tl.load(base + row[:, None] * columns + column[None, :], mask=inside, other=-1e30)
+        most = tl.maximum(most, tl.max(value, 1))
+    tl.store(out + tl.program_id(1) * rows + row, most, mask=row < rows)
+
+
+@row_most.cases(size=BATCH_SIZES)
+def _(size, make):
+    batch, rows, columns = size
+    x, out = make.normal((batch, rows, columns)), make.empty((batch, rows))
+    return silo.Case(args=(x, out, batch, rows, columns), expected={"out": lambda: x.host.max(2)})
+
+
+ODD_SIZES = [
+    (1, 32768), (2, 1024), (5, 250), (12, 3000), (16, 16384), (32, 500), (40, 100), (64, 2048), (100, 4000), (128, 64),
+    (200, 800), (300, 250), (500, 2000), (1000, 60), (1500, 300), (4000, 32),
+]  # fmt: skip
+
+
+@silo.kernel(
+    space={"ROWS": [1, 4, 16, 64], "BLOCK": [64, 256, 1024], "num_warps": [4]},
+    key=["rows", "columns"],
+    grid=lambda a: (silo.cdiv(a.rows, a.ROWS), silo.cdiv(a.columns, a.BLOCK)),
+)
+@triton.jit
+def biased_gelu(x, bias, out, rows, columns, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """The GELU, approximated by a sigmoid, of a matrix plus a row."""
+    row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = (row[:, None] < rows) & (column[None, :] < columns)
+    at = row[:, None] * columns + column[None, :]
+    more = tl.load(bias + column, mask=column < columns, other=0.0)
+    value = tl.load(x + at, mask=inside, other=0.0) + more[None, :]
+    tl.store(out + at, value * tl.sigmoid(1.702 * value), mask=inside)
+
+
+@biased_gelu.cases(size=ODD_SIZES)
+def _(size, make):
+    rows, columns = size
+    x, bias, out = make.normal((rows, columns)), make.normal(columns), make.empty((rows, columns))
+
+    def expected():
+        value = x.host.astype(np.float64) + bias.host
+        return value / (1 + np.exp(-1.702 * value))
+
+    return silo.Case(args=(x, bias, out, rows, columns), expected={"out": expected})

@@ -16,6 +16,7 @@ from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.launch.runtime import VouchedCode
 from silo.measuring.evaluators import KnownArtifacts
+from silo.measuring.metric_plan import TIMES_ALONE
 from silo.tuner.trial import Status, Study
 from silo.tuning.agents.connection import PipeSource
 from silo.tuning.agents.fleet import Fleet
@@ -60,10 +61,10 @@ def artifact(config):
     )
 
 
-def lanes_of(made, configs=CONFIGS):
+def lanes_of(made, configs=CONFIGS, metrics=TIMES_ALONE):
     """The lanes of a fleet, for a session over some configs."""
     known = KnownArtifacts({config.order_key: artifact(config) for config in configs})
-    return fleet_lanes(made, SENT, known, lambda one: VouchedCode(one, str(one.variant.config).encode()))
+    return fleet_lanes(made, SENT, known, lambda one: VouchedCode(one, str(one.variant.config).encode()), metrics)
 
 
 class Here:

@@ -46,9 +46,13 @@ class MetricPlan:
                 found[name] = (_number(name, self.functions[name](results(), config.as_dict())),)
             elif name == "energy":
                 found[name] = energy()
-            elif name == "gflops" and self.flops is not None:
-                found[name] = tuple(self.flops / max(sample, 1) for sample in samples_ns)
-        return tuple(sorted(found.items()))
+        return tuple(sorted([*found.items(), *self.of_times(samples_ns)]))
+
+    def of_times(self, samples_ns: Sequence[int]) -> tuple[tuple[str, tuple[float, ...]], ...]:
+        """The samples of the metrics that follow from times, whoever measured these."""
+        if "gflops" not in self.names or "gflops" in self.functions or self.flops is None:
+            return ()
+        return (("gflops", tuple(self.flops / max(sample, 1) for sample in samples_ns)),)
 
 
 TIMES_ALONE = MetricPlan()
@@ -89,10 +93,11 @@ def plan_metrics(
             raise TuneError(
                 f"the objective {objective} needs the number of operations of {case}: silo.Case(..., flops=...)"
             )
-    if objective.measured and device is None:
+    by_device = [name for name in objective.measured if name in own or name != "gflops"]
+    if by_device and device is None:
         raise TuneError(
-            f"agents measure times alone, and the objective {objective} needs {', '.join(objective.measured)}: tune on "
-            "the device's machine, without --agent and --ray"
+            f"agents measure times alone, and the objective {objective} needs {', '.join(by_device)}: tune on the "
+            "device's machine, without --agent and --ray"
         )
     if "energy" in objective.measured and "energy" not in own and device is not None:
         meter = meter_of(device)

@@ -297,16 +297,18 @@ def _files(directory: Path) -> Iterator[_File]:
 
 def _walk(directory: Path, *, temporary: bool) -> Iterator[tuple[str, int, float]]:
     """The path, size and time of each plain file under a directory; unfinished ones with ``temporary`` alone."""
-    for folder in (directory, *_directories(directory)):
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+    folders = [os.fspath(directory)]  # as text, and listed once: a store has thousands of files
+    while folders:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folders.pop()) as entries:
             for entry in entries:
-                if entry.name.startswith(TEMPORARY_PREFIX) and not temporary:
-                    continue
-                with contextlib.suppress(FileNotFoundError):
-                    if entry.is_file(follow_symlinks=False):
-                        status = entry.stat(follow_symlinks=False)
-                        size = max(status.st_size, status.st_blocks * _BLOCK)
-                        yield entry.path, size, status.st_mtime
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif temporary or not entry.name.startswith(TEMPORARY_PREFIX):
+                    with contextlib.suppress(FileNotFoundError):
+                        if entry.is_file(follow_symlinks=False):
+                            status = entry.stat(follow_symlinks=False)
+                            size = max(status.st_size, status.st_blocks * _BLOCK)
+                            yield entry.path, size, status.st_mtime
 
 
 def _directories(root: Path) -> Iterator[Path]:

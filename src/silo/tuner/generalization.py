@@ -20,7 +20,7 @@ from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step,
 from silo.core.host_arrays import has_numpy
 from silo.core.notices import Notices
 from silo.core.values import ExactTuple, canonical_json
-from silo.tuner.loss_model import LossModel, Sample, is_modelled, octaves_apart
+from silo.tuner.loss_model import UNPROVEN_PPM, LossModel, Sample, is_modelled, octaves_apart
 from silo.tuner.statistics import PPM
 
 __all__ = [
@@ -47,9 +47,6 @@ _STANDARD_ERRORS = 2
 _MOST_WINNERS = 8  # of a list
 # A further winner, and a further bound, have to save this much of the time of the sizes that they are about.
 _WORTH_PPM = 2_000
-# A config that won nowhere has to be predicted better than a winner by this: small differences may be noise, and
-# winners were measured more often.
-_UNPROVEN_PPM = 20_000
 # The regret of a config that cannot run or was not tried: at least this, and at least as much as the worst that did
 # run.
 _UNKNOWN_PPM = 1_000_000
@@ -215,7 +212,7 @@ def _leaves(model: LossModel, places: Sequence[int]) -> tuple[list[_Leaf], int, 
     numbers = [_numbers(sample.bucket) for sample in model.samples]
     grid = _grid(numbers)
     winners = {sample.winner for sample in model.samples}
-    unproven = [0 if config in winners else _UNPROVEN_PPM for config in model.configs]
+    unproven = [0 if config in winners else UNPROVEN_PPM for config in model.configs]
     predicted = [[*map(int.__add__, model.predict(sizes), unproven)] for sizes in grid]
     few = [places[at] for at in _cover([[losses[at] for at in places] for losses in predicted])]
     rows = [(_numbers(sizes), tuple(losses[at] for at in few)) for sizes, losses in zip(grid, predicted, strict=True)]
@@ -267,7 +264,7 @@ def _predicted(model: LossModel, number: int, allowed: Sequence[Config]) -> Conf
     if all(config in {one.winner for one in model.samples} for config in allowed):
         known &= winners
     losses = {
-        config: loss + (0 if config in winners else _UNPROVEN_PPM)
+        config: loss + (0 if config in winners else UNPROVEN_PPM)
         for config, loss in model.held_out(number).items()
         if config in known and config in allowed
     }

@@ -5,7 +5,9 @@ very slow ones. Gaussian processes predict it from the config, the size, and quo
 larger than the array, and the part of the last block that lies outside of the array, cost as much at other sizes. Two
 processes are averaged, each weighted by its errors on held-out sizes. The first learns losses as they are, so it knows
 best which configs are very slow; the second learns them on a scale on which the differences among good configs are
-large.
+large. A third prediction is the mean of a config's regrets at the measured sizes, near ones first: it does not
+extrapolate, so it warns of configs that were slow nearby. Its share is the one with which the choices at held-out sizes
+cost least.
 """
 
 from __future__ import annotations
@@ -31,7 +33,11 @@ if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
     Places = NDArray[np.intp]
 
-__all__ = ["LossModel", "Sample", "is_modelled", "loss_ppm", "octaves_apart"]
+__all__ = ["UNPROVEN_PPM", "LossModel", "Sample", "is_modelled", "loss_ppm", "octaves_apart"]
+
+# A config that won nowhere has to be predicted better than a winner by this: small differences may be noise, and
+# winners were measured more often.
+UNPROVEN_PPM = 20_000
 
 _POINTS = 600  # at most this many measured times are used: the linear algebra takes their number cubed
 _FEWEST_CONFIGS = 12  # of each size, however many sizes were measured
@@ -57,6 +63,10 @@ _MIDDLE = 0.1
 _NODES = 9  # of the quadrature over a predicted loss
 _MOST_LOSS = 0.9  # a config that takes ten times as long as the best, or longer
 _LEAST_ERROR = 0.001  # of a process on held-out sizes, as a logarithm of times
+# The shares of the near sizes' mean among which held-out sizes decide, the smallest first, and the power with which its
+# weights fall with the distance.
+_SHARES = (0.0, 0.1, 0.2, 0.4, 0.7)
+_FALL = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +172,9 @@ class LossModel:
         errors = [float(np.abs(np.log1p(regrets) - true).mean()) for regrets in self._held_out]
         weights = np.array([1 / max(error, _LEAST_ERROR) ** 2 for error in errors])
         self._shares = weights / weights.sum()
+        self._logs = np.full((len(self.samples), len(self.configs)), np.nan)  # of the regrets; NaN: not tried
+        self._logs[self._sample_of, self._config_of] = true
+        self._share = self._best_share()
 
     def predict(self, bucket: Bucket) -> tuple[int, ...]:
         """The expected regret of each of ``configs`` at a size, in millionths: natural numbers.
@@ -176,15 +189,51 @@ class LossModel:
         points = self._points(bucket)
         with one_thread():
             found = [process.predict(points, self._known, own) for process in self._processes]
-        return _millionths(self._shares @ np.stack(found))
+        return _millionths(_mixed(self._shares @ np.stack(found), self._near_logs(bucket), self._share))
 
     def held_out(self, number: int) -> dict[Config, int]:
         """The expected regret of each config of one sample at its size, in millionths, from the other samples."""
+        places, regrets = self._held_out_regrets(number)
+        mixed = _millionths(_mixed(regrets, self._near_logs(self.samples[number].bucket, number)[places], self._share))
+        return {self.configs[place]: regret for place, regret in zip(places, mixed, strict=True)}
+
+    def _held_out_regrets(self, number: int) -> tuple[Places, Array]:
+        """The places of one sample's configs, and the regrets that the processes expect of them from the others."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)
-        regrets = _millionths(self._shares @ np.stack(self._held_out)[:, rows])
-        return {self.configs[place]: regret for place, regret in zip(self._config_of[rows], regrets, strict=True)}
+        return self._config_of[rows], self._shares @ np.stack(self._held_out)[:, rows]
+
+    def _near_logs(self, bucket: Bucket, without: int | None = None) -> Array:
+        """The mean logarithm of each config's regrets at the measured sizes but one, near ones first.
+
+        NaN: it was tried at none of them.
+        """
+        import numpy as np  # noqa: PLC0415
+
+        weights = np.array([(1 + octaves_apart(bucket, sample.bucket)) ** -_FALL for sample in self.samples])
+        if without is not None:
+            weights[without] = 0
+        tried = ~np.isnan(self._logs) * weights[:, None]
+        total = tried.sum(0)
+        mean = (np.nan_to_num(self._logs) * tried).sum(0) / np.where(total > 0, total, 1)
+        return np.where(total > 0, mean, np.nan)
+
+    def _best_share(self) -> float:
+        """The share of the near sizes' mean with which the choices at held-out sizes cost least; the smaller of two."""
+        import numpy as np  # noqa: PLC0415
+
+        costs = dict.fromkeys(_SHARES, 0.0)
+        for number, sample in enumerate(self.samples):
+            places, regrets = self._held_out_regrets(number)
+            near = self._near_logs(sample.bucket, number)[places]
+            winners = {other.winner for at, other in enumerate(self.samples) if at != number}
+            unproven = np.array([self.configs[place] not in winners for place in places]) * UNPROVEN_PPM / PPM
+            known = np.where(np.isnan(near), math.inf, 0)  # nobody could have chosen a config that was tried here alone
+            for share in _SHARES:
+                chosen = int(np.argmin(_mixed(regrets, near, share) + unproven + known))
+                costs[share] += float(self._logs[number, places[chosen]])
+        return min(_SHARES, key=lambda share: (round(costs[share], 9), share))
 
     def _left_out(self, process: _Process) -> Array:
         """The regret that a process expects for each observation, from the other samples."""
@@ -339,6 +388,14 @@ def _regrets(losses: Array) -> Array:
 
     limited = np.clip(losses, 0, _MOST_LOSS)
     return limited / (1 - limited)
+
+
+def _mixed(regrets: Array, near_logs: Array, share: float) -> Array:
+    """The geometric mean of regrets and the near sizes' mean, with its share; the regrets alone without one."""
+    import numpy as np  # noqa: PLC0415
+
+    logs = np.log1p(regrets)
+    return np.expm1(logs + share * (np.where(np.isnan(near_logs), logs, near_logs) - logs))
 
 
 def _nearness(here: Bucket, there: Bucket) -> float:

@@ -208,17 +208,17 @@ def _tune_case(
     def code_of(artifact: Artifact) -> VouchedCode:
         return kernel.code(next(side for side in sides if side.compiler == artifact.compiler).variant(artifact.variant))
 
+    flops = None if case.work is None else case.work.flops
     outcomes: list[TuneOutcome] = []
     for side in sides:
         if limits.fleet is not None:
             sent = SentCase(side.study, recipe, kernel.contents.grid, {}, tuple(case.arguments))
             if reason := _unsent(kernel, sent, kinds, limits.fleet):
                 return _tuned_here(kernel, recipe, reason, limits, progress)
-            plan_metrics(objective, f"the case {case.label}", None, None)
-            placed = fleet_lanes(limits.fleet, sent, side.artifacts, code_of)
+            metrics = plan_metrics(objective, f"the case {case.label}", None, flops)
+            placed = fleet_lanes(limits.fleet, sent, side.artifacts, code_of, metrics)
         else:
             benches = _benches(kernel, case, kinds, (device, *limits.devices), code_of)
-            flops = None if case.work is None else case.work.flops
             metrics = plan_metrics(objective, f"the case {case.label}", device, flops)
             placed = evaluators(side.study, side.artifacts, benches, case.compare, side.configs.listed, metrics)
         with placed as lanes:

@@ -323,7 +323,9 @@ def tune_case(
             made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates, metrics
         )
         if sent is None or limits.fleet is None
-        else fleet_lanes(limits.fleet, sent, artifacts, lambda artifact: stored_code(session().store, artifact))
+        else fleet_lanes(
+            limits.fleet, sent, artifacts, lambda artifact: stored_code(session().store, artifact), metrics
+        )
     ) as lanes:
         outcome = tune(
             made,

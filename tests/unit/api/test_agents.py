@@ -21,8 +21,10 @@ import warm_python
 from scale_file import write_scale
 from silo.core.config import Config
 from silo.errors import DeviceError, TuneError
+from silo.measuring.metric_plan import MetricPlan, plan_metrics
 from silo.store.store import MemoryStore
-from silo.tuner.trial import Status
+from silo.tuner.objective import Objective
+from silo.tuner.trial import Stage, Status
 from silo.tuning.agents import connection as pipes
 from silo.tuning.agents import fleet as fleet_module
 from silo.tuning.agents.connection import AgentLostError, exchange
@@ -44,6 +46,25 @@ def test_agents_find_what_is_found_here():
     assert there.winner.config == here.winner.config == Config.of(x=5, y=2)
     assert there.measured == here.measured == len(fleets.CONFIGS)
     assert samples_of(there) == samples_of(here)
+
+
+def test_operations_a_second_follow_from_the_times_of_agents():
+    plan = MetricPlan(("gflops",), flops=1000)
+    configs = fleets.CONFIGS[:8]
+    with fleets.fleet("", "") as made, fleets.lanes_of(made, configs, plan) as lanes:
+        outcome = tune(fleets.STUDY, configs, lanes, MemoryStore().records, searcher="exhaustive")
+    assert len(outcome.trials) >= len(configs)
+    for trial in outcome.trials:
+        if trial.stage is Stage.SEARCH:
+            assert dict(trial.metrics)["gflops"] == tuple(1000 / one for one in trial.samples_ns)
+    own = {"error": lambda results, config: 0.0}
+    assert plan_metrics(Objective.of("gflops"), "the case", None, 1000).names == ("gflops",)
+    with pytest.raises(TuneError, match=r"agents measure times alone, .* needs energy"):
+        plan_metrics(Objective.of("energy"), "the case", None, 1000)
+    with pytest.raises(TuneError, match=r"agents measure times alone, .* needs error"):
+        plan_metrics(Objective.of("error"), "the case", None, 1000, own)
+    with pytest.raises(TuneError, match="needs the number of operations"):
+        plan_metrics(Objective.of("gflops"), "the case", None, None)
 
 
 def test_a_login_may_print_before_the_agent_begins():

@@ -25,6 +25,7 @@ from silo.tuning.schedules import (
     choose_task,
     read_schedule,
 )
+from silo.tuning.store_query import query
 
 KILLS = int(os.environ.get("SILO_TEST_KILLS", "3"))
 CPU = ScheduledDevice("cpu", "cpu")
@@ -267,8 +268,11 @@ def test_a_schedule_of_agents_ends_well_under_kills(tmp_path):
         assert kills, error
     with override(home=str(tmp_path / "home")):
         rows = schedule_rows(path)
+        decided = query(tmp_path / "home", frame="rows")
     assert [row.state for row in rows] == ["complete", "complete"]
     assert kills >= 1  # a quick run ends before the others
+    # No config is lost, and none is blamed for a kill.
+    assert [(row.configs, row.failed, row.winner is None) for row in decided] == [(3, 0, False)] * 2
 
 
 def _children(process):

@@ -1,6 +1,7 @@
 """Decision lists for sizes never measured, their expected loss, and the sizes worth measuring next."""
 # pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false
 
+import math
 import random
 
 import pytest
@@ -11,8 +12,9 @@ from silo.core.config import Config
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.expressions import Bindings, evaluate
 from silo.core.values import canonical_json, parse_json
+from silo.tuner import loss_model
 from silo.tuner.generalization import Sample, fit_unseen, fitted_rules, generalize, regret_ppm, suggest
-from silo.tuner.loss_model import LossModel
+from silo.tuner.loss_model import UNPROVEN_PPM, LossModel
 
 TILES = [Config.of(BM=bm, BN=bn) for bm in (16, 64, 128) for bn in (32, 128, 256)]
 LOOPS = [Config.of(BLOCK=block) for block in (128, 512, 2048, 8192)]
@@ -151,6 +153,54 @@ def test_an_uncertain_loss_costs_more_than_a_certain_one_of_the_same_mean():
     worst = max(model.held_out(1).values())
     assert worst > 0
     assert set(model.held_out(1)) == set(LOOPS)
+
+
+@pytest.mark.parametrize(("time_ns", "configs", "seed"), [(softmax_ns, LOOPS, 0), (matmul_ns, TILES, 0)])
+def test_the_mean_of_near_sizes_counts_if_choices_at_held_out_sizes_cost_less_by_it(
+    monkeypatch, time_ns, configs, seed
+):
+    samples = [sample(shape, time_ns, configs)[0] for shape in random.Random(seed).sample(GRID, 8)]
+
+    def cost(model):
+        """The regrets of the choices at held-out sizes, as logarithms."""
+        total = 0.0
+        for number, one in enumerate(samples):
+            others = {other.winner for other in samples if other is not one}
+            expected = model.held_out(number)
+            best = min(expected, key=lambda config: expected[config] + (config not in others) * UNPROVEN_PPM)
+            total += math.log1p(regret_ppm(one, best) / 1e6)
+        return total
+
+    chosen = LossModel(samples)
+    monkeypatch.setattr(loss_model, "_SHARES", (0.0,))
+    alone = LossModel(samples)
+    assert cost(chosen) <= cost(alone)
+    if time_ns is softmax_ns:
+        assert [chosen.predict(shape) for shape in GRID[::7]] == [alone.predict(shape) for shape in GRID[::7]]
+    else:
+        assert cost(chosen) < cost(alone) - 0.01
+
+
+def test_the_mean_of_near_sizes_is_weighted_by_the_distance_and_leaves_out_what_was_not_tried(monkeypatch):
+    fast, slow, lone = LOOPS[:3]
+    samples = [Sample.of((1 << power,), fast, {fast: 100, slow: 100 + 100 * power}) for power in (4, 6, 8)] + [
+        Sample.of((1 << 12,), fast, {fast: 100, lone: 150})
+    ]
+    models = {}
+    for share in (0.0, 1.0):
+        monkeypatch.setattr(loss_model, "_SHARES", (share,))
+        models[share] = LossModel(samples)
+    weights = {4: 1.0, 6: 3.0**-3, 8: 5.0**-3}  # octaves from the size 2^4: 0, 2, 4
+    mean = sum(weight * math.log1p(power) for power, weight in weights.items()) / sum(weights.values())
+    predicted = dict(zip(models[1.0].configs, models[1.0].predict((16,)), strict=True))
+    assert predicted[fast] == 0
+    assert predicted[slow] == pytest.approx(1e6 * math.expm1(mean), abs=2)
+    assert predicted[lone] == pytest.approx(500_000, abs=2)  # it was tried at one size alone
+    # At the size where it was tried alone no other size has it: the processes alone predict it.
+    assert models[1.0].held_out(3)[lone] == models[0.0].held_out(3)[lone]
+    assert models[1.0].held_out(0)[slow] == pytest.approx(
+        1e6 * math.expm1((3.0**-3 * math.log1p(6) + 5.0**-3 * math.log1p(8)) / (3.0**-3 + 5.0**-3)), rel=1e-4
+    )
 
 
 def test_sizes_of_cases_are_suggested_first_then_sizes_between():

@@ -13,6 +13,7 @@ from silo.errors import BlobLostError, SiloError, TuneError, error_named
 from silo.launch.runtime import VouchedCode
 from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate, Findings, Measured
 from silo.measuring.measuring_process import rebuilt
+from silo.measuring.metric_plan import TIMES_ALONE, MetricPlan
 from silo.measuring.sent_code import consent_to_json
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.statistics import ReferenceConfig, counted_samples, median
@@ -44,6 +45,7 @@ class RemoteEvaluator:
         artifacts: the source of compiled code.
         code_of: returns an artifact's code, with consent if it needs consent.
         findings: results that all evaluators of the study share.
+        metrics: metrics that follow from the agents' times.
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class RemoteEvaluator:
         artifacts: CandidateArtifacts,
         code_of: Callable[[Artifact], VouchedCode],
         findings: Findings,
+        metrics: MetricPlan = TIMES_ALONE,
     ) -> None:
         self._fleet = fleet
         self._sent = sent
         self._artifacts = artifacts
         self._code_of = code_of
         self._findings = findings
+        self._metrics = metrics
         self._turn = Turn()
 
     def prepare(self, configs: Sequence[Config]) -> None:
@@ -147,6 +151,7 @@ class RemoteEvaluator:
             max_error=trial.max_error,
             resources=resources,
             reference=trial.reference,
+            metrics=self._metrics.of_times(trial.samples_ns) if trial.status is Status.OK else (),
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
@@ -245,10 +250,14 @@ def refused_case(fleet: Fleet, sent: SentCase) -> str:
 
 @contextmanager
 def fleet_lanes(
-    fleet: Fleet, sent: SentCase, artifacts: CandidateArtifacts, code_of: Callable[[Artifact], VouchedCode]
+    fleet: Fleet,
+    sent: SentCase,
+    artifacts: CandidateArtifacts,
+    code_of: Callable[[Artifact], VouchedCode],
+    metrics: MetricPlan = TIMES_ALONE,
 ) -> Generator[Lanes]:
     """An evaluator for each agent, side by side, which share their measurements."""
     findings = Findings()
-    made = [RemoteEvaluator(fleet, sent, artifacts, code_of, findings) for _ in range(fleet.count)]
+    made = [RemoteEvaluator(fleet, sent, artifacts, code_of, findings, metrics) for _ in range(fleet.count)]
     with closing(make_lanes(made)) as lanes:
         yield lanes
