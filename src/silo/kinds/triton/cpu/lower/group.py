@@ -18,6 +18,7 @@ from silo.kinds.triton.cpu.lower.joined_rows import (
     join_rows,
     joined,
     seen_extent,
+    whole_tile,
 )
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
@@ -188,8 +189,9 @@ class _GroupLowering:
             single = self._inner_loops(fast, [], behind, limits, extent, simd=simd, start=common, end=end)
             before = [*nest.levels[nest.depth - 1], *ahead]
             masked, masked_rows = (list(nest.levels[nest.depth]), self.combined) if slow else ([], [])
-            parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows)
-            loops = nest.outer_loops([join_rows(scope, parts, count, common, single)], within=2)
+            whole = whole_tile(scope, nest, end)
+            parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows, whole)
+            loops = nest.outer_loops(join_rows(scope, parts, count, common, single), within=2)
         else:
             inner = self._inner_loops(fast, streamed, behind, limits, extent, simd=simd)
             loops = nest.outer_loops([*ahead, *inner])

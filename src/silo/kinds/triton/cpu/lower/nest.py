@@ -118,6 +118,7 @@ class Nest(NestLoops):
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.ended: frozenset[str] = frozenset()  # while such a tail is lowered: limits of which one is reached
         self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}  # of a mask that the fast body does not test
+        self.untested: dict[tuple[Value, Index], None] = {}  # masks that the limits alone make true in the fast body
         self.limits: list[str] = []
         self.rows: dict[Value, str] = {}  # pointers that the fast body reads in order: the address of a row's first
         self.bases: dict[str, str] = {}  # for limits: the first value of the comparison; "": it is the same everywhere
@@ -409,6 +410,7 @@ class Nest(NestLoops):
         condition = fold((mask, index), self._mask_parts, self._condition)
         if self.fast and not condition:
             self._limits_of[mask, index] = frozenset(self.limits[known:])
+            self.untested[mask, index] = None
         return condition
 
     def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
