@@ -261,9 +261,7 @@ class _GroupLowering:
     def _is_simd(self) -> bool:
         return not self.scope.reference and not self._repeats_one_value()
 
-    def _body(
-        self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()
-    ) -> list[Statement]:
+    def _body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> list[Statement]:
         self.nest.begin_body(fast=fast, tail=tail, ended=ended)
         self.combined = []
         self.repeated = []
@@ -504,7 +502,9 @@ class _GroupLowering:
         marked = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         return _Behind(plain, _Rest(body, self.repeated, simd=marked), fits)
 
-    def _rest(self, rest: _Rest, first: str, whole: str, extent: int, marks: tuple[tuple[str, str], ...]) -> list[Statement]:
+    def _rest(
+        self, rest: _Rest, first: str, whole: str, extent: int, marks: tuple[tuple[str, str], ...]
+    ) -> list[Statement]:
         """The iterations from ``first`` to ``whole``, behind all limits."""
         result: list[Statement] = []
         if rest.body:

@@ -18,7 +18,16 @@ from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.ssa import Operation
 
-__all__ = ["ROW_TYPES", "CombinedRow", "JoinedRows", "combined_text", "join_rows", "joined", "seen_extent", "whole_tile"]
+__all__ = [
+    "ROW_TYPES",
+    "CombinedRow",
+    "JoinedRows",
+    "combined_text",
+    "join_rows",
+    "joined",
+    "seen_extent",
+    "whole_tile",
+]
 
 ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
 _MOST_ROWS = 8
