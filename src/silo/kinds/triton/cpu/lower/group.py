@@ -121,7 +121,7 @@ class _Rest:
 
 @dataclass(frozen=True, slots=True)
 class _Behind:
-    """What is done behind the limits: ``one_value``, if there is one, where the C condition ``fits`` holds."""
+    """The statements behind the limits: ``one_value``, if it is known, where the C condition ``fits`` holds."""
 
     plain: _Rest
     one_value: _Rest | None
@@ -179,7 +179,7 @@ class _GroupLowering:
         limits, extent = nest.limit_statements()
         rows = self._rows_to_turn()
         slow = self._body(fast=False, tail=tail) if limits else []
-        behind = self._behind(slow, limits, extent, simd=simd)
+        behind = self._behind(slow, limits, simd=simd)
         if rows:
             self._turn_rows(rows, self._inner_loops(fast, streamed, behind, limits, extent, simd=simd), limits)
             return
@@ -485,8 +485,8 @@ class _GroupLowering:
 
     # ---- loops
 
-    def _behind(self, slow: list[Statement], limits: list[str], extent: int, *, simd: bool) -> _Behind:
-        """What is done behind the limits: for single elements, and for one value that they all have, if they have."""
+    def _behind(self, slow: list[Statement], limits: list[str], *, simd: bool) -> _Behind:
+        """The statements behind the limits: for each element, and for the one value that all have, if it is known."""
         values, marked = self.repeated, simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
         plain = _Rest(slow, values, simd=marked)
         if not self.accumulators or not limits or self.nest.tail or self.scope.reference:
