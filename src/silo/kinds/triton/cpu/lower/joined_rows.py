@@ -33,6 +33,7 @@ ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
 _MOST_ROWS = 8
 _LEAST_ROWS = 4
 _MATRIX = 2
+_FEW = 8  # statements of an element
 _NARROW = 64  # elements of a row; of longer ones fewer are read at a time
 
 
@@ -165,7 +166,11 @@ def join_rows(
     every: list[Statement] = [For(block, "0", rows, body, step=str(count), ctype=nest.ctype)]
     if not parts.whole:
         return every
-    inside = [columns("0", parts.end, parts.values, parts.rows)]
+    inside: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
+    extent = str(nest.shape[nest.axes[-1]])
+    if parts.end != extent and int(extent) <= _NARROW and len(parts.values) <= _FEW:
+        # Few vectors of a known number need no loop.
+        inside = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], inside)]
     heads: list[Statement] = []
     for number, own in enumerate(_naming(named, number) for number in numbers):
         heads.append(Define(nest.ctype, own(row), f"{block} + {number}"))
