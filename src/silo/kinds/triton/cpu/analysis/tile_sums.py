@@ -9,6 +9,7 @@ from __future__ import annotations
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert, replace
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar
 from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_table import DOTS
 from silo.kinds.triton.front.ssa import Attribute, Dense, Module, Operation, Value
 
 __all__ = ["sum_tiles_first"]
@@ -33,7 +34,7 @@ _ZEROS = frozenset({"0", "0.0"})  # not -0.0, which would show
 
 def sum_tiles_first(module: Module) -> None:
     """Rewrite the loops of ``module`` in place."""
-    for loop in module.walk():
+    for loop in list(module.walk()):
         if loop.name == flow.FOR:
             for place in range(len(loop.results)):
                 _rewrite(loop, place)
@@ -49,6 +50,8 @@ def _rewrite(loop: Operation, place: int) -> None:
     if adding is None or tile is None or reduce is None or reduce.block is not loop.block or reduce.block is None:
         return
     start = constant_scalar(initial)
+    if tile.owner is not None and tile.owner.name in DOTS:  # a product adds to its totals in place
+        return
     if adding.block is not body or yielded.uses != [end] or not _reduces(reduce, adding) or start is None:
         return
     if adding.name in _SUMS and str(start) not in _ZEROS:
@@ -80,7 +83,7 @@ def _rewrite(loop: Operation, place: int) -> None:
 
 
 def _added(argument: Value, yielded: Value) -> Value | None:
-    """What an iteration combines with the carried tile, if nothing else uses that."""
+    """The tile that an iteration combines with the carried one, if nothing else uses the latter."""
     adding = yielded.owner
     if adding is None or adding.name not in _SUMS | _EXTREMES or argument.uses != [adding]:
         return None

@@ -571,7 +571,7 @@ class _GroupLowering:
             elif behind.one_value is None:
                 rest += self._rest(behind.plain, limit, whole, extent, marks)
             else:
-                known = self._rest(behind.one_value, limit, whole, extent, marks)
+                known: list[Statement] = self._rest(behind.one_value, limit, whole, extent, marks)
                 if behind.fits != "1":
                     known = [If(behind.fits, known, self._rest(behind.plain, limit, whole, extent, marks))]
                 rest.append(If(f"{limit} < {whole}", known))

@@ -166,16 +166,16 @@ def join_rows(
     every: list[Statement] = [For(block, "0", rows, body, step=str(count), ctype=nest.ctype)]
     if not parts.whole:
         return every
-    inside: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
+    summed: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
     extent = str(nest.shape[nest.axes[-1]])
     if parts.end != extent and int(extent) <= _NARROW and len(parts.values) <= _FEW:
         # Few vectors of a known number need no loop.
-        inside = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], inside)]
+        summed = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], summed)]
     heads: list[Statement] = []
     for number, own in enumerate(_naming(named, number) for number in numbers):
         heads.append(Define(nest.ctype, own(row), f"{block} + {number}"))
         heads += [_renamed(one, own) for one in parts.before]
-    uncut = For(block, "0", rows, [*heads, *inside], step=str(count), ctype=nest.ctype)
+    uncut = For(block, "0", rows, [*heads, *summed], step=str(count), ctype=nest.ctype)
     return [If(parts.whole, [uncut], every)]
 
 

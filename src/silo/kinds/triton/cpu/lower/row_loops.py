@@ -14,7 +14,8 @@ from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, loa
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.schedule.block_schedule import Carried
 from silo.kinds.triton.front.operations import arith, tt
-from silo.kinds.triton.front.operations.operation_table import VIEWS
+from silo.kinds.triton.front.operations.operation_table import DOTS, EFFECTS, VIEWS, WRITES
+from silo.kinds.triton.front.operations.own import VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
 __all__ = ["buffers_in", "goes_along_rows", "rows_outside"]
@@ -22,6 +23,7 @@ __all__ = ["buffers_in", "goes_along_rows", "rows_outside"]
 _Number = float | int | None
 _FEWEST = 2  # rows
 _MOST_SHARED = 16  # statements of an iteration that are executed again for each row
+_IN_ORDER = EFFECTS | WRITES | DOTS | {VOLATILE_LOAD, tt.CALL}  # of one iteration after the other
 _AHEAD = "silo_ahead("  # a prefetch of the rows of the next tile, which rows that are read in order do without
 _BUFFER = re.compile(r"\b(b[0-9]+)\b(\[[^\[\]]*\])?")
 _PLACE = re.compile(r"\[(?:(\w+)|\((\w+)\) \* ([0-9]+) \+ \w+)\]")
@@ -40,7 +42,7 @@ def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
             starts[entry.argument] = entry.initial
     found = False
     for operation in block.operations:
-        if operation.regions and operation.name != tt.REDUCE:
+        if (operation.regions and operation.name != tt.REDUCE) or operation.name in _IN_ORDER:
             return False
         if operation.name != tt.LOAD or len(operation.result.type.shape) < 2:
             continue
