@@ -30,7 +30,7 @@ _PLACE = re.compile(r"\[(?:(\w+)|\((\w+)\) \* ([0-9]+) \+ \w+)\]")
 
 
 def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
-    """Whether each iteration of an ``scf.for`` reads the tiles that lie directly behind those of the last, by rows."""
+    """Whether each iteration of an ``scf.for`` reads, by rows, tiles that lie directly behind the last ones."""
     if any(entry.kind == "scalar" for entry in carried):
         return False
     block = loop.regions[0].blocks[0]
@@ -179,6 +179,6 @@ def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], e
 
 
 def buffers_in(body: Sequence[Statement], buffers: Iterable[LoopBuffer]) -> list[LoopBuffer]:
-    """Those of ``buffers`` that ``body`` names."""
+    """The members of ``buffers`` that ``body`` names."""
     names = {name for text in _texts(body) for name, _ in _BUFFER.findall(text)}
     return [buffer for buffer in buffers if buffer.name in names]
