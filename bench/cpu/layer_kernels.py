@@ -94,6 +94,67 @@ def matrix_vector(w, x, out, N, K, BN: tl.constexpr, BK: tl.constexpr):
     tl.store(out + j, tl.sum(total, 1).to(out.dtype.element_ty), mask=j < N)
 
 
+@silo.kernel(grid=lambda a: (silo.cdiv(a.N, a.BN),))
+@triton.jit
+def turned_matrix_vector(w, x, out, N, K, BN: tl.constexpr, BK: tl.constexpr):
+    """Out = w^T x, w being (K, N)."""
+    j = tl.program_id(0) * BN + tl.arange(0, BN)
+    total = tl.zeros((BN, BK), tl.float32)
+    for s in range(0, K, BK):
+        k = s + tl.arange(0, BK)
+        inside = (j[:, None] < N) & (k[None, :] < K)
+        weights = tl.load(w + j[:, None] + k[None, :] * N, mask=inside, other=0.0).to(tl.float32)
+        total += weights * tl.load(x + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
+    tl.store(out + j, tl.sum(total, 1).to(out.dtype.element_ty), mask=j < N)
+
+
+@silo.kernel(grid=lambda a: (silo.cdiv(a.rows, a.BR),))
+@triton.jit
+def row_sums(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
+    """The sum of each row, of some rows at a time."""
+    i = tl.program_id(0) * BR + tl.arange(0, BR)
+    total = tl.zeros((BR,), tl.float32)
+    for k in range(0, columns, BC):
+        j = k + tl.arange(0, BC)
+        inside = (i[:, None] < rows) & (j[None, :] < columns)
+        total += tl.sum(tl.load(x + i[:, None] * columns + j[None, :], mask=inside, other=0.0).to(tl.float32), 1)
+    tl.store(out + i, total.to(out.dtype.element_ty), mask=i < rows)
+
+
+@silo.kernel(grid=lambda a: (silo.cdiv(a.rows, a.BR),))
+@triton.jit
+def row_maxima(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
+    """The largest number of each row, kept as a tile until the end."""
+    i = tl.program_id(0) * BR + tl.arange(0, BR)
+    most = tl.full((BR, BC), -float("inf"), tl.float32)
+    for k in range(0, columns, BC):
+        j = k + tl.arange(0, BC)
+        inside = (i[:, None] < rows) & (j[None, :] < columns)
+        tile = tl.load(x + i[:, None] * columns + j[None, :], mask=inside, other=-float("inf"))
+        most = tl.maximum(most, tile)
+    tl.store(out + i, tl.max(most, 1), mask=i < rows)
+
+
+@silo.kernel(grid=lambda a: (silo.cdiv(a.rows, a.BR),))
+@triton.jit
+def softmax_of_rows(x, out, rows, columns, BR: tl.constexpr, BC: tl.constexpr):
+    """The softmax of short rows, of some at a time."""
+    i, j = tl.program_id(0) * BR + tl.arange(0, BR), tl.arange(0, BC)
+    inside = (i[:, None] < rows) & (j[None, :] < columns)
+    values = tl.load(x + i[:, None] * columns + j[None, :], mask=inside, other=-float("inf"))
+    powers = tl.exp(values - tl.max(values, 1)[:, None])
+    tl.store(out + i[:, None] * columns + j[None, :], powers / tl.sum(powers, 1)[:, None], mask=inside)
+
+
+@silo.kernel(grid=lambda a: (a.rows,))
+@triton.jit
+def running_sums(x, out, rows, columns, BLOCK: tl.constexpr):  # rows: the grid
+    """The running sums of each row."""
+    row, i = tl.program_id(0) * columns, tl.arange(0, BLOCK)
+    values = tl.load(x + row + i, mask=i < columns, other=0)
+    tl.store(out + row + i, tl.cumsum(values, 0), mask=i < columns)
+
+
 @silo.kernel(grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
 @triton.jit
 def adam(p, grad, m, v, rate, beta_m, beta_v, eps, n, BLOCK: tl.constexpr):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import calls, control, dots, elementwise, memory, products, reductions, rounded, shapes
+from . import calls, control, dots, elementwise, memory, products, reductions, rounded, shapes, totals
 from .maker import Maker
 from .program import Kernel
 
@@ -173,13 +173,15 @@ PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
     # Nothing but a product at the edges of matrices, whose programs launches may cut into parts.
     "linear": ({products.edge_product: 1}, "exact"),
     "few rows": ({products.few_rows: 1}, "exact"),
+    # Rows and columns of matrices reduced tile by tile.
+    "totals": ({totals.tile_totals: 1}, "exact"),
 }
 # Profiles whose kernels begin with a product and run several programs.
 _LARGE = frozenset({"product", "mixed", "function", "attention"})
 # Of one statement, which decides what is written.
-_ALONE = frozenset({"linear", "few rows"})
+_ALONE = frozenset({"linear", "few rows", "totals"})
 # Over tiles of whole vectors, in several programs, without a product.
-_WIDE = _LARGE | {"turned", "columns", "linear", "few rows"}
+_WIDE = _LARGE | {"turned", "columns", "linear", "few rows", "totals"}
 
 
 def generate(seed: int, profile: str) -> Kernel:

@@ -32,6 +32,14 @@ ROWS = (
     "log softmax 333x50,257",
     "matrix vector 4096",
     "matrix vector 4096 bf16",
+    "matrix vector 4096, turned",
+    "matrix vector 1000x300, turned",
+    "row sums 1000x3000",
+    "row sums 20,000x40",
+    "row sums 4000x200 fp16",
+    "row maxima 1200x2000",
+    "softmax 3000x30",
+    "running sums 1000x500 int64",
     "adam 1,500,000",
 )
 

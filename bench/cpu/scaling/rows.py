@@ -230,6 +230,61 @@ def _matrix_vector(size: int, dtype: str) -> Row:
     )
 
 
+def _turned_matrix_vector(rows: int, columns: int) -> Row:
+    w, x = torch.randn(rows, columns), torch.randn(rows)
+    out, other, turned = torch.empty(columns), torch.empty(columns), w.T
+    return Row(
+        lambda: layers.turned_matrix_vector(w, x, out, columns, rows, BN=32, BK=64),
+        lambda: torch.mv(turned, x, out=other),
+        lambda: (out, other),
+        1e-3,
+    )
+
+
+def _row_sums(rows: int, columns: int, dtype: str) -> Row:
+    kind = _TYPES[dtype]
+    x = torch.randn(rows, columns).to(kind)
+    out, other = torch.empty(rows, dtype=kind), torch.empty(rows, dtype=kind)
+    block = min(256, triton.next_power_of_2(columns))
+    return Row(
+        lambda: layers.row_sums(x, out, rows, columns, BR=16, BC=block),
+        lambda: torch.sum(x, 1, out=other),
+        lambda: (out, other),
+        _LARGEST_ERROR[dtype],
+    )
+
+
+def _row_maxima(rows: int, columns: int) -> Row:
+    x, out, other = torch.randn(rows, columns), torch.empty(rows), torch.empty(rows)
+    return Row(
+        lambda: layers.row_maxima(x, out, rows, columns, BR=8, BC=128),
+        lambda: torch.amax(x, 1, out=other),
+        lambda: (out, other),
+    )
+
+
+def _short_softmax(rows: int, columns: int) -> Row:
+    x = torch.randn(rows, columns)
+    out, other = torch.empty_like(x), torch.empty_like(x)
+    block = triton.next_power_of_2(columns)
+    return Row(
+        lambda: layers.softmax_of_rows(x, out, rows, columns, BR=8, BC=block),
+        lambda: torch.softmax(x, -1, out=other),
+        lambda: (out, other),
+    )
+
+
+def _running_sums(rows: int, columns: int) -> Row:
+    x = torch.randint(-100, 100, (rows, columns))
+    out, other = torch.empty_like(x), torch.empty_like(x)
+    block = triton.next_power_of_2(columns)
+    return Row(
+        lambda: layers.running_sums(x, out, rows, columns, BLOCK=block),
+        lambda: torch.cumsum(x, 1, out=other),
+        lambda: (out, other),
+    )
+
+
 def _adam(n: int) -> Row:
     grad = torch.randn(n)
     ours, theirs = ([torch.ones(n) for _ in range(3)] for _ in range(2))
@@ -284,5 +339,13 @@ ROWS: dict[str, Callable[[], Row]] = {
     "log softmax 333x50,257": lambda: _log_softmax(333, 50_257),
     "matrix vector 4096": lambda: _matrix_vector(4096, "fp32"),
     "matrix vector 4096 bf16": lambda: _matrix_vector(4096, "bf16"),
+    "matrix vector 4096, turned": lambda: _turned_matrix_vector(4096, 4096),
+    "matrix vector 1000x300, turned": lambda: _turned_matrix_vector(1000, 300),
+    "row sums 1000x3000": lambda: _row_sums(1000, 3000, "fp32"),
+    "row sums 20,000x40": lambda: _row_sums(20_000, 40, "fp32"),
+    "row sums 4000x200 fp16": lambda: _row_sums(4000, 200, "fp16"),
+    "row maxima 1200x2000": lambda: _row_maxima(1200, 2000),
+    "softmax 3000x30": lambda: _short_softmax(3000, 30),
+    "running sums 1000x500 int64": lambda: _running_sums(1000, 500),
     "adam 1,500,000": lambda: _adam(1_500_000),
 }

@@ -90,7 +90,7 @@ class For:
     """``for (ctype variable = start; variable < end; variable += step)``.
 
     ``simd`` promises that iterations are independent but for ``reductions`` (OpenMP operator, accumulator). One of
-    ``unrolled`` iterations, if that is not 0, is written out.
+    ``unrolled`` iterations, if that is not 0, is written out. ``most`` is a bound of their number, 0 if none is known.
     """
 
     variable: str
@@ -102,6 +102,7 @@ class For:
     simd: bool = False
     reductions: tuple[tuple[str, str], ...] = ()
     unrolled: int = 0
+    most: int = 0
 
 
 @dataclass(slots=True)

@@ -117,7 +117,7 @@ def test_what_is_left_of_the_last_vector_is_a_plain_loop():
     reduce_in_lanes(program, 128)
     *_, rest = program.body
     assert isinstance(rest, For)
-    assert (rest.start, rest.end, rest.simd, rest.reductions) == ("whole4", "n", False, ())
+    assert (rest.start, rest.end, rest.simd, rest.reductions) == ("whole3", "n", False, ())
 
 
 def test_narrow_accumulators_and_short_rows_stay_as_they_are():

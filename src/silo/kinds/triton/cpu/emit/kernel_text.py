@@ -12,6 +12,7 @@ from silo.kinds.triton.cpu.analysis.pointer_casts import cast_bases
 from silo.kinds.triton.cpu.analysis.row_parts import RowParts, cut_rows
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import join_edges, spell_out_polls, split_inline
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
+from silo.kinds.triton.cpu.analysis.tile_sums import sum_tiles_first
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.compile_effort import USUAL, CompileEffort, effort_of
 from silo.kinds.triton.cpu.emit.c_printer import kernel_text
@@ -97,6 +98,7 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
     if options.mode == "optimized":
         join_float_extremes(module)
         cast_bases(module)
+        sum_tiles_first(module)
     # A program that writes memory that it reads, reads all of it first; but its parts do not wait for each other.
     separate = options.mode == "optimized" and (options.row_parts or options.elements_apart)
     parts = cut_rows(module) if separate else RowParts()

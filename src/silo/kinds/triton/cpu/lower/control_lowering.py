@@ -41,6 +41,7 @@ from silo.kinds.triton.cpu.lower.messages import (
     message_statements,
 )
 from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.row_loops import buffers_in, goes_along_rows, rows_outside
 from silo.kinds.triton.cpu.lower.streaming import streaming_of
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BlockSchedule,
@@ -451,8 +452,10 @@ class FunctionLowering:
             self.steps(step.body)
             scope.lifetimes.advance()
             scope.unstage(entry.argument for entry in step.carried)
-            advance()
-        scope.emit(For(counter, first, last, body, step=add))
+            with scope.collecting() as advanced:
+                advance()
+        if step.dot is not None or not self._rows_first(step, body, advanced, For(counter, first, last, [], step=add)):
+            scope.emit(For(counter, first, last, [*body, *advanced], step=add))
         for entry in step.carried:
             if entry.kind == "scalar":
                 scope.bind(entry.result, scope.scalar(entry.argument))
@@ -460,6 +463,23 @@ class FunctionLowering:
                 scope.offsets[entry.result] = scope.offsets[entry.argument]
             else:
                 scope.same[entry.result] = entry.argument
+
+    def _rows_first(self, step: Loop, body: list[Statement], advanced: list[Statement], loop: For) -> bool:
+        """Emit the iterations of one row after the other, if they do nothing else and go along the rows in memory."""
+        scope = self.scope
+        if scope.reference or not goes_along_rows(step.operation, step.carried):
+            return False
+        row = scope.name("i")
+        rows, inner = rows_outside(body, scope.lifetimes.spans, row)
+        if not rows:
+            return False
+        for buffer in buffers_in(body, list(scope.lifetimes.spans)):
+            scope.lifetimes.touch(buffer)  # a row begins again with the first, so none shares memory with the next
+        starts = [scope.offsets[entry.argument][1] for entry in step.carried if entry.kind == "offset"]
+        again: list[Statement] = [Assign(name, "0") for name in starts]
+        whole = For(loop.variable, loop.start, loop.end, [*inner, *advanced], step=loop.step)
+        scope.emit(For(row, "0", rows, [*again, whole]))
+        return True
 
     def _enter(self, entry: Carried, scalars: list[tuple[str, Value]], offsets: list[tuple[str, Value]]) -> None:
         scope = self.scope

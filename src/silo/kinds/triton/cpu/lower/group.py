@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.affine import is_structurally_affine
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, load_parts, store_parts
@@ -16,6 +18,7 @@ from silo.kinds.triton.cpu.lower.joined_rows import (
     join_rows,
     joined,
     seen_extent,
+    whole_tile,
 )
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
@@ -107,6 +110,24 @@ def _prepare(scope: LoweringScope, sink: Sink) -> None:
             pass
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """The statements behind the limits, and the reductions that get one value for all of it."""
+
+    body: list[Statement]
+    repeated: list[tuple[ReduceSink, str]]
+    simd: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Behind:
+    """The statements behind the limits: ``one_value``, if it is known, where the C condition ``fits`` holds."""
+
+    plain: _Rest
+    one_value: _Rest | None
+    fits: str
+
+
 class _GroupLowering:
     """One pass over a group's sinks."""
 
@@ -158,19 +179,21 @@ class _GroupLowering:
         limits, extent = nest.limit_statements()
         rows = self._rows_to_turn()
         slow = self._body(fast=False, tail=tail) if limits else []
+        behind = self._behind(slow, limits, simd=simd)
         if rows:
-            self._turn_rows(rows, self._inner_loops(fast, streamed, slow, limits, extent, simd=simd), limits)
+            self._turn_rows(rows, self._inner_loops(fast, streamed, behind, limits, extent, simd=simd), limits)
             return
         if simd and (count := self._rows_to_join(ahead, [*values, *nest.levels[nest.depth]])):
             end = seen_extent(scope, nest, [one.operation for one in combined])
             axis, common = nest.axes[-2], scope.name("common")
-            single = self._inner_loops(fast, [], slow, limits, extent, simd=simd, start=common, end=end)
+            single = self._inner_loops(fast, [], behind, limits, extent, simd=simd, start=common, end=end)
             before = [*nest.levels[nest.depth - 1], *ahead]
             masked, masked_rows = (list(nest.levels[nest.depth]), self.combined) if slow else ([], [])
-            parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows)
-            loops = nest.outer_loops([join_rows(scope, parts, count, common, single)], within=2)
+            whole = whole_tile(scope, nest, end)
+            parts = JoinedRows(nest, axis, before, limits, end, values, combined, masked, masked_rows, whole)
+            loops = nest.outer_loops(join_rows(scope, parts, count, common, single), within=2)
         else:
-            inner = self._inner_loops(fast, streamed, slow, limits, extent, simd=simd)
+            inner = self._inner_loops(fast, streamed, behind, limits, extent, simd=simd)
             loops = nest.outer_loops([*ahead, *inner])
         for statement in loops:
             scope.emit(statement)
@@ -238,9 +261,10 @@ class _GroupLowering:
     def _is_simd(self) -> bool:
         return not self.scope.reference and not self._repeats_one_value()
 
-    def _body(self, *, fast: bool, tail: str = "") -> list[Statement]:
-        self.nest.begin_body(fast=fast, tail=tail)
+    def _body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> list[Statement]:
+        self.nest.begin_body(fast=fast, tail=tail, ended=ended)
         self.combined = []
+        self.repeated = []
         effects: list[Statement] = []
         for sink in self.group.sinks:  # every value first: all reads happen before any write
             effects.extend(self._sink(sink))
@@ -423,7 +447,7 @@ class _GroupLowering:
         if sink in self.accumulators:
             name, flag, how = self.accumulators[sink]
             item = how.load.format(element)
-            if nest.tail and how.repeat and nest.level(element) < nest.depth:
+            if (nest.tail or nest.ended) and how.repeat and nest.level(element) < nest.depth:
                 self.repeated.append((sink, element))
                 return []
             loaded = item if item == element else nest.put(how.ctype, item, nest.depth)
@@ -461,6 +485,40 @@ class _GroupLowering:
 
     # ---- loops
 
+    def _behind(self, slow: list[Statement], limits: list[str], *, simd: bool) -> _Behind:
+        """The statements behind the limits: for each element, and for the one value that all have, if it is known."""
+        values, marked = self.repeated, simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
+        plain = _Rest(slow, values, simd=marked)
+        if not self.accumulators or not limits or self.nest.tail or self.scope.reference:
+            return _Behind(plain, None, "")
+        ended, fits = self.nest.ends()
+        if not ended:
+            return _Behind(plain, None, "")
+        combined = self.combined
+        body = self._body(fast=False, ended=ended)
+        self.combined = combined
+        if not self.repeated:  # nothing is known behind the limits
+            return _Behind(plain, None, "")
+        marked = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
+        return _Behind(plain, _Rest(body, self.repeated, simd=marked), fits)
+
+    def _rest(
+        self, rest: _Rest, first: str, whole: str, extent: int, marks: tuple[tuple[str, str], ...]
+    ) -> list[Statement]:
+        """The iterations from ``first`` to ``whole``, behind all limits."""
+        result: list[Statement] = []
+        if rest.body:
+            loop = For(self.nest.inner, first, whole, rest.body, simd=rest.simd, reductions=marks)
+            result.append(If(f"{first} < {whole}", [loop]) if marks else loop)
+        for sink, element in rest.repeated:
+            name, flag, how = self.accumulators[sink]
+            item = how.load.format(element)
+            some = f"{first} < {extent}"
+            result.append(Assign(name, how.repeat.format(name, item, f"{extent} - {first}"), some))
+            if how.flag:
+                result.append(Assign(flag, f"{flag} | ({how.flag.format(item)})", some))
+        return result
+
     def _rest_ends(self, limits: list[str], extent: int) -> str:
         """The condition under which nothing is left to do after the limits; "" if it is unknown.
 
@@ -479,7 +537,7 @@ class _GroupLowering:
         self,
         fast: list[Statement],
         streamed: list[Statement],
-        slow: list[Statement],
+        behind: _Behind,
         limits: list[str],
         extent: int,
         *,
@@ -505,23 +563,23 @@ class _GroupLowering:
             before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
             end = limit
             rest: list[Statement] = []
-            if slow:
-                simd_rest = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
-                nothing = self._rest_ends(limits, extent)
-                if not nothing:
-                    rest.append(For(inner, limit, whole, slow, simd=simd_rest, reductions=marks))
-                elif nothing != "1":  # so rare that vectors are not worth their compile time
-                    rest.append(If(f"!({nothing})", [For(inner, limit, str(extent), slow)]))
-            for sink, element in self.repeated:
-                name, flag, how = self.accumulators[sink]
-                item = how.load.format(element)
-                some = f"{limit} < {extent}"
-                rest.append(Assign(name, how.repeat.format(name, item, f"{extent} - {limit}"), some))
-                if how.flag:
-                    rest.append(Assign(flag, f"{flag} | ({how.flag.format(item)})", some))
+            nothing = self._rest_ends(limits, extent) if behind.plain.body else ""
+            if nothing == "1":
+                pass
+            elif nothing:  # so rare that vectors are not worth their compile time
+                rest.append(If(f"!({nothing})", [For(inner, limit, str(extent), behind.plain.body)]))
+            elif behind.one_value is None:
+                rest += self._rest(behind.plain, limit, whole, extent, marks)
+            else:
+                known: list[Statement] = self._rest(behind.one_value, limit, whole, extent, marks)
+                if behind.fits != "1":
+                    known = [If(behind.fits, known, self._rest(behind.plain, limit, whole, extent, marks))]
+                rest.append(If(f"{limit} < {whole}", known))
         else:
             end, rest = whole, []
-        loops: list[Statement] = [For(inner, start, end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
+        loops: list[Statement] = [
+            For(inner, start, end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks, most=extent)
+        ]
         if self.nest.runs is not None:
 
             def run(first: str, last: str) -> For:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.affine import is_range_mask
 from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar, load_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopCall, Statement
@@ -17,11 +18,22 @@ from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.ssa import Operation
 
-__all__ = ["ROW_TYPES", "CombinedRow", "JoinedRows", "combined_text", "join_rows", "joined", "seen_extent"]
+__all__ = [
+    "ROW_TYPES",
+    "CombinedRow",
+    "JoinedRows",
+    "combined_text",
+    "join_rows",
+    "joined",
+    "seen_extent",
+    "whole_tile",
+]
 
 ROW_TYPES = frozenset({"f32", "f64", "i32", "i64"})
 _MOST_ROWS = 8
 _LEAST_ROWS = 4
+_MATRIX = 2
+_FEW = 8  # statements of an element
 _NARROW = 64  # elements of a row; of longer ones fewer are read at a time
 
 
@@ -40,7 +52,7 @@ class JoinedRows:
 
     ``before`` are the statements of a row, ``limits`` texts over ``limit`` for the number of leading elements, of the
     ``end`` that count, without a mask. ``values`` compute what ``rows`` add there, ``masked`` what ``masked_rows`` add
-    behind.
+    behind. Where the C condition ``whole`` holds, no row has a limit before ``end``; "" if that is unknown.
     """
 
     nest: Nest
@@ -52,6 +64,7 @@ class JoinedRows:
     rows: list[CombinedRow]
     masked: list[Statement]
     masked_rows: list[CombinedRow]
+    whole: str
 
 
 def joined(nest: Nest, axis: int) -> int:
@@ -90,7 +103,30 @@ def seen_extent(scope: LoweringScope, nest: Nest, operations: Sequence[Operation
     return name
 
 
-def join_rows(scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]) -> For:
+def whole_tile(scope: LoweringScope, nest: Nest, end: str) -> str:
+    """The C condition that no mask of ``nest`` cuts the first ``end`` elements of any row; "" if it has no such form.
+
+    Emits what it is computed from.
+    """
+    inner = nest.axes[-1]
+    own = Nest(scope, nest.shape)
+    forms = AffineForms(scope, own, extents={inner: end})
+    for mask, index in nest.untested:
+        affine = index == nest.index and is_range_mask(mask) and forms.guard_mask(mask, tuple(range(len(nest.shape))))
+        if not affine:
+            return ""
+    if not forms.guards or len(nest.axes) != len(nest.shape) or len(nest.axes) != _MATRIX:
+        return ""
+    for statement in own.levels[0]:
+        scope.emit(statement)
+    name = scope.name("whole")
+    scope.emit(Define("int", name, " && ".join(dict.fromkeys(f"({guard})" for guard in forms.guards))))
+    return name
+
+
+def join_rows(
+    scope: LoweringScope, parts: JoinedRows, count: int, common: str, single: list[Statement]
+) -> list[Statement]:
     """The loop over the rows, ``count`` of them at a time up to the limit that they share.
 
     ``single`` handles the rest of one row after ``common``, the name of that limit.
@@ -126,7 +162,21 @@ def join_rows(scope: LoweringScope, parts: JoinedRows, count: int, common: str, 
         inside = _inside(parts)
         some = " || ".join(_naming(named, number)(inside) for number in numbers)
         body.append(If(f"{block} == 0 || {some}", [rest]) if inside else rest)
-    return For(block, "0", str(nest.shape[parts.axis]), body, step=str(count), ctype=nest.ctype)
+    rows = str(nest.shape[parts.axis])
+    every: list[Statement] = [For(block, "0", rows, body, step=str(count), ctype=nest.ctype)]
+    if not parts.whole:
+        return every
+    summed: list[Statement] = [columns("0", parts.end, parts.values, parts.rows)]
+    extent = str(nest.shape[nest.axes[-1]])
+    if parts.end != extent and int(extent) <= _NARROW and len(parts.values) <= _FEW:
+        # Few vectors of a known number need no loop.
+        summed = [If(f"{parts.end} == {extent}", [columns("0", extent, parts.values, parts.rows)], summed)]
+    heads: list[Statement] = []
+    for number, own in enumerate(_naming(named, number) for number in numbers):
+        heads.append(Define(nest.ctype, own(row), f"{block} + {number}"))
+        heads += [_renamed(one, own) for one in parts.before]
+    uncut = For(block, "0", rows, [*heads, *summed], step=str(count), ctype=nest.ctype)
+    return [If(parts.whole, [uncut], every)]
 
 
 def _names(statements: list[Statement]) -> list[str]:

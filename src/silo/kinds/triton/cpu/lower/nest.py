@@ -4,7 +4,7 @@ Every statement goes to the outermost loop level it depends on, so row invariant
 innermost loop is lowered up to twice: for the leading part of the range in which every mask is known to hold
 (``limits`` give its length), and for the rest. If a single comparison limits the leading part, it is known to be false
 in the rest, which is a ``tail`` then: a masked load has one value there, and so have values computed from it, before
-the loop.
+the loop. If several conditions limit it (``ended``), at least one of them is false, and so is each mask with them all.
 
 A call that is nested too deep ends all calls round it. It is done first, then the calls around it again, from the
 outermost: they remember their earlier results.
@@ -116,6 +116,9 @@ class Nest(NestLoops):
         self.wants_runs = False  # set if an address has a quotient or a remainder of the innermost index
         self.fast = False
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
+        self.ended: frozenset[str] = frozenset()  # while such a tail is lowered: limits of which one is reached
+        self._limits_of: dict[tuple[Value, Index], frozenset[str]] = {}  # of a mask that the fast body does not test
+        self.untested: dict[tuple[Value, Index], None] = {}  # masks that the limits alone make true in the fast body
         self.limits: list[str] = []
         self.rows: dict[Value, str] = {}  # pointers that the fast body reads in order: the address of a row's first
         self.bases: dict[str, str] = {}  # for limits: the first value of the comparison; "": it is the same everywhere
@@ -128,10 +131,11 @@ class Nest(NestLoops):
         self._widths: dict[Value, int] = {}  # for masks: the number of conditions in the conjunction
         self._descent = Descent()
 
-    def begin_body(self, *, fast: bool, tail: str = "") -> None:
+    def begin_body(self, *, fast: bool, tail: str = "", ended: frozenset[str] = frozenset()) -> None:
         """Start lowering the innermost body (again); a tail last, because its facts hold nowhere else."""
         self.fast = fast
         self.tail = tail
+        self.ended = ended
         self._inner_memo = {}
         self._affine = {}
         if self.runs is not None:  # facts about a run do not hold outside of it
@@ -401,7 +405,14 @@ class Nest(NestLoops):
         mask = self.scope.resolve(mask)
         if not limiting:
             return self._constant_mask(mask) or self.value(mask, index)
-        return fold((mask, index), self._mask_parts, self._condition)
+        if self.ended and self._limits_of.get((mask, index), frozenset()) >= self.ended:
+            return "0"
+        known = len(self.limits)
+        condition = fold((mask, index), self._mask_parts, self._condition)
+        if self.fast and not condition:
+            self._limits_of[mask, index] = frozenset(self.limits[known:])
+            self.untested[mask, index] = None
+        return condition
 
     def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
         """The masks that a mask is a conjunction of, if the masks of a body are examined."""
@@ -489,6 +500,18 @@ class Nest(NestLoops):
             return adopted[0]
         plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))  # it always fits 32 bits
         return limits[0] if plain else ""
+
+    def ends(self) -> tuple[frozenset[str], str]:
+        """The limits of the leading part, and the C condition that one of their conditions is false behind it.
+
+        Without limits if they do not show that. A comparison is false behind its limit if its numbers fit 32 bits.
+        """
+        limits, extent = self.limit_statements()
+        if self.runs is not None or any(limit not in self.bases for limit in limits):
+            return frozenset(), ""
+        bases = dict.fromkeys(base for limit in limits if (base := self.bases[limit]))
+        fits = [f"nest_fits({base}, {extent})" for base in bases if not _RANGE_START.fullmatch(base)]
+        return frozenset(limits), " && ".join(fits) or "1"
 
     # ---- affine forms
 

@@ -110,6 +110,10 @@ def _integer(name: str, element: str) -> Accumulation:
 
 _LANE_BITS = 32
 _MOST_BITS = 512  # of a vector
+_VECTORS = 4  # with accumulators of their own, if a body is as short as this and calls nothing
+_SHORT_BODY = 8
+_READ = re.compile(r"\[|(?:^|[(?:]) ?\*")  # an element of an array, or a dereferenced pointer
+_CALL = re.compile(r"silo_(?!bf16_to_f32|f16_to_f32)\w+\(")
 # Accumulators whose lanes fill one vector, or two.
 _CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
 # OpenMP's operator: the start value of each lane ("": the accumulator), and how two are combined.
@@ -207,33 +211,111 @@ def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[State
     if loop.step != "1" or not plain or short or not all(held):
         return [loop]
     all_lanes = [_Lanes(name, operator, ctypes[name], state.name("lanes")) for operator, name in loop.reductions]
-    block, lane, count = state.name("vector"), state.name("lane"), str(lanes)
-    # The lane counts in 32 bits: vectors of indices are then made of one addition each.
-    own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){block} + {lane})")
+    result: list[Statement] = _started(all_lanes, state)
+    if constant:
+        whole = str(int(loop.end) // lanes * lanes)
+        ragged = whole != loop.end
+    else:
+        whole, ragged = state.name("whole"), True
+        result.append(Define("int64_t", whole, _whole_blocks(loop.start, loop.end, lanes)))
+    start, wide = _in_several(loop, all_lanes, state, result)
+    block, lane = state.name("vector"), state.name("lane")
+    result += [*wide, For(block, start, whole, [_block(loop, all_lanes, state, block, lane)], str(lanes))]
+    masked = ragged and lanes * _LANE_BITS == _MOST_BITS
+    if masked:
+        last = _masked_block(loop, all_lanes, state, whole)
+        result += last if constant else [If(f"{whole} < {loop.end}", last)]
+    for one in all_lanes:
+        folded = f"{state.fold(one.ctype, one.operator)}({one.array})"
+        known = folded if not _START[one.operator] else _combined(one.operator, one.accumulator, folded)
+        result.append(Assign(one.accumulator, known))
+    if ragged and not masked:
+        result.append(replace(loop, start=whole, simd=False, reductions=()))
+    return result
+
+
+def _started(all_lanes: list[_Lanes], state: _State) -> list[Statement]:
+    """The definitions of the lanes, with their first values."""
+    lane, count = state.name("lane"), str(state.lanes)
     result: list[Statement] = []
     for one in all_lanes:
         result.append(Define(one.ctype, f"{one.array}[{count}]", None, mutable=True))
         start = _START[one.operator]
         first = f"({one.ctype}){start}" if start else one.accumulator
         result.append(For(lane, "0", count, [Assign(f"{one.array}[{lane}]", first)], ctype="int32_t"))
-    inner = For(lane, "0", count, [own, *_renamed(loop.body, all_lanes, lane)], ctype="int32_t", simd=True)
-    rest: list[Statement] = []
-    if constant:
-        whole = int(loop.end) // lanes * lanes
-        result.append(For(block, "0", str(whole), [inner], count))
-        if whole < int(loop.end):
-            rest = [replace(loop, start=str(whole), simd=False, reductions=())]
-    else:
-        end = state.name("whole")
-        length = f"(({loop.end}) - ({loop.start}))"  # numbers below 0 are divided toward it
-        result.append(Define("int64_t", end, f"({loop.start}) + {length} / {count} * {count}"))
-        result.append(For(block, loop.start, end, [inner], count))
-        rest = [replace(loop, start=end, simd=False, reductions=())]
-    for one in all_lanes:
-        folded = f"{state.fold(one.ctype, one.operator)}({one.array})"
-        known = folded if not _START[one.operator] else _combined(one.operator, one.accumulator, folded)
-        result.append(Assign(one.accumulator, known))
-    return [*result, *rest]
+    return result
+
+
+def _whole_blocks(start: str, end: str, size: int) -> str:
+    """The end of the last full block; numbers below 0 are divided toward it."""
+    return f"({start}) + (({end}) - ({start})) / {size} * {size}"
+
+
+def _block(loop: For, all_lanes: list[_Lanes], state: _State, first: str, lane: str) -> For:
+    """One vector of iterations, the first of which is ``first``."""
+    # The lane counts in 32 bits: vectors of indices are then made of one addition each.
+    own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){first} + {lane})")
+    body = [own, *_renamed(loop.body, all_lanes, lane)]
+    return For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True)
+
+
+def _masked_block(loop: For, all_lanes: list[_Lanes], state: _State, first: str) -> list[Statement]:
+    """The iterations from ``first`` on, fewer than a vector has lanes.
+
+    Each load has the mask, and each lane is written, because what a masked store wrote cannot be read back at once.
+    """
+    lane, left, on = state.name("lane"), state.name("left"), state.name("on")
+    lanes = {f"{one.array}[{lane}]" for one in all_lanes}
+    body: list[Statement] = [
+        # In 64 bits: gcc gives up on a masked load if the sum of its index may wrap.
+        Define(loop.ctype, loop.variable, f"({loop.ctype})({first} + {lane})"),
+        Define("int32_t", on, f"{lane} < {left}"),
+    ]
+    for statement in _renamed(loop.body, all_lanes, lane):
+        match statement:
+            case Define(ctype, name, value) if value is not None and _READ.search(value):
+                body.append(Define(ctype, name, f"{on} ? ({value}) : 0"))
+            case Assign(target, value, condition) if target in lanes:
+                chosen = f"{on} & ({condition})" if condition else on
+                body.append(Assign(target, f"{chosen} ? {value} : {target}"))
+            case Assign(target, value, condition):
+                body.append(Assign(target, value, f"{on} & ({condition})" if condition else on))
+            case _:
+                body.append(statement)
+    return [
+        Define("int32_t", left, f"(int32_t)(({loop.end}) - {first})"),
+        For(lane, "0", str(state.lanes), body, ctype="int32_t", simd=True),
+    ]
+
+
+def _in_several(
+    loop: For, all_lanes: list[_Lanes], state: _State, before: list[Statement]
+) -> tuple[str, list[Statement]]:
+    """Blocks of several vectors with lanes of their own, which do not wait for each other, if the body is short.
+
+    Returns the start of the other blocks, and the statements; definitions are added to ``before``.
+    """
+    size = _VECTORS * state.lanes
+    texts = [statement.value or "" for statement in loop.body if isinstance(statement, Define | Assign)]
+    if loop.most < 2 * size or len(texts) > _SHORT_BODY or any(_CALL.search(text) for text in texts):
+        return loop.start, []
+    sets = [all_lanes]
+    for _ in range(1, _VECTORS):
+        sets.append([replace(one, array=state.name("lanes")) for one in all_lanes])
+        before += _started(sets[-1], state)
+    end, block, lane = state.name("whole"), state.name("vector"), state.name("lane")
+    before.append(Define("int64_t", end, _whole_blocks(loop.start, loop.end, size)))
+    blocks: list[Statement] = [
+        _block(loop, own, state, f"({block} + {number * state.lanes})", lane) for number, own in enumerate(sets)
+    ]
+    joined: list[Statement] = []
+    for place, one in enumerate(all_lanes):
+        names = [f"{own[place].array}[{lane}]" for own in sets]
+        while len(names) > 1:
+            names = [f"({_combined(one.operator, *pair)})" for pair in zip(names[::2], names[1::2], strict=True)]
+        target = f"{one.array}[{lane}]"
+        joined.append(For(lane, "0", str(state.lanes), [Assign(target, names[0])], ctype="int32_t", simd=True))
+    return end, [For(block, loop.start, end, blocks, str(size)), *joined]
 
 
 def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[Statement]:

@@ -13,13 +13,15 @@ from silo.kinds.triton.cpu.schedule.block_schedule import (
     Carried,
     DotStep,
     NestGroup,
+    ReduceSink,
     ScalarStep,
     Step,
     StoreSink,
 )
+from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.c_types import HALVES
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, EFFECTS, MESSAGES
-from silo.kinds.triton.front.ssa import Operation
+from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = [
     "Demand",
@@ -79,17 +81,55 @@ def transposed_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
     return nest if stores and nest.inner != across and len(nest.shape) == 2 else None
 
 
+_FEWEST_COLUMNS = 8
+
 # ---- The axis of a nest along which its innermost loop goes ----
 
 
 def inner_axis_of(group: NestGroup) -> int:
-    """The axis for the innermost loop: the one along which stores write successive places, if all of them do."""
+    """The axis for the innermost loop: the one along which stores write successive places, if all of them do.
+
+    Reductions along rows go along columns instead if they only read tiles whose columns lie in order in memory.
+    """
     last = len(group.shape) - 1
+    reduces = [sink.operation for sink in group.sinks if isinstance(sink, ReduceSink)]
+    if len(reduces) == len(group.sinks) and all(_reads_columns(reduce) for reduce in reduces):
+        return 0
     if not group.stores or len(group.stores) != len(group.sinks):
         return last
     found = {unit_axis(store_parts(store)[0]) for store in group.stores}
     (axis,) = found if len(found) == 1 else (None,)
     return last if axis is None else axis
+
+
+_SUMMED = frozenset({"f32", "f64", "i32", "i64"})
+
+
+def _reads_columns(reduce: Operation) -> bool:
+    """Whether a reduction of a matrix along its rows is of nothing but loads whose columns are in order in memory."""
+    result, matrix = reduce.result.type, reduce.operands[0].type
+    if reduce.attributes["axis"] != 1 or len(matrix.shape) != 2 or min(matrix.shape) < _FEWEST_COLUMNS:
+        return False
+    if result.element not in _SUMMED:
+        return False
+    found, seen, pending = False, set[Value](), [reduce.operands[0]]
+    while pending:
+        value = pending.pop()
+        operation = value.owner
+        if value in seen or 1 in value.type.shape or len(value.type.shape) != 2:
+            continue
+        seen.add(value)
+        if operation is None:
+            return False
+        if operation.name == tt.LOAD:
+            if unit_axis(load_parts(operation)[0]) != 0:
+                return False
+            found = True
+        elif operation.name.startswith(("arith.", "math.")) or operation.name in {tt.BROADCAST, tt.SPLAT}:
+            pending.extend(operation.operands)
+        else:
+            return False
+    return found
 
 
 def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:

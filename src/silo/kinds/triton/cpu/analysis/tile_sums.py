@@ -1,0 +1,103 @@
+"""Loops that add up tiles whose sum alone is used: they add up the sums of the tiles instead.
+
+``total += tile`` in a loop and ``tl.sum(total, 1)`` after it become ``total += tl.sum(tile, 1)``, for minima and maxima
+likewise. The order of a sum is free, and a tile of totals is memory that each iteration would read and write.
+"""
+
+from __future__ import annotations
+
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import insert, replace
+from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar
+from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_table import DOTS
+from silo.kinds.triton.front.ssa import Attribute, Dense, Module, Operation, Value
+
+__all__ = ["sum_tiles_first"]
+
+_SUMS = frozenset({arith.ADDF, arith.ADDI})
+_EXTREMES = frozenset(
+    {
+        arith.MAXNUMF,
+        arith.MINNUMF,
+        arith.MAXIMUMF,
+        arith.MINIMUMF,
+        arith.MAXSI,
+        arith.MINSI,
+        arith.MAXUI,
+        arith.MINUI,
+    }
+)
+_ELEMENTS = frozenset({"f32", "f64", "i32", "i64"})
+_LEAST_ROW = 64  # elements: a shorter row costs less to add to totals than to fold
+_ZEROS = frozenset({"0", "0.0"})  # not -0.0, which would show
+
+
+def sum_tiles_first(module: Module) -> None:
+    """Rewrite the loops of ``module`` in place."""
+    for loop in list(module.walk()):
+        if loop.name == flow.FOR:
+            for place in range(len(loop.results)):
+                _rewrite(loop, place)
+
+
+def _rewrite(loop: Operation, place: int) -> None:
+    initial, result = loop.operands[3 + place], loop.results[place]
+    body = loop.regions[0].blocks[0]
+    end = body.operations[-1]
+    argument, yielded = body.arguments[1 + place], end.operands[place]
+    adding, tile = yielded.owner, _added(argument, yielded)
+    reduce = result.uses[0] if len(result.uses) == 1 else None
+    if adding is None or tile is None or reduce is None or reduce.block is not loop.block or reduce.block is None:
+        return
+    start = constant_scalar(initial)
+    if tile.owner is not None and tile.owner.name in DOTS:  # a product adds to its totals in place
+        return
+    if adding.block is not body or yielded.uses != [end] or not _reduces(reduce, adding) or start is None:
+        return
+    if adding.name in _SUMS and str(start) not in _ZEROS:
+        return
+    # The reduction moves into the loop, and the loop carries what it carried to it.
+    type_ = reduce.result.type
+    total = reduce.result
+    reduce.block.operations.remove(reduce)
+    result.uses.clear()
+    result.type = type_
+    replace(total, result)
+    first = Value(f"{initial.name}_sum", type_)
+    attribute: Attribute = Dense((start,), type_) if type_.tensor else start
+    assert loop.block is not None
+    place_of_loop = loop.block.operations.index(loop)
+    insert(loop.block, place_of_loop, Operation(arith.CONSTANT, [], [first], {"value": attribute}))
+    initial.uses.remove(loop)
+    loop.operands[3 + place] = first
+    first.uses.append(loop)
+    before = body.operations.index(adding)
+    reduce.operands[0] = tile
+    partial = Value(f"{total.name}_part", type_)
+    reduce.results[0] = partial
+    insert(body, before, reduce)
+    tile.uses.remove(adding)
+    adding.operands = [argument, partial]
+    partial.uses.append(adding)
+    argument.type = yielded.type = type_
+
+
+def _added(argument: Value, yielded: Value) -> Value | None:
+    """The tile that an iteration combines with the carried one, if nothing else uses the latter."""
+    adding = yielded.owner
+    if adding is None or adding.name not in _SUMS | _EXTREMES or argument.uses != [adding]:
+        return None
+    others = [operand for operand in adding.operands if operand is not argument]
+    return others[0] if len(others) == 1 and len(adding.operands) == 2 else None
+
+
+def _reduces(reduce: Operation, adding: Operation) -> bool:
+    """Whether ``reduce`` combines as ``adding`` does, along an axis for which that is better done in the loop."""
+    if reduce.name != tt.REDUCE:
+        return False
+    combining, type_ = combining_operation(reduce), adding.result.type
+    axis = reduce.attributes["axis"]
+    if combining is None or combining.name != adding.name or type_.element not in _ELEMENTS or not type_.tensor:
+        return False
+    assert isinstance(axis, int)
+    return len(type_.shape) <= 2 and (axis != len(type_.shape) - 1 or type_.shape[axis] >= _LEAST_ROW)

@@ -1,0 +1,184 @@
+"""Loops that go along the rows of tiles: one row after the other, each over all iterations.
+
+A loop that adds up tiles of some rows, the next tile beside the last, reads a short part of each row and then of the
+next row. If no iteration takes anything from another row, the rows may be the outer loop: memory is then read in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from silo.kinds.triton.cpu.analysis.affine import unit_axis
+from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, scalar_source
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
+from silo.kinds.triton.cpu.schedule.block_schedule import Carried
+from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.operation_table import DOTS, EFFECTS, VIEWS, WRITES
+from silo.kinds.triton.front.operations.own import VOLATILE_LOAD
+from silo.kinds.triton.front.ssa import Block, Operation, Value
+
+__all__ = ["buffers_in", "goes_along_rows", "rows_outside"]
+
+_Number = float | int | None
+_FEWEST = 2  # rows
+_MOST_SHARED = 16  # statements of an iteration that are executed again for each row
+_IN_ORDER = EFFECTS | WRITES | DOTS | {VOLATILE_LOAD, tt.CALL}  # of one iteration after the other
+_AHEAD = "silo_ahead("  # a prefetch of the rows of the next tile, which rows that are read in order do without
+_BUFFER = re.compile(r"\b(b[0-9]+)\b(\[[^\[\]]*\])?")
+_PLACE = re.compile(r"\[(?:(\w+)|\((\w+)\) \* ([0-9]+) \+ \w+)\]")
+
+
+def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
+    """Whether each iteration of an ``scf.for`` reads, by rows, tiles that lie directly behind the last ones."""
+    if any(entry.kind == "scalar" for entry in carried):
+        return False
+    block = loop.regions[0].blocks[0]
+    advances = {block.arguments[0]: constant_scalar(loop.operands[2])}
+    starts: dict[Value, Value] = {}
+    for entry in carried:
+        if entry.kind == "offset" and entry.step is not None:
+            advances[entry.argument] = constant_scalar(entry.step)
+            starts[entry.argument] = entry.initial
+    found = False
+    for operation in block.operations:
+        if (operation.regions and operation.name != tt.REDUCE) or operation.name in _IN_ORDER:
+            return False
+        if operation.name != tt.LOAD or len(operation.result.type.shape) < 2:
+            continue
+        pointer, shape = load_parts(operation)[0], operation.result.type.shape
+        if len(shape) > 2 or unit_axis(starts.get(pointer, pointer)) != 1:
+            return False
+        if _advance(pointer, block, advances) != shape[1]:
+            return False
+        found = True
+    return found
+
+
+def _advance(value: Value, block: Block, advances: Mapping[Value, _Number]) -> _Number:
+    """By how many elements ``value`` moves from one iteration of the loop of ``block`` to the next, if it is known."""
+    known = dict(advances)
+    pending = [value]
+    while pending:
+        one = pending[-1]
+        operation = one.owner
+        if one in known:
+            pending.pop()
+        elif operation is None or operation.block is not block or not operation.operands:
+            # Arguments of this block are carried in another way; all else is the same in each iteration.
+            known[one] = None if one.block is block else 0
+        elif missing := [operand for operand in operation.operands if operand not in known]:
+            pending.extend(missing)
+        else:
+            known[one] = _moved(operation, [known[operand] for operand in operation.operands])
+    return known[value]
+
+
+def _moved(operation: Operation, parts: list[_Number]) -> _Number:
+    if operation.name in VIEWS or operation.name == arith.EXTSI:
+        return parts[0]
+    if all(part == 0 for part in parts):
+        return 0
+    if operation.name in {arith.ADDI, tt.ADDPTR, arith.SUBI}:
+        left, right = parts
+        if left is None or right is None:
+            return None
+        return left - right if operation.name == arith.SUBI else left + right
+    if operation.name == arith.MULI:
+        for part, factor in zip(parts, reversed(operation.operands), strict=True):
+            source = scalar_source(factor)
+            number = constant_scalar(source if source is not None else factor)
+            if part is not None and number is not None:
+                return part * number
+    return None
+
+
+def rows_outside(body: Sequence[Statement], buffers: Iterable[LoopBuffer], row: str) -> tuple[str, list[Statement]]:
+    """The number of rows, and the statements of an iteration for the row ``row`` alone.
+
+    The number is "" if an iteration does more than compute rows by themselves.
+    """
+    rows = next((one.end for one in body if isinstance(one, For)), "")
+    if not rows.isdigit() or int(rows) < _FEWEST:
+        return "", []
+    elements = {buffer.name: buffer.elements for buffer in buffers}
+    written = {name for one in body for name in _written(one)}
+    result: list[Statement] = []
+    shared = 0
+    for one in body:
+        match one:
+            case Define(_, _, _, False):
+                if any(name in written for text in _texts([one]) for name, _ in _BUFFER.findall(text)):
+                    return "", []
+                shared += 1
+                result.append(one)
+            case For(variable, "0", end, inner, "1") if end == rows and not one.reductions:
+                kept = _without_prefetches(inner)
+                if kept is None or not _by_row(kept, variable, int(rows), written, elements):
+                    return "", []
+                result += [Define(one.ctype, variable, row), *kept]
+            case _:
+                return "", []
+    return (rows, result) if shared <= _MOST_SHARED else ("", [])
+
+
+def _written(statement: Statement) -> Iterator[str]:
+    """The names of the buffers that a statement writes."""
+    for one in _all([statement]):
+        if isinstance(one, Assign) and (found := _BUFFER.match(one.target)):
+            yield found[1]
+
+
+def _all(body: Sequence[Statement]) -> Iterator[Statement]:
+    for one in body:
+        yield one
+        if isinstance(one, For):
+            yield from _all(one.body)
+        elif isinstance(one, If):
+            yield from _all([*one.then, *one.otherwise])
+
+
+def _texts(body: Sequence[Statement]) -> Iterator[str]:
+    for one in _all(body):
+        match one:
+            case Define(_, _, value):
+                yield value or ""
+            case Assign(target, value, condition):
+                yield from (target, value, condition)
+            case For(_, start, end):
+                yield from (start, end)
+            case If(condition):
+                yield condition
+            case _:
+                pass
+
+
+def _without_prefetches(body: Sequence[Statement]) -> list[Statement] | None:
+    """The statements of a row without its prefetches; None if it has a statement that is not moved."""
+    kept = [one for one in body if not (isinstance(one, LoopCall) and one.text.startswith(_AHEAD))]
+    return kept if all(isinstance(one, Define | Assign | For | If) for one in _all(kept)) else None
+
+
+def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], elements: dict[str, int]) -> bool:
+    """Whether a row writes variables of its own and elements of its row, and reads no other row that is written."""
+    own = {one.name for one in _all(body) if isinstance(one, Define)}
+    for one in _all(body):
+        if isinstance(one, Assign) and one.target not in own and not _BUFFER.match(one.target):
+            return False
+    for text in _texts(body):
+        for name, place in _BUFFER.findall(text):
+            if name not in written:
+                continue
+            found = _PLACE.fullmatch(place)
+            if found is None or name not in elements:
+                return False
+            alone, first, count = found.groups()
+            if (alone or first) != row or (int(count) if count else 1) * rows != elements[name]:
+                return False
+    return True
+
+
+def buffers_in(body: Sequence[Statement], buffers: Iterable[LoopBuffer]) -> list[LoopBuffer]:
+    """The members of ``buffers`` that ``body`` names."""
+    names = {name for text in _texts(body) for name, _ in _BUFFER.findall(text)}
+    return [buffer for buffer in buffers if buffer.name in names]
