@@ -33,11 +33,13 @@ class EarlyEnd:
         least: The number of configs that are measured in any case.
         gain: The expected gain of the rest, as part of the best time, below which it is not measured. Times whose
             standard deviation is smaller than this are alike.
+        noisy_gain: The same on a machine so noisy that smaller gains could not be seen.
     """
 
     first: int = 8
     least: int = 12
     gain: float = 0.03
+    noisy_gain: float = 0.1
 
 
 def known_well_enough(
@@ -45,6 +47,7 @@ def known_well_enough(
     costs: Mapping[bytes, float | None],
     rule: EarlyEnd = EarlyEnd(),  # frozen
     estimates: Mapping[bytes, float] | None = None,
+    noise: float = 0.0,
 ) -> Decision:
     """Decides whether the best of the measured ``configs`` is known well enough to end the search. Pure.
 
@@ -53,6 +56,8 @@ def known_well_enough(
         costs: The measured times by order key; None for a config that failed.
         rule: The limits.
         estimates: A positive number for each config that its time may depend on, such as its number of programs.
+        noise: The uncertainty of the best time, as part of it. A gain below it could not be seen, so it raises the
+            limit of the gain, up to ``rule.noisy_gain``.
     """
     measured = [at for at, config in enumerate(configs) if config.order_key in costs]
     rest = len(configs) - len(measured)
@@ -69,7 +74,11 @@ def known_well_enough(
         return Rejected("numpy, which predicts the other configs, is not installed")
     gain = _expected_gain(configs, measured, known, estimates)
     expected = f"the other {rest} of {len(configs)} configs are expected to gain {100 * gain:.1f} % at most"
-    return Accepted(expected) if gain < rule.gain else Rejected(expected)
+    if gain < rule.gain:
+        return Accepted(expected)
+    if gain < min(noise, rule.noisy_gain):
+        return Accepted(f"{expected}, and the best time is known to {100 * noise:.0f} %")
+    return Rejected(expected)
 
 
 def unconfirmed(

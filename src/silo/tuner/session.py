@@ -242,11 +242,19 @@ class _Session:
         if self._asked >= self._total:
             return False
         configs = tuple(config for config in self._space.listed if config.order_key not in self._aside)
-        decision = known_well_enough(configs, costs, self._early, self._estimates)
+        decision = known_well_enough(configs, costs, self._early, self._estimates, self._noise)
         self._to_confirm = unconfirmed(configs, costs, self._early) if decision else ()
         if decision and not self._to_confirm:
             self._early_end = decision.reason
         return bool(self._early_end)
+
+    @property
+    def _noise(self) -> float:
+        """The uncertainty of the best time, as part of it; 0 before the first."""
+        if self._best is None:
+            return 0.0
+        works = [trial for trial in self._ledger.of(self._best[2]) if trial.status is Status.OK]
+        return self._scales.estimate(works).noise_permille / 1000 if works else 0.0
 
     def _room(self, waiting: int) -> int:
         """The number of configs that may be proposed; few if the search may end soon, because they are compiled."""

@@ -76,6 +76,21 @@ def test_times_that_are_alike_need_no_more():
     assert unconfirmed(CONFIGS, costs(measured, lambda config: bowl(config, 0.001))) == ()
 
 
+def test_gains_that_noise_would_hide_are_not_sought():
+    """Up to a tenth: a best time known to a third says nothing about a config that promises a fifth."""
+    rough = costs(CONFIGS[:18], lambda config: bowl(config, 0.02))
+    quiet = known_well_enough(CONFIGS, rough)
+    gain = float(quiet.reason.rpartition("gain ")[2].split()[0]) / 100
+    assert not quiet
+    assert 0.03 < gain < 0.1
+    assert not known_well_enough(CONFIGS, rough, noise=gain - 0.002)
+    noisy = known_well_enough(CONFIGS, rough, noise=gain + 0.002)
+    assert noisy
+    assert noisy.reason.startswith(quiet.reason)
+    far = costs([config for config in CONFIGS if min(config.as_dict().values()) <= 32][:14])
+    assert not known_well_enough(CONFIGS, far, noise=0.5)
+
+
 def test_failures_are_no_times():
     assert not known_well_enough(CONFIGS, dict.fromkeys(costs(CONFIGS[:12])))
     some = costs(CONFIGS[:12], lambda _: 5.0) | dict.fromkeys(costs(CONFIGS[12:18]))
