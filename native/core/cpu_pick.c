@@ -19,9 +19,9 @@
 #define LATE_TIMES 3
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
-/* A team whose threads came late is left for this many times the time that was lost by it, so that
- * the launches that find out cost a twentieth of the time at most. Each late launch after that
- * doubles the time, to MOST_TIMES_LOST of what it lost itself. Without these limits, launches that
+/* A team whose threads came late is left for this many times the lost time, so that the launches
+ * that find out cost a twentieth of the time at most. Each late launch after that doubles the time,
+ * to MOST_TIMES_LOST of its own loss. Without these limits, launches that
  * lost a fraction of a millisecond would leave the team for seconds, and share its CPUs meanwhile.
  */
 #define TIMES_LOST 20
