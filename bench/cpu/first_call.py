@@ -8,7 +8,8 @@ nothing: it is what the others are compared with, and ``compile`` is the compile
 with its worker running. In ``background`` the process then launches the first config again and again until the search
 has ended, at most ``--limit`` seconds: ``winner`` is the time from the first call to the search's end, and ``beside``
 the median ratio of launches beside the search to launches of the windows right before and after, in which every
-process of the search is stopped and no config is lowered.
+process of the search is stopped and no config is lowered. ``cpu`` is the CPU time of the first call in all processes,
+and ``configs`` the number of configs that are measured in the end: they tell searches apart on a loaded machine.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -91,6 +93,22 @@ def descendants() -> list[int]:
     return found[1:]
 
 
+def cpu_seconds() -> float:
+    """The CPU time of this process and of all that it started, those that ended among them."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    found = time.process_time() + ended.ru_utime + ended.ru_stime
+    for process in descendants():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            found += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # its own, and of its ended children
+    return found
+
+
+def measured(kernel: Any, arguments: tuple[object, ...]) -> int:
+    """The number of configs that were measured, by the explanation of the call."""
+    return 36 - sum(line.endswith("not measured") for line in kernel.explain(*arguments).splitlines())
+
+
 def signalled(number: signal.Signals) -> None:
     """Sends a signal to every process of the search."""
     for process in descendants():
@@ -145,7 +163,8 @@ def child(mode: str, sizes: tuple[int, int, int], dtype: str, limit_s: float) ->
     a, b = torch.randn(height, depth).to(kind), torch.randn(width, depth).to(kind)
     bias, out = torch.randn(width).to(kind), torch.empty(height, width, dtype=kind)
     kernel, arguments = linear(), (a, b, bias, out, *sizes)
-    found = {"first": seconds(lambda: kernel(*arguments))}
+    before = cpu_seconds()
+    found = {"first": seconds(lambda: kernel(*arguments)), "cpu": cpu_seconds() - before}
     expected = torch.nn.functional.linear(a.float(), b.float(), bias.float())
     if not torch.allclose(out.float(), expected, rtol=2e-2, atol=2e-2 * depth**0.5):
         raise SystemExit("the first result is wrong")
@@ -159,7 +178,7 @@ def child(mode: str, sizes: tuple[int, int, int], dtype: str, limit_s: float) ->
         windows = beside(lambda: bound(*arguments), lambda: searches.wait(0), lowering, limit_s)
         found["winner" if searches.wait(0) else "no winner within"] = found["first"] + time.perf_counter() - begin
         found |= {"beside": statistics.median(ratios), "pairs": len(ratios)} if (ratios := paired(windows)) else {}
-    return found
+    return found if mode == "off" else found | {"configs": measured(kernel, arguments)}
 
 
 def sample(mode: str, options: argparse.Namespace) -> dict[str, float]:

@@ -14,11 +14,18 @@
 #define CLOSE UINT64_C(10000)
 #define SURE 10
 #define SURE_REST UINT64_C(100000000)
-/* A team waits for all its threads. Where the system runs something else on the CPU of one, the
+/* A team waits for all its threads. If the system runs something else on the CPU of one, the
  * launch takes many times as long as its programs. */
 #define LATE_TIMES 3
 #define LATE_NANOSECONDS UINT64_C(200000)
 #define LATE_LAUNCHES 3
+/* A team whose threads came late is left for this many times the lost time, so that the launches
+ * that find out cost a twentieth of the time at most. Each late launch after that doubles the time,
+ * to MOST_TIMES_LOST of its own loss. Without these limits, launches that
+ * lost a fraction of a millisecond would leave the team for seconds, and share its CPUs meanwhile.
+ */
+#define TIMES_LOST 20
+#define MOST_TIMES_LOST 400
 #define AWAY UINT64_C(250000000)
 #define MOST_AWAY UINT64_C(8000000000)
 
@@ -83,15 +90,24 @@ bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now) {
     return now < stay->away_until;
 }
 
+static uint64_t at_most(uint64_t nanoseconds, uint64_t limit) {
+    return nanoseconds < limit ? nanoseconds : limit;
+}
+
 void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now) {
     if (took <= LATE_TIMES * worked + LATE_NANOSECONDS) {
         stay->late = 0;
-        stay->away = 0;
-    } else if (++stay->late >= LATE_LAUNCHES) {
-        stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
-        stay->away = stay->away == 0              ? AWAY
-                     : 2 * stay->away < MOST_AWAY ? 2 * stay->away
-                                                  : MOST_AWAY;
-        stay->away_until = now + stay->away;
+        stay->away = stay->lost = 0;
+        return;
     }
+    const uint64_t lost = at_most(took - worked, MOST_AWAY); /* no product of it overflows */
+    stay->lost += lost;
+    if (++stay->late < LATE_LAUNCHES)
+        return;
+    stay->late = LATE_LAUNCHES - 1; /* the next one that is late is enough */
+    stay->away = stay->away == 0
+                     ? at_most(TIMES_LOST * stay->lost, AWAY)
+                     : at_most(2 * stay->away, at_most(MOST_TIMES_LOST * lost, MOST_AWAY));
+    stay->lost = 0;
+    stay->away_until = now + stay->away;
 }

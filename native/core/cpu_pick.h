@@ -62,7 +62,8 @@ struct silo_cpu_stay {
     uint64_t rests_from; /* 0: it is not left */
     uint64_t away_until; /* 0: its threads did not come late */
     uint64_t away;       /* how long it was left for that; 0: never */
-    int late;            /* launches in a row that its threads were late for */
+    uint64_t lost;       /* by the launches in a row that its threads were late for */
+    int late;            /* the number of these launches */
 };
 
 /* For a launch at `now`, `gap` nanoseconds after the one before: whether the team rests, which is

@@ -343,13 +343,15 @@ static void run_shared(struct silo_cpu_job *job, const struct plan *plan) {
         return;
     }
     job->team = plan->threads < plan->team ? plan->threads : plan->team;
+    /* Not since plan->now: to find out whether the team is awake may take longer than a launch. */
+    const uint64_t begun = plan->reason != SILO_CPU_TEAM_ASKED ? silo_cpu_now() : 0;
     if (plan->reason == SILO_CPU_TEAM_AND_OWN && plan->threads > plan->team)
         silo_cpu_workers_run(job, plan->threads - plan->team, (uint32_t)plan->team, run_on_team);
     else
         run_on_team(job);
     if (plan->reason != SILO_CPU_TEAM_ASKED) {
         const uint64_t ended = silo_cpu_now();
-        silo_cpu_stay_tell(&stay, ended - plan->now, worked(job), ended);
+        silo_cpu_stay_tell(&stay, ended - begun, worked(job), ended);
     }
     job->team = 0;
 }

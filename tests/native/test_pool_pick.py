@@ -35,8 +35,9 @@ class Facts(ctypes.Structure):
 
 
 class Stay(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("since", "apart", "hold", "rests_from", "away_until", "away")] + [
-        ("late", ctypes.c_int)
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in ("since", "apart", "hold", "rests_from", "away_until", "away", "lost")),
+        ("late", ctypes.c_int),
     ]
 
 
@@ -150,6 +151,40 @@ def test_a_team_whose_threads_come_late_is_left_after_three_launches(library):
     tell(library, stay, 20 * MS, MS // 5, 300 * MS)
     assert late(library, stay, 700 * MS)
     assert not late(library, stay, 900 * MS)
+
+
+def test_a_team_is_left_for_as_long_as_its_lateness_is_worth(library):
+    """Launches of 10 us that lose a quarter of a millisecond leave it for milliseconds, not for seconds."""
+    stay = Stay()
+    for _ in range(3):
+        tell(library, stay, 260_000, 10_000, MS)
+    assert late(library, stay, MS + 14 * MS)
+    assert not late(library, stay, MS + 16 * MS)
+
+
+def test_the_launches_that_find_a_late_team_cost_little(library):
+    """Over ten seconds in which it is late each time, and the first launch after them finds it on time."""
+    for lost in (MS // 4, MS, 4 * MS):
+        stay, now, tried = Stay(), 0, 0
+        while now < 10 * S:
+            if not late(library, stay, now):
+                tell(library, stay, lost + 10_000, 10_000, now)
+                tried += 1
+            now += MS // 10
+        assert tried > 3  # it is looked at again
+        assert tried * lost <= 10 * S / 20
+        assert not late(library, stay, now + 400 * lost)
+        tell(library, stay, 20_000, 10_000, now + 400 * lost)
+        tell(library, stay, lost + 10_000, 10_000, now + 401 * lost)
+        assert not late(library, stay, now + 402 * lost)
+
+
+def test_a_launch_that_lost_years_overflows_nothing(library):
+    stay = Stay()
+    for _ in range(4):
+        tell(library, stay, 2**63, 0, MS)
+    assert late(library, stay, 400 * MS)
+    assert not late(library, stay, MS + 500 * MS)
 
 
 def test_a_long_launch_is_not_a_late_one(library):

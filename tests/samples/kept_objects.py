@@ -58,28 +58,29 @@ def remove_unused() -> None:
                 path.unlink()
 
 
-def _build(source: str, flags: tuple[str, ...], toolchain: Any, language: str = "c", beside: bytes = b"") -> Any:
+def _build(source: str, flags: tuple[str, ...], toolchain: Any, language: str = "c", beside: Any = ()) -> Any:
     def own() -> list[bytes] | None:
         nonlocal built
         built = _own_build(source, flags, toolchain, language, beside)
         return None if built.log else [built.data]
 
     built: BuiltObject | None = None
-    kept = _kept(own, (source,), flags, toolchain, language, beside)
+    kept = _kept(own, (source,), flags, toolchain, language, tuple(beside))
     return built or BuiltObject(kept[0], "")
 
 
 def _build_beside(
-    source: str, shared: str, flags: tuple[str, ...], compile_flags: tuple[str, ...], toolchain: Any
-) -> tuple[Any, bytes]:
+    source: str, shared: Any, flags: tuple[str, ...], compile_flags: tuple[str, ...], toolchain: Any
+) -> tuple[Any, tuple[bytes, ...]]:
     def own() -> list[bytes] | None:
         nonlocal made
         made = _own_build_beside(source, shared, flags, compile_flags, toolchain)
-        return None if made[0].log else [made[0].data, made[1]]
+        return None if made[0].log else [made[0].data, *made[1]]
 
-    made: tuple[BuiltObject, bytes] | None = None
-    kept = _kept(own, (source, shared), (*flags, "then", *compile_flags), toolchain)
-    return made or (BuiltObject(kept[0], ""), kept[1])
+    made: tuple[BuiltObject, tuple[bytes, ...]] | None = None
+    texts = (source, *(one for one in shared if isinstance(one, str)))
+    kept = _kept(own, texts, (*flags, "then", *compile_flags), toolchain, tuple(shared))
+    return made or (BuiltObject(kept[0], ""), tuple(kept[1:]))
 
 
 def _kept(

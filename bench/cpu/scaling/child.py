@@ -1,6 +1,7 @@
 """One process of the scaling benchmark: ``python -m bench.cpu.scaling.child ROUND``, ROUND as JSON.
 
-A line of JSON for each row and number of threads goes to standard output. Each call is timed by itself; the sides of a
+A line of JSON for each row and number of threads goes to standard output; ``picks`` counts Silo's launches of several
+threads by whose threads ran them (``silo.launch.cpu_pool.REASONS``). Each call is timed by itself; the sides of a
 round that takes turns are called one after the other, nothing in between.
 """
 
@@ -10,7 +11,8 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,16 @@ def timed(
     return found
 
 
+def picked(state: Mapping[str, object]) -> Counter[str]:
+    """Launches of several threads until now by whose threads ran them; ``state`` is the native module's.
+
+    >>> picked({"picks": {"team_awake": 5}}) - picked({"picks": {"team_awake": 2}})
+    Counter({'team_awake': 3})
+    """
+    picks = state["picks"]
+    return Counter({str(name): int(count) for name, count in picks.items()}) if isinstance(picks, dict) else Counter()
+
+
 def summary(samples: Sequence[float]) -> dict[str, float]:
     """Median and quartiles, microseconds."""
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -81,7 +93,7 @@ def main() -> None:
     import torch
 
     from bench.cpu.scaling.rows import ROWS
-    from silo.launch.native import cpu_threads
+    from silo.launch.native import cpu_state, cpu_threads
     from silo.settings import override
 
     torch.manual_seed(0)
@@ -103,9 +115,12 @@ def main() -> None:
                 timed(sides, WARM_S, asked.gap_us, WARM_CALLS)
                 if "torch" not in asked.sides:  # torch's threads, which the check above woke, are asleep again
                     time.sleep(0.02)
+                before = picked(cpu_state())
                 samples = timed(sides, asked.seconds, asked.gap_us)
+                picks = picked(cpu_state()) - before
                 line: dict[str, Any] = {"row": name, "threads": threads, "error": error, "right": error < row.tolerance}
                 line |= {side: summary(values) for side, values in zip(asked.sides, samples, strict=True)}
+                line["picks"] = dict(picks)
                 if len(samples) > 1:
                     line["ratio"] = statistics.median(a / b for a, b in zip(*samples, strict=True))
                 print(json.dumps(line), flush=True)

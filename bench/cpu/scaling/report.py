@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 BEGIN = "<!-- cpu scaling: printed by python -m bench.cpu.scaling -->\n"
@@ -47,6 +48,7 @@ class Cell:
     silo_efficiency: float  # the time of one thread over that of n, n times; 1 is perfect
     torch_efficiency: float
     right: bool
+    picks: Mapping[str, int] = field(default_factory=dict[str, int])  # launches in turns by whose threads ran them
 
     @property
     def ratio(self) -> float:
@@ -62,7 +64,7 @@ class Cell:
 Line = Mapping[str, Any]
 HEAD = (
     "| row | threads | Silo, us | torch, us | ratio | in turns: Silo, us | torch, us | ratio | over alone"
-    " | with itself: Silo, us | torch, us | efficiency | torch's |"
+    " | with itself: Silo, us | torch, us | efficiency | torch's | in turns, on |"
 )
 
 
@@ -100,6 +102,7 @@ def cells(
                 silo_efficiency=one_silo / us / threads,
                 torch_efficiency=one_torch / other / threads,
                 right=line["right"] and pair["right"],
+                picks=pair.get("picks", {}),
             )
         )
     return made
@@ -118,7 +121,9 @@ def merged(repeats: Sequence[Sequence[Line]]) -> list[Line]:
             raise ValueError(f"processes measured {sorted(measured)}, each another row")
         one: dict[str, Any] = {**first, "right": all(line["right"] for line in same)}
         for name, value in first.items():
-            if isinstance(value, dict):
+            if name == "picks":
+                one[name] = dict(sum((Counter(line[name]) for line in same), Counter[str]()))
+            elif isinstance(value, dict):
                 one[name] = {**value, "us": statistics.median(line[name]["us"] for line in same)}
         if "ratio" in first:
             one["ratio"] = statistics.median(line["ratio"] for line in same)
@@ -213,16 +218,26 @@ def table(found: Sequence[Cell]) -> str:
     """Markdown, a line for each row and number of threads."""
     lines = [
         HEAD,
-        "| --- " * 13 + "|",
+        "| --- " * 14 + "|",
     ]
     lines += [
         f"| {cell.row} | {cell.threads} | {cell.silo:.4g} | {cell.torch:.4g} | {cell.ratio:.2f} |"
         f" {cell.silo_turns:.4g} | {cell.torch_turns:.4g} | {cell.turns_ratio:.2f} |"
         f" {cell.turns_cost:.2f} | {_shown(cell.silo_twice)} | {_shown(cell.torch_twice)} |"
-        f" {cell.silo_efficiency:.2f} | {cell.torch_efficiency:.2f} |" + ("" if cell.right else " WRONG")
+        f" {cell.silo_efficiency:.2f} | {cell.torch_efficiency:.2f} | {_listed(cell.picks)} |"
+        + ("" if cell.right else " WRONG")
         for cell in found
     ]
     return "\n".join(lines)
+
+
+def _listed(picks: Mapping[str, int]) -> str:
+    """The most frequent first.
+
+    >>> _listed({"own_late": 3, "team_awake": 40})
+    'team_awake 40, own_late 3'
+    """
+    return ", ".join(f"{name} {count}" for name, count in Counter(picks).most_common()) or "one thread"
 
 
 def _shown(us: float | None) -> str:

@@ -116,7 +116,7 @@ def decide_call(
         rule=rule,
         elsewhere=guess,
         heuristic=heuristic,
-        unfinished=_to_go_on(study_key, context) if winner is not None and mode.measures else "",
+        unfinished=_to_go_on(study_key, context, mode) if winner is not None and mode.measures else "",
     )
     decision = decided()
     # Only here, because measurable() may have to lower the kernel.
@@ -137,14 +137,15 @@ def may_switch(context: CallContext) -> Decision:
 
 
 def unfinished(study_key: StudyKey, context: CallContext) -> Unfinished | None:
-    """The progress of a study whose first calls were cut off by their time limit, or None if it was not cut off."""
+    """The progress of a study whose first calls were cut off, or ended early, with configs left; otherwise None."""
     bucket = context.bucket
     effort = read_effort(study_key.study(context.specialization, bucket), study_key.records)
-    if not effort.is_cut_off:
+    if not (effort.is_cut_off or effort.ended_early):
         return None
     trials = study_key.trials(context.specialization, bucket)
     tried = {trial.config.order_key for trial in trials if trial.config in context.searched}
-    return Unfinished(len(tried), context.searched.effort, effort.seconds, tuning_allowance_s(context.device.target))
+    allowed_s = tuning_allowance_s(context.device.target)
+    return Unfinished(len(tried), context.searched.effort, effort.seconds, allowed_s, effort.ended_early)
 
 
 def call_budget_s(target: Target) -> float:
@@ -162,9 +163,11 @@ def tuning_allowance_s(target: Target) -> float:
     return max(settings().tune_total_s, call_budget_s(target))
 
 
-def _to_go_on(study_key: StudyKey, context: CallContext) -> str:
+def _to_go_on(study_key: StudyKey, context: CallContext, mode: TuneMode) -> str:
     found = unfinished(study_key, context)
-    return str(found) if found is not None and found.goes_on else ""
+    if found is None or not found.goes_on or (found.early and mode is not TuneMode.BACKGROUND):
+        return ""
+    return str(found)
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:

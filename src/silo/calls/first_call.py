@@ -31,17 +31,19 @@ from silo.measuring.lock_files import lock_of
 from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.settings import settings
 from silo.status_line import Task, announce, working
+from silo.tuner.early_end import EarlyEnd
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import Progress, note_of
 from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
-from silo.tuner.time_spent import BEGUN, note_effort, read_effort
+from silo.tuner.time_spent import BEGUN, TimeSpent, note_effort, read_effort
 
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.core.search_space import SearchSpace
+    from silo.core.target import Target
     from silo.core.variant import Variant
     from silo.measuring.study_key import StudyKey
     from silo.tuner.outcome import TuneOutcome
@@ -51,6 +53,7 @@ __all__ = [
     "LiveSearch",
     "call_arguments",
     "call_grid_of",
+    "early_end_of",
     "measurable",
     "most_promising",
     "tune_live",
@@ -159,6 +162,7 @@ class LiveSearch:
         # before this call is recorded as begun
         space, scope = _scope(self.kernel, self.context, study_key, study, self.variant_of)
         objective = wanted_objective()
+        early = early_end_of(self.context.device.target, read_effort(study, study_key.records))
         begin, ended = time.monotonic(), "interrupted"
         _note(study, study_key, BEGUN)
         try:
@@ -172,7 +176,12 @@ class LiveSearch:
                     space,
                     evaluator,
                     study_key.records,
-                    SearchOptions(seeds=self._seeds(space), budget=budget),
+                    SearchOptions(
+                        seeds=self._seeds(space),
+                        budget=budget,
+                        early=early,
+                        estimates=None if early is None else self._programs(space),
+                    ),
                     replace(scope, timeouts_count=self.timeouts_count, objective=objective),
                     SessionWatch(partial(_show, task)),
                 )
@@ -185,6 +194,13 @@ class LiveSearch:
             _note(study, study_key, ended, time.monotonic() - begin)
         announce(outcome.summary)
         return outcome
+
+    def _programs(self, space: SearchSpace) -> dict[bytes, float] | None:
+        """The number of programs of this call with each config; None for a space of groups."""
+        if space.grouped is not None:
+            return None
+        counted = programs_of(self.kernel, self.context, self.variant_of)
+        return {config.order_key: float(count) for config in space.listed if (count := counted(config))}
 
     def _seeds(self, space: SearchSpace) -> tuple[Seed, ...]:
         """The configs to try first: by earlier knowledge, or else by their grids on a CPU."""
@@ -213,13 +229,31 @@ def most_promising(
         return ()
     from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
 
-    def programs_of(config: Config) -> int | None:
+    counted = programs_of(kernel, context, variant_of)
+    return promising_configs(space.listed, counted, settings().threads, limit)
+
+
+def programs_of(
+    kernel: DeclaredKernel, context: CallContext, variant_of: Callable[[Config], Variant]
+) -> Callable[[Config], int | None]:
+    """A function that returns the number of programs of a call with a config, or None if the config's grid fails."""
+
+    def counted(config: Config) -> int | None:
         try:
             return math.prod(call_grid_of(kernel, context, variant_of(config)))
         except SiloError:
             return None  # a launch with this config fails with the reason
 
-    return promising_configs(space.listed, programs_of, settings().threads, limit)
+    return counted
+
+
+def early_end_of(target: Target, effort: TimeSpent) -> EarlyEnd | None:
+    """The limits of an early end for a call's search; None: it measures what its budget allows.
+
+    Only on a CPU, where compiling takes most of a search, and once for a study: a search after one that ended early
+    measures the rest.
+    """
+    return None if target.kind != "cpu" or effort.ended_early else EarlyEnd()
 
 
 def _scope(

@@ -36,44 +36,68 @@ class BuiltObject:
 
 
 def build(
-    source: str, flags: tuple[str, ...], toolchain: CCompiler, language: str = "c", beside: bytes = b""
+    source: str, flags: tuple[str, ...], toolchain: CCompiler, language: str = "c", beside: Sequence[bytes] = ()
 ) -> BuiltObject:
     """Compile and link ``source``, which is the compiler's standard input, in a private temporary folder.
 
-    ``language`` is the compiler's name of it: ``c``, ``c++``. ``beside`` is an object that is linked with it.
+    ``language`` is the compiler's name of it: ``c``, ``c++``. ``beside`` are objects that are linked with it, in order.
 
     Raises:
         CompileError: the compiler refused; its message, and where the C source was kept. Or a signal handler forked
             meanwhile, and this is its child. :class:`InternalCompilerError` if the compiler reports a fault of its own.
     """
     with own_folder("silo-cc-") as folder:
-        objects: list[str] = []
-        if beside:
-            Path(folder, "beside.o").write_bytes(beside)
-            objects = ["beside.o"]
+        objects = _written(beside, folder)
         with _started(_Compilation(source, flags, toolchain, language), folder, "kernel.so", objects) as running:
             return running.finish()
 
 
 def build_beside(
-    source: str, shared: str, flags: tuple[str, ...], compile_flags: tuple[str, ...], toolchain: CCompiler
-) -> tuple[BuiltObject, bytes]:
-    """:func:`build` of ``source`` beside the object of ``shared``, both compiled at the same time; and that object.
+    source: str,
+    shared: Sequence[str | bytes],
+    flags: tuple[str, ...],
+    compile_flags: tuple[str, ...],
+    toolchain: CCompiler,
+) -> tuple[BuiltObject, tuple[bytes, ...]]:
+    """:func:`build` of ``source`` beside the objects of ``shared``, and these objects.
 
-    The bytes are what :func:`build` makes with that object. ``compile_flags`` are ``flags`` without the linker's; of
-    ``shared`` each function has a section of its own.
+    ``shared`` are texts, which are all compiled at the same time as ``source``, and objects of texts compiled before.
+    The bytes are those that :func:`build` makes with these objects. ``compile_flags`` are ``flags`` without the
+    linker's; each function of a shared text has a section of its own.
 
     Raises:
         CompileError: as :func:`build`.
     """
-    both = _Compilation(shared, (*compile_flags, "-ffunction-sections", "-c"), toolchain)
     own = _Compilation(source, (*compile_flags, "-c"), toolchain)
     with own_folder("silo-cc-") as folder:
-        with _started(both, folder, "beside.o") as first, _started(own, folder, "own.o") as second:
-            beside, compiled = first.finish(), second.finish()
-        with _started(_Compilation("", flags, toolchain, ""), folder, "kernel.so", ["own.o", "beside.o"]) as linking:
+        with ExitStack() as compilers:
+            running: list[_Running | bytes] = []
+            for number, one in enumerate(shared):
+                if isinstance(one, str):
+                    text = _Compilation(one, (*compile_flags, "-ffunction-sections", "-c"), toolchain)
+                    running.append(compilers.enter_context(_started(text, folder, _object_name(number))))
+                else:
+                    running.append(one)
+            last = compilers.enter_context(_started(own, folder, "own.o"))
+            made = [BuiltObject(one, "") if isinstance(one, bytes) else one.finish() for one in running]
+            compiled = last.finish()
+        objects = ["own.o", *_written([one.data for one in made], folder)]
+        with _started(_Compilation("", flags, toolchain, ""), folder, "kernel.so", objects) as linking:
             linked = linking.finish()
-    return BuiltObject(linked.data, beside.log + compiled.log + linked.log), beside.data
+    log = "".join(one.log for one in (*made, compiled, linked))
+    return BuiltObject(linked.data, log), tuple(one.data for one in made)
+
+
+def _object_name(number: int) -> str:
+    return f"beside{number}.o"
+
+
+def _written(objects: Sequence[bytes], folder: str) -> list[str]:
+    """Writes objects that are linked with a text, and returns their names."""
+    names = [_object_name(number) for number in range(len(objects))]
+    for name, data in zip(names, objects, strict=True):
+        Path(folder, name).write_bytes(data)
+    return names
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,9 @@ from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import Winner
 
-__all__ = ["Budget", "TuneInterrupted", "TuneOutcome", "count_failures"]
+__all__ = ["ENOUGH", "Budget", "TuneInterrupted", "TuneOutcome", "count_failures"]
+
+ENOUGH = "enough"  # a session stopped because the rest could gain too little (silo.tuner.early_end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,12 @@ class TuneOutcome:
     """The outcome of a session.
 
     ``trials`` are all known trials of configs of the space; ``measured`` and ``reused`` count configs; ``failures``
-    counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds``, ``interrupted`` or
-    ``faults``. ``notes`` are failures of the store. ``remarks`` describe work besides searching the space, with
-    reasons, a line each. ``aside`` are configs of the space that spill too much and were not measured: neither failures
-    nor trials. ``comparison`` are the trials of the latest comparison of finalists that included the deployed config,
-    if one is deployed. ``faults`` are configs that the machine kept from being tried (:mod:`silo.tuner.failures`), with
-    the fault: nothing is stored about them, so the next session tries them.
+    counts configs by kind of failure. ``stopped`` is ``complete``, ``enough``, ``evaluations``, ``seconds``,
+    ``interrupted`` or ``faults``. ``notes`` are failures of the store. ``remarks`` describe work besides searching the
+    space, with reasons, a line each. ``aside`` are configs of the space that spill too much and were not measured:
+    neither failures nor trials. ``comparison`` are the trials of the latest comparison of finalists that included the
+    deployed config, if one is deployed. ``faults`` are configs that the machine kept from being tried
+    (:mod:`silo.tuner.failures`), with the fault: nothing is stored about them, so the next session tries them.
     """
 
     study: Study
@@ -106,6 +108,8 @@ class TuneOutcome:
         kept = "; ".join(self.notes) or "kept in the store"
         if self.stopped == "interrupted":
             kept += "; interrupted, the next run goes on from here"
+        elif self.stopped == ENOUGH:
+            kept += "; ended early, and silo tune measures the rest"
         elif self.stopped not in {"complete", "faults"}:
             kept += f"; stopped by its budget of {self.stopped}"
         remarks = (*filter(None, [self.fault_remark]), *self.remarks)

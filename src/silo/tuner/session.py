@@ -20,11 +20,12 @@ from silo.errors import (
     TuneError,
 )
 from silo.tuner.catalog import catch_up
+from silo.tuner.early_end import known_well_enough, unconfirmed
 from silo.tuner.evaluator import Evaluator
 from silo.tuner.failures import fault_of
 from silo.tuner.lanes import InlineLane, Lanes
 from silo.tuner.ledger import Ledger
-from silo.tuner.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
+from silo.tuner.outcome import ENOUGH, Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tuner.progress import Progress
 from silo.tuner.refine import Refinement, describe_refinements
 from silo.tuner.search.search_state import Seed
@@ -48,6 +49,8 @@ _MOST_FAULTS = 8
 _FEW_REPEATS = 2
 _MOST_REPEATS = 16
 _COMPARE_SHARE = 0.25
+# Configs that may be compiled before it is decided whether the search ends early.
+_AHEAD_OF_AN_END = 2
 # The number of configs that the default searcher examines without a budget; a budget allows more.
 _DEFAULT_EVALUATIONS = 256
 
@@ -86,7 +89,7 @@ def tune(
     catch_up(study, records, follow=True)
     if scope.remeasure:
         search = _superseded(study, records, search, space)
-    session = _Session(study, records, lanes, _Searched.of(space, study, search), scope, watch)
+    session = _Session(study, records, lanes, _Searched.of(space, study, search), scope, watch, search)
     try:
         stopped = session.search()
         session.measure_deployed()
@@ -129,7 +132,8 @@ class _Searched:
             budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
         if isinstance(searcher, str):
             ahead = ahead_of(searcher, space, budget.evaluations) if ahead is None else ahead
-            searcher = make_searcher(searcher, space, study.key, search.seeds)
+            first = None if search.early is None else search.early.first
+            searcher = make_searcher(searcher, space, study.key, search.seeds, first=first)
         return cls(space, searcher, budget, AHEAD if ahead is None else ahead)
 
 
@@ -142,7 +146,14 @@ class _Session:
         searched: _Searched,
         scope: SessionScope,
         watch: SessionWatch,
+        options: SearchOptions,
     ) -> None:
+        self._early = options.early if searched.space.grouped is None else None
+        self._estimates = options.estimates
+        self._costs: dict[bytes, float | None] = {}  # by the objective, of the space's configs
+        self._early_end = ""  # the reason for it
+        self._to_confirm: tuple[Config, ...] = ()  # configs to measure before it
+        self._judged = 0  # the number of outcomes when an early end was last decided on
         self._study = study
         self._space = searched.space
         self._refiner = scope.refiner
@@ -183,7 +194,10 @@ class _Session:
         out_of_time = False
         while True:
             if not out_of_time:
-                self._top_up(queue)
+                if self._knows_enough():
+                    queue.clear()
+                else:
+                    self._top_up(queue)
             while queue and self._lanes.free:
                 config = queue.popleft()
                 self._ledger.refresh()
@@ -203,6 +217,8 @@ class _Session:
                     self._finish_one()
                 elif out_of_time:
                     return "faults" if self._hopeless else "seconds"
+                elif self._early_end:
+                    return ENOUGH
                 else:
                     return "evaluations" if self._total <= self._asked < self._eligible else "complete"
 
@@ -217,14 +233,49 @@ class _Session:
         limit = self._budget.evaluations
         return max(self._eligible if limit is None else min(self._eligible, limit), self._known_first)
 
+    def _knows_enough(self) -> bool:
+        """Whether the search ends early: decided anew after each outcome, and only while configs are left."""
+        costs = dict.fromkeys(self._faults) | self._costs
+        if self._early is None or self._early_end or self._judged == len(costs):
+            return bool(self._early_end)
+        self._judged = len(costs)
+        if self._asked >= self._total:
+            return False
+        configs = tuple(config for config in self._space.listed if config.order_key not in self._aside)
+        decision = known_well_enough(configs, costs, self._early, self._estimates, self._noise)
+        self._to_confirm = unconfirmed(configs, costs, self._early) if decision else ()
+        if decision and not self._to_confirm:
+            self._early_end = decision.reason
+        return bool(self._early_end)
+
+    @property
+    def _noise(self) -> float:
+        """The uncertainty of the best time, as part of it; 0 before the first."""
+        if self._best is None:
+            return 0.0
+        works = [trial for trial in self._ledger.of(self._best[2]) if trial.status is Status.OK]
+        return self._scales.estimate(works).noise_permille / 1000 if works else 0.0
+
+    def _room(self, waiting: int) -> int:
+        """The number of configs that may be proposed; few if the search may end soon, because they are compiled."""
+        left = self._total - self._asked
+        if self._early is None:
+            return min(left, self._ahead - waiting)
+        if self._asked < self._early.first:
+            return min(left, self._early.first - self._asked)
+        ready = len(self._costs) + len(self._faults) >= self._early.first
+        return min(left, _AHEAD_OF_AN_END - waiting) if ready else 0
+
     def _top_up(self, queue: deque[Config]) -> None:
         """Takes as many configs from the searcher as may be compiled ahead."""
         if self._asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
             self._searcher.finish()
-        room = min(self._ahead - len(queue), self._total - self._asked)
+        room = self._room(len(queue))
         if room <= 0:
             return
-        suggested = list(self._searcher.suggest(room))
+        waiting = {config.order_key for config in queue} | self._begun.keys()
+        proposed = self._to_confirm or self._searcher.suggest(room)
+        suggested = [config for config in proposed if config.order_key not in waiting][:room]
         queue.extend(suggested)
         if new := [config for config in suggested if not self._known(config)]:
             self._lanes.prepare(new)
@@ -339,6 +390,7 @@ class _Session:
         if time_ns is not None and cost is not None and (self._best is None or cost < self._best[0]):
             self._best = (cost, time_ns, config)
         if config in self._space:
+            self._costs[config.order_key] = None if cost is None else float(cost)
             # Searches by groups take the same path when resumed, so configs set aside stay failures to them.
             hidden = self._space.grouped is not None and config.order_key in self._aside
             self._searcher.observe(config, None if cost is None or hidden else float(cost))
@@ -458,7 +510,7 @@ class _Session:
             stopped=stopped,
             notes=(*self._ledger.notes, *self._troubles),
             remarks=(
-                *filter(None, [self._aside.remark({trial.config.order_key for trial in trials})]),
+                *filter(None, [self._early_end, self._aside.remark({trial.config.order_key for trial in trials})]),
                 *describe_refinements(trials),
             ),
             aside=self._unmeasured,

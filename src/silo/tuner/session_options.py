@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.protocols import Searcher
+from silo.tuner.early_end import EarlyEnd
 from silo.tuner.objective import TIME, Objective
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import ProgressCallback
@@ -29,12 +30,16 @@ class SearchOptions:
         budget: Limits of the session. Without limits, the default searcher examines 256 configs at most.
         ahead: The number of configs handed to the evaluator for compiling before they are needed; by default eight,
             and more if the searcher does not learn from outcomes.
+        early: The limits of an early end (:mod:`silo.tuner.early_end`); None: the search goes on to its budget's end.
+        estimates: See :func:`silo.tuner.early_end.known_well_enough`.
     """
 
     searcher: str | Searcher = DEFAULT_SEARCHER
     seeds: tuple[Seed, ...] = ()
     budget: Budget = Budget()  # noqa: RUF009  # frozen
     ahead: int | None = None
+    early: EarlyEnd | None = None
+    estimates: Mapping[bytes, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

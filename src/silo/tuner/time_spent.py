@@ -13,6 +13,7 @@ from silo.core.keys import effort_key
 from silo.core.protocols import CatchesUp, RecordStore
 from silo.core.values import JSON
 from silo.errors import StoreError
+from silo.tuner.outcome import ENOUGH
 from silo.tuner.trial import Study
 
 __all__ = ["BEGUN", "TimeSpent", "Unfinished", "note_effort", "read_effort", "settle"]
@@ -20,6 +21,7 @@ __all__ = ["BEGUN", "TimeSpent", "Unfinished", "note_effort", "read_effort", "se
 EFFORT_SCHEMA = "effort/1"
 BEGUN, SETTLED = "begun", "settled"  # the rest are the reasons why sessions ended
 _WHOLE = frozenset({SETTLED, "complete", "evaluations"})
+_DECIDED = _WHOLE | {ENOUGH}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +34,27 @@ class TimeSpent:
     @property
     def is_cut_off(self) -> bool:
         """Whether a first call began to tune and did not finish."""
-        return bool(self.last) and self.last not in _WHOLE
+        return bool(self.last) and self.last not in _DECIDED
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the latest first call that tuned left configs that could hardly gain anything."""
+        return self.last == ENOUGH
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A study that a first call left: configs ``tried``, configs in all, seconds spent and seconds allowed."""
+    """A study that a first call left: configs ``tried``, configs in all, seconds spent and seconds allowed.
+
+    ``early``: it was left because the other configs could hardly gain anything. Calls do not wait for these, but a
+    search beside a later process measures them.
+    """
 
     tried: int
     total: int
     spent_s: float
     allowed_s: float
+    early: bool = False
 
     @property
     def goes_on(self) -> bool:
@@ -51,7 +63,10 @@ class Unfinished:
 
     def __str__(self) -> str:
         text = f"{self.tried} of {self.total} configs measured"
-        if self.tried < self.total:
+        if self.early:
+            text += ": the search ended early, since the others can hardly be faster; silo tune measures them, and so"
+            text += " does a search beside a later process (tune=background)"
+        elif self.tried < self.total:
             text += f", in {self.spent_s:.2g} of the {self.allowed_s:g} s that first calls may spend on it"
         return text
 
@@ -71,7 +86,7 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
                 continue
             total_ms += read_natural(members["milliseconds"], what)
             last = read_text(members["ended"], what)
-            whole = last if last in _WHOLE else whole
+            whole = last if last in _WHOLE or (last in _DECIDED and not whole) else whole
         except (ValueError, KeyError, TypeError):
             continue  # written by a newer Silo
     if isinstance(records, CatchesUp):  # records of other machines arrive in any order
@@ -91,5 +106,6 @@ def note_effort(study: Study, records: RecordStore, ended: str, seconds: float =
 
 def settle(study: Study, records: RecordStore) -> None:
     """Records that the study was tuned on purpose, so that first calls leave it alone from now on."""
-    if read_effort(study, records).is_cut_off:
+    effort = read_effort(study, records)
+    if effort.is_cut_off or effort.ended_early:
         note_effort(study, records, SETTLED)

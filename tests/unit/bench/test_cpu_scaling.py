@@ -35,6 +35,15 @@ def test_a_row_that_a_process_lacks_is_left_out():
     assert [cell.threads for cell in cells({1: 1.0, 2: 1.0}, {1: 1.0}, {1: (1.0, 1.0), 2: (1.0, 1.0)})] == [1]
 
 
+def test_whose_threads_ran_the_launches_is_summed_over_processes_and_shown():
+    one = line("add", 4, ratio=0.5, silo=10.0, torch=20.0) | {"picks": {"team_awake": 5}}
+    other = line("add", 4, ratio=0.5, silo=10.0, torch=20.0) | {"picks": {"own_late": 40, "team_awake": 1}}
+    turns = report.merged([[one], [other]])
+    found = report.cells(lines("silo", {4: 9.0}), lines("torch", {4: 18.0}), turns)
+    assert found[0].picks == {"team_awake": 6, "own_late": 40}
+    assert "| own_late 40, team_awake 6 |" in report.table(found)
+
+
 def failed(found):
     return [bar.what for bar in report.judge(found) if not bar.passed]
 

@@ -32,10 +32,13 @@ class Auto:
 
 
 def plan(board: SearchState) -> Proposals:
-    """Every config of a small space, seeds first; a model of a larger one; a space of groups group by group."""
+    """Every config of a small space, seeds first; a model of a larger one; a space of groups group by group.
+
+    A space is small if a model would begin with all its configs.
+    """
     if board.groups is not None:
         return sequential_plan(board)
-    if len(board) <= SMALL:
+    if len(board) <= (SMALL if board.first is None or not has_numpy() else board.first):
         return exhaustive_plan(board)
     if not has_numpy():
         _log.warning(

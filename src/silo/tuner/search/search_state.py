@@ -67,10 +67,12 @@ class SearchState:
     A space of groups is not listed: it is in ``groups``, and then only the methods of this object may be used.
     ``times`` holds observations in their order: a time, or None for a config that failed. ``pending`` are the configs
     that were handed out and not observed yet, in order. ``seeds`` are the configs with earlier information, best guess
-    first. ``finishing`` is True when the budget is nearly spent.
+    first. ``finishing`` is True when the budget is nearly spent. ``first`` is the number of configs to measure before a
+    model chooses; None: as many as the model wants.
     """
 
-    def __init__(self, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> None:
+    def __init__(self, space: SearchSpace, seed: str, seeds: Sequence[Seed] = (), first: int | None = None) -> None:
+        self.first = first
         self.groups = space.grouped
         self.configs = space.listed if self.groups is None else ()
         self.seed = seed

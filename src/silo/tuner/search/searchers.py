@@ -85,11 +85,14 @@ def gone_through(name: str, space: SearchSpace) -> SearchSpace:
         raise TuneError(f"the searcher {name} goes through a list: {error}") from error
 
 
-def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> ProposalSearcher:
+def make_searcher(
+    name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = (), *, first: int | None = None
+) -> ProposalSearcher:
     """The searcher called ``name`` over the configs of ``space``.
 
     ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
-    configs to begin with, best guess first; configs outside of the space are left out.
+    configs to begin with, best guess first; configs outside of the space are left out. ``first`` is the number of
+    configs that a model learns from before it chooses, by default its own.
 
     Raises:
         TuneError: no searcher has this name, the space is empty, or the searcher needs a package that is missing.
@@ -99,7 +102,7 @@ def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed
     space = gone_through(name, space)
     if not space.size:
         raise TuneError("the space is empty, so there is nothing to search; check its constraints")
-    board = SearchState(space, seed, seeds)
+    board = SearchState(space, seed, seeds, first)
     module, _, function = SEARCHERS[name].partition(":")
     plan = cast("Callable[[SearchState], Proposals]", getattr(import_module(f"silo.tuner.search.{module}"), function))
     return ProposalSearcher(name, board, plan(board))

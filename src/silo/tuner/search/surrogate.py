@@ -145,7 +145,8 @@ class Surrogate:
         distances = np.full(len(board), np.inf)
         for index in chosen:
             distances = np.minimum(distances, ((points - points[index]) ** 2).sum(1))
-        while len(chosen) < min(_FIRST - 1, len(board) - len(failed)):
+        count = _FIRST if board.first is None else board.first
+        while len(chosen) < min(count - 1, len(board) - len(failed)):
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
             if not drawn:  # configs that the features cannot distinguish, or hardly any left

@@ -59,7 +59,7 @@ _NO_UNUSED = "-Wl,--gc-sections"  # drops unused functions of the object that ke
 
 # Objects of this process by text, flags and compiler; some 20 KB each.
 _shared: dict[tuple[str, tuple[str, ...], CCompiler], bytes] = {}
-_MOST_SHARED = 64
+_MOST_SHARED = 256
 
 # Flags of the linker, and those that make its object a shared one.
 _LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
@@ -68,7 +68,7 @@ _LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
 def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
     """Compile and link the C text of a kernel.
 
-    Its part shared with other kernels is compiled once a process, beside it.
+    The functions and blocks that it shares with other kernels are compiled once a process, beside it.
 
     The bytes do not depend on earlier compiles. If the C compiler reports a fault of its own, it is tried again with
     fewer passes, which is logged.
@@ -100,13 +100,15 @@ def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObje
     usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
     compile_flags = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
     both = (_NO_UNUSED, *flags)
-    beside = _shared.get((parts.shared, compile_flags, toolchain))
-    if beside is not None:
-        return build(parts.own, both, toolchain, beside=beside)
-    built, beside = build_beside(parts.own, parts.shared, both, compile_flags, toolchain)
-    if len(_shared) >= _MOST_SHARED:
+    keys = [(text, compile_flags, toolchain) for text in parts.shared]
+    kept = [_shared.get(key) for key in keys]
+    if all(kept):
+        return build(parts.own, both, toolchain, beside=[one for one in kept if one])
+    wanted = [one or text for one, text in zip(kept, parts.shared, strict=True)]
+    built, objects = build_beside(parts.own, wanted, both, compile_flags, toolchain)
+    if len(_shared) + len(objects) > _MOST_SHARED:
         _shared.clear()
-    _shared[parts.shared, compile_flags, toolchain] = beside
+    _shared.update(zip(keys, objects, strict=True))
     return built
 
 

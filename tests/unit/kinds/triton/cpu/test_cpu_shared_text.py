@@ -54,10 +54,15 @@ def flags():
 def test_a_product_is_in_two_parts_and_each_function_in_one(whole):
     parts = part(whole)
     assert REST in parts.own
-    assert "\nint32_t silo_product_" not in parts.shared
-    assert BLOCK in parts.shared
+    functions, *blocks = parts.shared
+    assert "\nint32_t silo_product_" not in functions
+    assert not [line for line in functions.splitlines() if line.startswith(BLOCK)]
+    assert blocks
+    for block in blocks:
+        assert len([line for line in block.splitlines() if line.startswith(BLOCK)]) == 1
+        assert "silo_dot_right_f32(silo_tile from, int64_t first, int64_t depth," in block
     for name in ("silo_dot_f32(", "silo_dot_right_f32("):
-        (definition,) = [line for line in parts.shared.splitlines() if line.startswith("SILO_APART") and name in line]
+        (definition,) = [line for line in functions.splitlines() if line.startswith("SILO_APART") and name in line]
         assert definition.startswith("SILO_APART void")
     assert not [line for line in parts.own.splitlines() if line.startswith(BLOCK)]
     assert "SILO_APART silo_dot_kernel_f32 silo_dot_f32_" in parts.own
@@ -66,7 +71,7 @@ def test_a_product_is_in_two_parts_and_each_function_in_one(whole):
 def test_what_has_nothing_to_share_stays_whole():
     text = text_of(doubled, x=np.ones(64, np.float32), out=np.ones(64, np.float32), BLOCK=64)
     assert part(text).own == text
-    assert part(text).shared == ""
+    assert part(text).shared == ()
 
 
 def test_the_shared_part_is_compiled_once_and_the_bytes_do_not_tell(whole, flags, monkeypatch):
@@ -81,11 +86,32 @@ def test_the_shared_part_is_compiled_once_and_the_bytes_do_not_tell(whole, flags
     monkeypatch.setattr(native_build, "compiler_process", counted)
     forget_shared()
     first = build_kernel(whole, flags, toolchain).data
-    assert [command.count("-c") for command in started] == [1, 1, 0]  # both texts, then both objects are linked
+    texts = 1 + len(part(whole).shared)
+    assert [command.count("-c") for command in started] == [1] * texts + [0]  # all texts, then the objects are linked
     second = build_kernel(whole, flags, toolchain).data
-    assert len(started) == 4
+    assert len(started) == texts + 2
     assert first == second
     assert b"silo_dot_" not in first  # hidden
+
+
+def test_another_config_compiles_only_its_blocks(whole, flags, monkeypatch):
+    tile = np.ones((64, 64), np.float32)
+    other = text_of(product, a=tile, b=tile, out=tile, BLOCK=64)
+    blocks = [set(part(text).shared[1:]) for text in (whole, other)]
+    assert part(whole).shared[0] == part(other).shared[0]
+    toolchain, compiled = find_compiler(None), []
+    real = native_build.compiler_process
+    monkeypatch.setattr(
+        native_build, "compiler_process", lambda command, **more: compiled.append(command) or real(command, **more)
+    )
+    forget_shared()
+    alone = build_kernel(other, flags, toolchain).data
+    forget_shared()
+    build_kernel(whole, flags, toolchain)
+    compiled.clear()
+    assert build_kernel(other, flags, toolchain).data == alone
+    new = len(blocks[1] - blocks[0])
+    assert len(compiled) == (new + 2 if new else 1)
 
 
 def test_a_shared_part_that_is_refused(whole, flags):

@@ -1,8 +1,9 @@
-"""The part of a kernel's C text that other kernels share, as a text of its own.
+"""The part of a kernel's C text that other kernels share, as texts of their own.
 
 Multiplying tiles takes a compiler as long as the rest of a kernel, and is the same for its configs and for many
 kernels. Such a text has a line (:data:`REST`) after all that may be shared: functions that are ``SILO_APART`` and
-blocks of dots. Compiled in one piece they are static; else they are hidden symbols of an object that is linked in.
+blocks of dots. Compiled in one piece they are static; else they are hidden symbols of objects that are linked in. Each
+block is in an object of its own, because configs differ in their blocks and in nothing else that may be shared.
 """
 
 from __future__ import annotations
@@ -22,22 +23,30 @@ _BLOCK_LINE = re.compile(rf"^{BLOCK}(\w+)\((\d+), (\d+)\)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The C text of one kernel, and its shared part: "" if that is not worth an object."""
+    """The C text of one kernel, and the shared texts: first the functions, then each block; () if not worth it."""
 
     own: str
-    shared: str = ""
+    shared: tuple[str, ...] = ()
 
 
 def part(text: str) -> Parts:
     """The two parts of a kernel's C text.
 
     >>> part("int f(void);").shared
-    ''
+    ()
     """
     head, line, rest = text.partition(f"\n{REST}\n")
     if not line or _STATIC not in head:
         return Parts(text)
     shared = head.replace(_STATIC, _HIDDEN)
+    blocks = dict.fromkeys(match.group() for match in _BLOCK_LINE.finditer(shared))
+    functions = _without_blocks(shared)
     declared = _BODY.sub(r"\1;", shared)
-    declared = _BLOCK_LINE.sub(r"SILO_APART silo_dot_kernel_\1 silo_dot_\1_\2x\3;", declared)
-    return Parts(declared + line + rest, shared + "\n")
+    named = _BLOCK_LINE.sub(r"SILO_APART silo_dot_kernel_\1 silo_dot_\1_\2x\3;", declared)
+    context = _without_blocks(declared)
+    return Parts(named + line + rest, (f"{functions}\n", *(f"{context}\n{block}\n" for block in blocks)))
+
+
+def _without_blocks(text: str) -> str:
+    """Without the lines of blocks, and ending alike whatever their number was."""
+    return _BLOCK_LINE.sub("", text).rstrip()

@@ -1,6 +1,21 @@
 /* Products of few rows whose operands of type ELEMENT both lie along k: sums of vectors along k,
    folded at its end. Nothing is packed, because panels pay only if several blocks use them. */
 
+/* The end of a block: its sums, folded. A function of its own because a C compiler takes longer to
+   unroll it into every block than to compile all other functions of a product. */
+SILO_APART void silo_thin_end_ELEMENT(const silo_thin_floats (*sums)[SILO_THIN_COLUMNS],
+                                      const int rows, const int columns, float *c, int64_t c_row,
+                                      int64_t c_column, int fresh) {
+#pragma GCC unroll 1
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 1
+        for (int j = 0; j < columns; j++) {
+            float *const place = c + i * c_row + j * c_column;
+            const float total = silo_thin_fold(sums[i][j]);
+            *place = fresh ? total : *place + total;
+        }
+}
+
 /* Rows and columns of one block, which reads each of its columns once. */
 SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int64_t k,
                                          const CTYPE *a, int64_t a_row, const CTYPE *b,
@@ -39,14 +54,13 @@ SILO_INLINE void silo_thin_block_ELEMENT(const int rows, const int columns, int6
                 sum[i][j] += silo_thin_read_ELEMENT(last) * silo_thin_read_ELEMENT(some[j]);
         }
     }
+    silo_thin_floats sums[SILO_THIN_ROWS][SILO_THIN_COLUMNS]; /* leaves `sum` in registers */
 #pragma GCC unroll 4
     for (int i = 0; i < rows; i++)
 #pragma GCC unroll 4
-        for (int j = 0; j < columns; j++) {
-            float *const place = c + i * c_row + j * c_column;
-            const float total = silo_thin_fold(sum[i][j]);
-            *place = fresh ? total : *place + total;
-        }
+        for (int j = 0; j < columns; j++)
+            sums[i][j] = sum[i][j];
+    silo_thin_end_ELEMENT(sums, rows, columns, c, c_row, c_column, fresh);
 }
 
 SILO_INLINE void silo_thin_rows_ELEMENT(const int rows, int64_t n, int64_t k, const CTYPE *a,

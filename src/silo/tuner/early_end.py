@@ -1,0 +1,143 @@
+"""The decision to end a search early: the configs that were not measured can hardly be faster than the best one.
+
+A model of the measured times (:mod:`silo.tuner.search.model`) predicts each other config, with its uncertainty. The
+expected gain of the best of them is at most the sum of their expected gains, whatever their times have in common.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import pstdev
+
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.host_arrays import has_numpy
+
+__all__ = ["MOST_CONFIGS", "EarlyEnd", "known_well_enough", "unconfirmed"]
+
+# The features of a larger space take longer to compute than a config to measure.
+MOST_CONFIGS = 1024
+# Slower configs count as this quantile of the measured ones: how bad a bad config is predicts nothing.
+_CLIP = 0.8
+_BEST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyEnd:
+    """Limits of an early end.
+
+    Attributes:
+        first: The number of configs to measure before a model chooses the next ones.
+        least: The number of configs that are measured in any case.
+        gain: The expected gain of the rest, as part of the best time, below which it is not measured. Times whose
+            standard deviation is smaller than this are alike.
+        noisy_gain: The same on a machine so noisy that smaller gains could not be seen.
+    """
+
+    first: int = 8
+    least: int = 12
+    gain: float = 0.03
+    noisy_gain: float = 0.1
+
+
+def known_well_enough(
+    configs: Sequence[Config],
+    costs: Mapping[bytes, float | None],
+    rule: EarlyEnd = EarlyEnd(),  # frozen
+    estimates: Mapping[bytes, float] | None = None,
+    noise: float = 0.0,
+) -> Decision:
+    """Decides whether the best of the measured ``configs`` is known well enough to end the search. Pure.
+
+    Args:
+        configs: The space, without configs that are not to be measured.
+        costs: The measured times by order key; None for a config that failed.
+        rule: The limits.
+        estimates: A positive number for each config that its time may depend on, such as its number of programs.
+        noise: The uncertainty of the best time, as part of it. A gain below it could not be seen, so it raises the
+            limit of the gain, up to ``rule.noisy_gain``.
+    """
+    measured = [at for at, config in enumerate(configs) if config.order_key in costs]
+    rest = len(configs) - len(measured)
+    if len(measured) < rule.least:
+        return Rejected(f"{len(measured)} configs are measured, and {rule.least} are in any case")
+    if not rest:
+        return Accepted("every config is measured")
+    if len(configs) > MOST_CONFIGS:
+        return Rejected(f"a model of {len(configs)} configs would take too long")
+    known = [costs[configs[at].order_key] for at in measured]
+    if all(cost is None for cost in known):
+        return Rejected("no config works so far")
+    if not has_numpy():
+        return Rejected("numpy, which predicts the other configs, is not installed")
+    gain = _expected_gain(configs, measured, known, estimates)
+    expected = f"the other {rest} of {len(configs)} configs are expected to gain {100 * gain:.1f} % at most"
+    if gain < rule.gain:
+        return Accepted(expected)
+    if gain < min(noise, rule.noisy_gain):
+        return Accepted(f"{expected}, and the best time is known to {100 * noise:.0f} %")
+    return Rejected(expected)
+
+
+def unconfirmed(
+    configs: Sequence[Config],
+    costs: Mapping[bytes, float | None],
+    rule: EarlyEnd = EarlyEnd(),
+) -> tuple[Config, ...]:
+    """The configs one step away from the two best measured ones that are not measured; empty while none works. Pure.
+
+    A model of few times is smooth, and cannot predict a size at which times drop, for example the first block that
+    holds a whole row. A search ends after it has measured these configs. Noise may have exchanged the two best. Without
+    effect if the times are alike: then the parameters that were varied do not matter.
+    """
+    from silo.core.lattice import Lattice  # noqa: PLC0415  # as below
+
+    known = {at: cost for at, config in enumerate(configs) if (cost := costs.get(config.order_key)) is not None}
+    fastest = sorted(known, key=lambda at: (known[at], at))
+    most = [math.log(max(known[at], 1e-3)) for at in fastest[: math.ceil(_CLIP * len(fastest))]]
+    if len(most) < 2 or pstdev(most) < rule.gain:
+        return ()
+    lattice = Lattice(tuple(configs))
+    near = dict.fromkeys(at for best in fastest[:_BEST] for at in lattice.neighbours(best))
+    return tuple(configs[at] for at in near if configs[at].order_key not in costs)
+
+
+def _expected_gain(
+    configs: Sequence[Config],
+    measured: Sequence[int],
+    costs: Sequence[float | None],
+    estimates: Mapping[bytes, float] | None,
+) -> float:
+    """The sum of the expected gains of all configs that are not ``measured``, as part of the best time."""
+    import numpy as np  # noqa: PLC0415  # heavy, and only searches need it
+
+    from silo.core.lattice import Lattice  # noqa: PLC0415
+    from silo.tuner.search import model  # noqa: PLC0415
+
+    logarithms = np.array([math.nan if cost is None else math.log(max(cost, 1e-3)) for cost in costs])
+    values = np.fmin(logarithms, np.quantile(logarithms[~np.isnan(logarithms)], _CLIP))
+    spread = float(values.std())
+    if spread == 0:
+        return 0.0
+    values = (values - values.mean()) / spread
+    points = model.features(Lattice(tuple(configs)))
+    if estimates is not None:
+        column = np.log2([max(estimates.get(config.order_key, 1.0), 1e-9) for config in configs])
+        width = float(np.ptp(column))
+        points = np.hstack([points, ((column - column.min()) / (width or 1.0))[:, None]])
+    others = sorted(set(range(len(configs))) - set(measured))
+    known = points[list(measured)]
+    with model.one_thread():
+        kernel = model.fit_kernel(known, values)
+        # How far each measured value is from its prediction by the others, in the deviations of these predictions.
+        inverse = np.linalg.inv(kernel.covariance(known))
+        misses = inverse @ values / np.sqrt(np.diag(inverse))
+        posterior = model.Posterior(kernel, points[others])
+        posterior.extend(known)
+        prediction = posterior.predict(values)
+        doubt = max(1.0, float(np.sqrt((misses**2).mean())))
+        prediction = model.Prediction(prediction.mean, prediction.deviation * doubt)
+        gains = model.expected_improvement(prediction, float(values.min()))
+    return -math.expm1(-float(gains.sum()) * spread)
