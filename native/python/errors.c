@@ -185,7 +185,7 @@ void silo_add_note(const char *format, ...) {
 
 /* "float32[2, 3] on cpu" of an array (new reference); NULL, with no exception, of anything else. */
 static PyObject *array_words(PyObject *object) {
-    PyObject *module = PyImport_ImportModule("silo.core.argument_descriptions");
+    PyObject *module = PyImport_ImportModule("silo.core.argument_facts");
     PyObject *words = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
     Py_XDECREF(module);
     if (words == NULL)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from silo.commands.judge_candidates import judge
     from silo.commands.python_commands import build, check, run, tune
     from silo.core.cases import Case, Make
+    from silo.core.compound_arguments import TensorDescriptor
     from silo.core.config import Config
-    from silo.core.descriptors import TensorDescriptor
     from silo.core.space import Space
     from silo.core.target import Target
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
@@ -134,7 +134,7 @@ _HOMES = {
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "Task": "silo.judging.task",
-    "TensorDescriptor": "silo.core.descriptors",
+    "TensorDescriptor": "silo.core.compound_arguments",
     "Verdict": "silo.judging.verdict",
     "accelerate": "silo.kinds.triton.programs.triton_patching",
     "cdiv": "silo.core.trace",

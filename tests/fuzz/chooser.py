@@ -14,8 +14,7 @@ from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, Varia
 from silo.core.config import Config
 from silo.core.dispatch import bucket_of
 from silo.core.dtypes import DTypeKind
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import ExtentKind, HeldExtents, guard_for_grid, kind_of
+from silo.core.extents import DynamicLayout, ExtentKind, HeldExtents, guard_for_grid, kind_of
 from silo.core.signature import NoDefault, Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import identity_of

@@ -16,11 +16,9 @@ from silo.core import expressions
 from silo.core.config import Config
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step
 from silo.core.dtypes import DTYPES, dtype
-from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
-from silo.core.expressions import Argument, ConfigValue, Const, OpKind
-from silo.core.extents import Extents
+from silo.core.expressions import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, Node, Op, OpKind, Stride
+from silo.core.extents import DynamicAxis, DynamicLayout, Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
-from silo.core.nodes import DeviceFact, Extent, ItemSize, Node, Op, Stride
 from silo.core.recorded_plans import (
     ArgumentKind,
     RecordedArgument,

@@ -34,7 +34,7 @@ import sys, threading
 from pathlib import Path
 from silo._native import __file__ as native
 from silo.core.config import Config
-from silo.core.notices import Notices
+from silo.forks import Notices
 from silo.core.target import Target
 from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
 from silo.kinds.triton.programs.records.archive import Archive

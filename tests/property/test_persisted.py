@@ -21,8 +21,7 @@ from silo.bundle.encode import minor_version
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dtypes import DTYPES
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import Extents
+from silo.core.extents import DynamicLayout, Extents
 from silo.core.json_reader import (
     BOOL,
     DTYPE,

@@ -22,10 +22,9 @@ from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle, verify_bundle
-from silo.core.case_work import Work
 from silo.core.config import Config
-from silo.core.nodes import Argument, Const
-from silo.core.recipes import AliasRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ExpectedRecipe, ScalarRecipe
+from silo.core.expressions import Argument, Const
+from silo.core.recipes import AliasRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ExpectedRecipe, ScalarRecipe, Work
 from silo.core.values import JSON
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import replace

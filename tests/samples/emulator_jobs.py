@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from silo.core.compiled import Compiled
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Specialization
+from silo.core.variant import Compiled
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.clang import find_clang
 from silo.errors import CompilerMissingError

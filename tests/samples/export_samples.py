@@ -12,8 +12,8 @@ from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.dtypes import dtype
+from silo.core.expressions import Argument, ConfigValue, Const, Extent, Node, OpKind, make
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.nodes import Argument, ConfigValue, Const, Extent, Node, OpKind, make
 from silo.core.recipes import ArrayRecipe, CaseRecipe, ExpectedRecipe, ScalarRecipe
 from silo.core.signature import NO_DEFAULT, Effect, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization

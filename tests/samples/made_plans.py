@@ -9,7 +9,7 @@ from made_bundles import write_made
 from silo.bundle.reader import open_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.dtypes import dtype
-from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind
+from silo.core.expressions import Argument, Const, Extent, Node, Op, OpKind
 from silo.core.recorded_plans import (
     ArgumentKind,
     RecordedArgument,

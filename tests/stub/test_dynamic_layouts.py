@@ -7,8 +7,7 @@ import pytest
 from gpu_launchers import module
 
 from silo.core.dtypes import dtype
-from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
-from silo.core.extents import HeldExtents
+from silo.core.extents import DynamicAxis, DynamicLayout, HeldExtents
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization

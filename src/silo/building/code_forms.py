@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from silo.artifacts.artifact import decoded
+from silo.artifacts.artifact import Artifact, BlobRef, decoded
 from silo.artifacts.disassembly import DISASSEMBLED, disassemble
 from silo.compile.toolchain import select_compiler
 from silo.core.plugins import drivers
-from silo.core.protocols import ShowsCode
+from silo.core.protocols import ShowsCode, Source
 from silo.errors import BundleError, SourceError
 from silo.sources.kinds import brought_tools
 
 if TYPE_CHECKING:
-    from silo.artifacts.artifact import Artifact, BlobRef
-    from silo.core.protocols import Source
     from silo.core.variant import CompileJob, Variant
 
 __all__ = ["CODE_FORMS", "CodeForms", "code_text", "kinds_with"]

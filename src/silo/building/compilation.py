@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from silo.artifacts.artifact import Artifact
 from silo.compile.executor import InProcess
 from silo.compile.toolchain import select_compiler
-from silo.core.compiled import Compiled
 from silo.core.decisions import Accepted, Decision
 from silo.core.protocols import Compiler, Source
 from silo.core.target import Target
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo.forks import Mutex
 from silo.launch.array_extents import extent_of

@@ -14,7 +14,7 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, DeviceError
 from silo.forks import Mutex
 from silo.launch import native
-from silo.launch.arguments import OneVariant, describe_call
+from silo.launch.arguments import OneVariant, SeenCall, describe_call
 from silo.launch.runtime import (
     Binding,
     Launcher,
@@ -30,8 +30,6 @@ from silo.sources.kernel_source import ReadsPlaces
 if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.core.protocols import Source
-    from silo.launch.arguments import SeenCall
-    from silo.launch.runtime import Binding, Launcher, OnMiss
     from silo.store.store import MemoryStore, Store
 
 __all__ = [

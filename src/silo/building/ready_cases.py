@@ -10,16 +10,13 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, CheckResult, Handle, Make, check, compare, label_of, record
-from silo.core.checks import unchanged
+from silo.core.checks import PlainArray, check_plain, unchanged
 from silo.core.dtypes import dtype_named
-from silo.core.expressions import Bindings, evaluate
+from silo.core.expressions import Bindings, Node, evaluate
 from silo.core.generator import Fill
 from silo.core.host_arrays import has_numpy, require_numpy
-from silo.core.nodes import Node
-from silo.core.plain_checks import PlainArray, check_plain
-from silo.core.recipes import ArrayRecipe, ExpectedRecipe
+from silo.core.recipes import ArrayRecipe, ExpectedRecipe, Work
 from silo.core.values import Value
 from silo.errors import CaseError, ExpressionError, PackageError, SiloError
 from silo.launch.buffers import Buffer

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
+from silo.core.compound_arguments import leaves, shape_of
 from silo.core.signature import NoDefault, ParameterKind
-from silo.core.tuples import leaves, shape_of
 from silo.errors import ArgumentError
 
 if TYPE_CHECKING:

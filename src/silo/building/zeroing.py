@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.errors import ArgumentError, SourceError
 from silo.launch.native import recording
 

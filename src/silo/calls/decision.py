@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from silo.calls.deterministic_candidates import only_reason
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.notices import Notices
 from silo.core.target import Target
 from silo.errors import FrozenError
+from silo.forks import Notices
 from silo.measuring.lock_files import lock_of
 from silo.settings import settings
 from silo.tuner.explain import near_lines

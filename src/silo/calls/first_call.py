@@ -14,8 +14,7 @@ from silo.artifacts.artifact import Artifact
 from silo.building.compilation import Compilation, memory_is_shown
 from silo.calls.decision import call_budget_s, tuning_allowance_s
 from silo.core.config import Config, ConfigSet
-from silo.core.decision_source import Origin
-from silo.core.decisions import Decision, Rejected
+from silo.core.decisions import Decision, Origin, Rejected
 from silo.core.host_arrays import has_numpy
 from silo.errors import ArgumentError, SiloError, TuneError
 from silo.launch.arguments import CallArgument, ValueKind
@@ -31,7 +30,7 @@ from silo.measuring.lock_files import lock_of
 from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.settings import settings
 from silo.status_line import Task, announce, working
-from silo.tuner.outcome import Budget
+from silo.tuner.outcome import Budget, TuneOutcome
 from silo.tuner.progress import Progress, note_of
 from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
@@ -41,10 +40,9 @@ from silo.tuner.time_spent import BEGUN, note_effort, read_effort
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.core.search_space import SearchSpace
+    from silo.core.space import SearchSpace
     from silo.core.variant import Variant
     from silo.measuring.study_key import StudyKey
-    from silo.tuner.outcome import TuneOutcome
     from silo.tuner.trial import Study
 
 __all__ = [

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
-from silo.core.notices import Notices
 from silo.errors import FrozenError, LockError, SettingsError
+from silo.forks import Notices
 from silo.frozen import frozen
 from silo.measuring.lock_files import read_lock, update_lock
 from silo.settings import settings

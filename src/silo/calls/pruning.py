@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from silo.building.derived_constexprs import FORBIDDEN
 from silo.core.config import Config, ConfigSet
-from silo.core.nodes import Argument, ConfigValue, Const, Node, OpKind, make
+from silo.core.expressions import Argument, ConfigValue, Const, Node, OpKind, make
 from silo.core.values import Value
 from silo.errors import SpaceError
 from silo.sources.kernel_source import PrunesConfigs
@@ -20,7 +20,7 @@ from silo.sources.kernel_source import PrunesConfigs
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.core.search_space import SearchSpace
+    from silo.core.space import SearchSpace
     from silo.launch.arguments import SeenCall
 
 __all__ = ["PRUNED", "allowed_configs", "prune"]

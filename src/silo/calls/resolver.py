@@ -23,12 +23,11 @@ from silo.calls.pruning import prune
 from silo.compile.build_list import Chosen
 from silo.compile.toolchain import select_compiler, target_kinds
 from silo.core.config import Config, ConfigSet
-from silo.core.decision_source import Origin
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Accepted, Decision, Origin, Rejected
 from silo.core.device import HOST_MEMORY
 from silo.core.protocols import Device
-from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, ParameterKind, Signature
+from silo.core.space import SearchSpace
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
+def run_schedule_command(
     path: Path,
     *,
     budget_s: float | None,

@@ -93,7 +93,7 @@ def verify_command(
     Nothing in the bundle is executed, and this command adds no trust.
     """
     from silo.shipping.sign_bundle import verify_bundle_signature  # noqa: PLC0415
-    from silo.store.key_files import read_public_key  # noqa: PLC0415
+    from silo.store.signatures import read_public_key  # noqa: PLC0415
 
     found = verify_bundle_signature(path, None if key is None else read_public_key(key))
     if json:
@@ -115,7 +115,7 @@ def verify_command(
 
 def read_key(path: Path) -> SecretKey:
     """Returns the secret key in a file; prompts for its password if it has one."""
-    from silo.store.key_files import read_secret_key  # noqa: PLC0415  # only if something is signed
+    from silo.store.signatures import read_secret_key  # noqa: PLC0415  # only if something is signed
 
     return read_secret_key(path, lambda: _given(ask_secret(f"password of {path}")))
 

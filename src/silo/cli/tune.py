@@ -162,10 +162,10 @@ def command(
             raise click.BadParameter(
                 "a schedule names its kernels and devices: leave FILE, --device, --agent, --ray out"
             )
-        from silo.cli.schedule import run as run_schedule  # noqa: PLC0415  # heavy, and few tunes have a schedule
+        from silo.cli.schedule import run_schedule_command  # noqa: PLC0415  # heavy, and few tunes have a schedule
 
         with override(**changes):
-            run_schedule(
+            run_schedule_command(
                 schedule,
                 budget_s=budget,
                 open_fleet=lambda one: _fleet([*one.agents], one.ray, one.gpus, None, agent_wait),

@@ -44,10 +44,9 @@ from silo.compile.build_list import (
 )
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config, ConfigSet
-from silo.core.decision_source import Origin
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Accepted, Decision, Origin, Rejected
 from silo.core.dispatch import Bucket
-from silo.core.nodes import Node
+from silo.core.expressions import Node
 from silo.core.protocols import Device
 from silo.core.recipes import CaseRecipe, ScalarRecipe
 from silo.core.recorded_plans import RecordedPlan

@@ -147,8 +147,8 @@ def push_store() -> list[CopiedObjects]:
 def pull_store() -> list[CopiedObjects]:
     """Fetches all that the remote store holds and this store lacks, part by part; see :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
-    from silo.store.remote.leases import holding_lease  # noqa: PLC0415
-    from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+    from silo.store.remote.remote_pruning import holding_lease  # noqa: PLC0415
+    from silo.store.remote.shared_parts import SharedRecords  # noqa: PLC0415
 
     link, store = _remote(), session().store
     assert isinstance(store.records, SharedRecords)

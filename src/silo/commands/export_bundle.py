@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from silo.artifacts.artifact import decoded
+from silo.bundle.bundle_slices import cut_contents, is_for_any
 from silo.bundle.contents import BundleContents, calls_of, host_cases, host_code, host_plans, host_text
-from silo.bundle.cut import cut_contents, is_for_any
 from silo.bundle.documents import case_recipes
 from silo.bundle.reader import Bundle, open_bundle
-from silo.bundle.signature_file import signed_file
+from silo.bundle.signing import signed_file
 from silo.bundle.writer import write_bundle
 from silo.core.consent import HostCases, HostCode, HostPlan, HostText
 from silo.core.plugins import COMPILERS, part_of

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from silo.core.check_limits import MOST_STEPS
-from silo.errors import ArgumentError
+from silo.core.protocols import MOST_STEPS
+from silo.errors import ArgumentError, SignatureError, TuneError
 
 if TYPE_CHECKING:
     from silo.commands.results import BuildSummary, CaseResults, TuneResults
@@ -131,7 +131,6 @@ def tune(
     """
     from silo.commands.results import TuneResults  # noqa: PLC0415  # heavy: only when it is called
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415
-    from silo.errors import TuneError  # noqa: PLC0415
     from silo.settings import override  # noqa: PLC0415
     from silo.status_line import working  # noqa: PLC0415
     from silo.tuner.objective import Objective  # noqa: PLC0415
@@ -302,8 +301,7 @@ def _title(place: Place) -> str:
 
 
 def _secret_key(path: Path) -> Any:  # noqa: ANN401  # silo.store.signatures.SecretKey
-    from silo.errors import SignatureError  # noqa: PLC0415  # only if something is signed
-    from silo.store.key_files import read_secret_key  # noqa: PLC0415
+    from silo.store.signatures import read_secret_key  # noqa: PLC0415
 
     def no_password() -> str:
         raise SignatureError(f"{path} has a password, and a function asks for none: sign with silo sign K.silo --key")

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from silo.commands.show_code import forms_of_bundle, forms_of_kernel
 from silo.core.config import Config
-from silo.core.file_names import file_name
 from silo.errors import SiloError, TuneError
 from silo.kernels.collection import collect_kernels
 from silo.kernels.kernel import Kernel
@@ -17,6 +16,7 @@ from silo.machine.user_files import PlaceKind, kind_of, write_texts
 from silo.measuring.metric_plan import wanted_objective
 from silo.report.index_page import index_page
 from silo.report.kernel_page import ConfigCode, OtherSizes, StudyReport, kernel_page, study_report
+from silo.sanitized_text import file_name
 from silo.tuner.catalog import KeptStudy
 from silo.tuning.device_limits import known_ceilings, measure_ceilings
 from silo.tuning.stored_studies import kept_studies, studies_of_kernels
@@ -57,7 +57,7 @@ def write_reports(
     Returns one row per study. A page shows the code of the winner and of the default config, as far as it is stored or
     a compiler makes it here.
 
-    :func:`~silo.core.file_names.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
+    :func:`~silo.sanitized_text.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
     of the device (the CPU if None), unless they are known.
 
     Raises:

@@ -11,8 +11,8 @@ from silo.artifacts.disassembly import DISASSEMBLED
 from silo.building.code_forms import CODE_FORMS, CodeForms, code_text, kinds_with
 from silo.building.compilation import Compilation
 from silo.building.loaded_kernels import stored_blob
+from silo.bundle.bundle_slices import is_for
 from silo.bundle.contents import BundleKernel
-from silo.bundle.cut import is_for
 from silo.bundle.reader import Bundle, open_bundle
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config

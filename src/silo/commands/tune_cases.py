@@ -120,7 +120,7 @@ def leased(report: OnProgress) -> Generator[OnProgress]:
     if link is None:
         yield report
         return
-    from silo.store.remote.leases import holding_lease  # noqa: PLC0415  # few users have a remote store
+    from silo.store.remote.remote_pruning import holding_lease  # noqa: PLC0415  # few users have a remote store
 
     with holding_lease(link, "tune") as lease:
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from silo.core.config import Config
-from silo.core.decision_source import Origin, default_origin
-from silo.core.decisions import Decision, Rejected
+from silo.core.decisions import Decision, Origin, Rejected, default_origin
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target

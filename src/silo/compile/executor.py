@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from silo.compile.toolchain import Toolchain
-from silo.core.compiled import Compiled
-from silo.core.variant import CompileJob
+from silo.core.variant import Compiled, CompileJob
 from silo.errors import CompileError, SiloError
 
 __all__ = ["InProcess", "failure_of"]

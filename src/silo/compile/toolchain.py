@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import cast
 
-from silo.core.compiled import CacheFiles, Compiled
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.declaration import CompilerDeclaration
 from silo.core.plugins import COMPILERS, installed_places, load_declaration, load_place, shipped_places
 from silo.core.protocols import Compiler, MakesCacheFiles
 from silo.core.target import Target
-from silo.core.variant import CompileJob
+from silo.core.variant import CacheFiles, Compiled, CompileJob
 from silo.errors import CompileError, TargetError
 
 __all__ = ["Toolchain", "choose_compiler", "select_compiler", "target_kinds"]

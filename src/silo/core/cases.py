@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.checks import CheckResult, check, compare, default_tolerance
-from silo.core.descriptors import TensorDescriptor
+from silo.core.compound_arguments import TensorDescriptor
 from silo.core.dtypes import DType
 from silo.core.generator import Fill
 from silo.core.host_arrays import require_numpy

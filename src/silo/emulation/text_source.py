@@ -6,8 +6,7 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.signature import Parameter, ParameterKind, Signature

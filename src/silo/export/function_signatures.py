@@ -8,7 +8,7 @@ from enum import Enum
 
 from silo.bundle.contents import BundleKernel
 from silo.core.dtypes import DType
-from silo.core.nodes import Extent, Stride, leaves
+from silo.core.expressions import Extent, Stride, leaves
 from silo.core.recipes import AliasRecipe, ArgumentRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind
 from silo.core.specialization import Fact

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from silo.core.checks import tolerance
 from silo.core.dtypes import DType
+from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
 from silo.core.literal_data import OWN_LIMIT
-from silo.core.nodes import Bindings, evaluate
 from silo.core.recipes import (
     AliasRecipe,
     ArgumentRecipe,

@@ -8,8 +8,8 @@ from functools import cached_property, reduce
 from typing import Literal, cast
 
 from silo.core.config import Config
+from silo.core.expressions import ConfigValue, Const, Node, OpKind, make
 from silo.core.grouped_space import GroupedSpace, Steps
-from silo.core.nodes import ConfigValue, Const, Node, OpKind, make
 from silo.core.plugins import is_option
 from silo.core.signature import ParameterKind, Signature
 from silo.core.space import Constraint

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from silo.core.config import Config
 from silo.core.dispatch import bucket_of
-from silo.core.nodes import Argument, Bindings, Const, Node, OpKind, evaluate, leaves, make
+from silo.core.expressions import Argument, Bindings, Const, Node, OpKind, evaluate, leaves, make
 from silo.core.plugins import driver_of
 from silo.core.signature import ParameterKind, Signature
 from silo.core.space import Constraint, Space

@@ -14,12 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from silo.compile.toolchain import select_compiler
-from silo.core.check_limits import CheckLimits
 from silo.core.consent import HostCode, text_sha256
 from silo.core.dtypes import dtype
 from silo.core.host_arrays import numpy_dtype
 from silo.core.launch_info import LaunchInfo
-from silo.core.protocols import CheckedKernel, GivesCheckedText
+from silo.core.protocols import CheckedKernel, CheckLimits, GivesCheckedText
 from silo.core.signature import Effect, ParameterKind
 from silo.core.variant import CompileJob
 from silo.errors import CheckError, CompileError, SiloError, UnsupportedError

@@ -7,9 +7,19 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.bundle.contents import CPU_KIND, calls_of, host_cases, host_code, host_plan, variant_calls
-from silo.bundle.reader import Bundle, open_bundle
-from silo.core.consent import PackedHostCode
+from silo.bundle.contents import (
+    CPU_KIND,
+    BundleKernel,
+    BundleVariant,
+    PackedCode,
+    calls_of,
+    host_cases,
+    host_code,
+    host_plan,
+    variant_calls,
+)
+from silo.bundle.reader import Bundle, OpenKernel, ServedVariant, open_bundle
+from silo.core.consent import Consent, HostCases, HostCode, PackedHostCode
 from silo.core.device import HOST_MEMORY
 from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, Signature
@@ -32,13 +42,10 @@ from silo.settings import settings
 if TYPE_CHECKING:
     from silo.building.compiled_calls import CompiledKernel
     from silo.building.loaded_kernels import CheckedLauncher
-    from silo.bundle.contents import BundleKernel, BundleVariant, PackedCode
-    from silo.bundle.reader import OpenKernel, ServedVariant
-    from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.decisions import Decision
+    from silo.core.expressions import Node
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
-    from silo.core.nodes import Node
     from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
     from silo.core.recorded_plans import RecordedPlan
@@ -505,6 +512,6 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
 
 
 def _signed_file(bundle: Bundle, place: str) -> SignedFile:
-    from silo.bundle.signature_file import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
+    from silo.bundle.signing import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
 
     return signed_file(bundle, place)

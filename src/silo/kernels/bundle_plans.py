@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from silo.core.dtypes import from_dlpack
-from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind, Stride, evaluate
-from silo.core.nodes import Bindings as NodeBindings
+from silo.core.expressions import Argument, Const, Extent, Node, Op, OpKind, Stride, evaluate
+from silo.core.expressions import Bindings as NodeBindings
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedForm, RecordedLaunch, RecordedPlan, Source
 from silo.errors import ArgumentError, BundleError
 from silo.kernels.plans import Plan

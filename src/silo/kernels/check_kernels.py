@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from silo.core.check_limits import MOST_STEPS, CheckLimits
+from silo.core.protocols import MOST_STEPS, CheckLimits
 from silo.errors import ArgumentError
 from silo.kernels.checking_launchers import CheckingBundle, CheckingKernel, CheckingLauncher
 from silo.kernels.kernel import kernel as wrap

@@ -13,12 +13,11 @@ from silo.building.kernel_declaration import DeclaredKernel
 from silo.building.ready_cases import CaseFunction
 from silo.core.cases import Case
 from silo.core.config import Config
+from silo.core.expressions import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.grids import Grid
-from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.plugins import is_option, option_names
-from silo.core.search_space import DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
 from silo.core.signature import ParameterKind
-from silo.core.space import Constraint
+from silo.core.space import Constraint, DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
@@ -73,7 +72,7 @@ class Kernel(DeclaredKernel):
         """The launcher of calls outside of kernels."""
         if not self.checking:
             return self.resolver.direct
-        from silo.core.check_limits import CheckLimits  # noqa: PLC0415
+        from silo.core.protocols import CheckLimits  # noqa: PLC0415
         from silo.kernels.checking_launchers import CheckingKernel  # noqa: PLC0415  # few programs check
 
         return CheckingKernel(self, self.resolver, CheckLimits())
@@ -600,7 +599,6 @@ class _Shown:
 
     def _enter(self, event: LaunchEvent) -> Callable[[], object] | None:
         from silo.calls.resolver import Resolved  # noqa: PLC0415  # loaded by the first call
-        from silo.sources.kinds import kind_named  # noqa: PLC0415  # as above
         from silo.sources.seen_launch import SeenLaunch  # noqa: PLC0415  # few programs have hooks
 
         found = event.tag

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from silo.core.dtypes import from_dlpack
-from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind, Stride, make
+from silo.core.expressions import Argument, Const, Extent, Node, Op, OpKind, Stride, make
 from silo.core.recorded_plans import (
     ArgumentKind,
     RecordedArgument,

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from silo.bundle.contents import VariantCode
     from silo.bundle.reader import OpenKernel
     from silo.core.argument_facts import ArgumentFacts
-    from silo.core.dynamic_layout import DynamicLayout
-    from silo.core.extents import ArrayExtents, ExtentKind, HeldExtents
+    from silo.core.extents import ArrayExtents, DynamicLayout, ExtentKind, HeldExtents
     from silo.core.protocols import Device
     from silo.core.variant import Variant
     from silo.launch.native import RawChoiceArgument, RawChoiceCall, RawPlace
@@ -94,8 +93,7 @@ class CallArgument:
 
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
         """The facts that decide the code, if the code depends on facts of this kind; None for other arrays."""
-        from silo.core.dynamic_layout import MAX_DYNAMIC_AXES, DynamicLayout  # noqa: PLC0415  # few kernels have any
-        from silo.core.extents import ExtentKind, Extents  # noqa: PLC0415
+        from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any  # noqa: PLC0415
 
         if kind is not ExtentKind.DYNAMIC:
             strides = self.strides if kind is ExtentKind.LAYOUT else None
@@ -237,7 +235,7 @@ def _argument(
     typed = kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
     element = from_dlpack(code, bits) if typed else None
     if typed and element is None:
-        from silo.core.argument_descriptions import describe  # noqa: PLC0415  # as below
+        from silo.core.argument_facts import describe  # noqa: PLC0415  # as below
 
         raise ArgumentError(
             f"{kernel}: argument '{name}' has a dtype that no kernel knows: "
@@ -264,7 +262,7 @@ def _argument(
 
 
 def _layout(word: int) -> DynamicLayout:
-    from silo.core.dynamic_layout import DynamicLayout  # noqa: PLC0415  # few kernels have any
+    from silo.core.extents import DynamicLayout  # noqa: PLC0415  # few kernels have any
 
     return DynamicLayout.of_word(word)
 
@@ -274,7 +272,7 @@ def describe_call(call: SeenCall) -> str:
 
     Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.
     """
-    from silo.core.argument_descriptions import describe  # noqa: PLC0415  # messages need it, and launches that work do not
+    from silo.core.argument_facts import describe  # noqa: PLC0415  # messages need it, and launches that work do not
 
     parts: list[str] = []
     for one in call.arguments:
@@ -367,7 +365,7 @@ class OneVariant:
     """
 
     def __init__(self, variant: Variant) -> None:
-        from silo.bundle import one_variant as bundle  # noqa: PLC0415  # checked launchers alone ask
+        from silo.bundle import encode as bundle  # noqa: PLC0415  # checked launchers alone ask
         from silo.bundle.reader import Bundle  # noqa: PLC0415  # as above
 
         self._kernel = Bundle.from_bytes(bundle.encode_variant(variant), variant.kernel).open_kernel(bundle.KERNEL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from silo.core.nodes import Bindings, Node, evaluate
+from silo.core.expressions import Bindings, Node, evaluate
 from silo.core.values import Value
 from silo.errors import ArgumentError
 from silo.launch.arguments import SeenCall, ValueKind

@@ -11,7 +11,7 @@ from silo.errors import DeviceError
 from silo.launch.native import is_descriptor_type
 
 if TYPE_CHECKING:
-    from silo.core.descriptors import TensorDescriptor
+    from silo.core.compound_arguments import TensorDescriptor
 
 __all__ = [
     "Packed",
@@ -39,7 +39,7 @@ def is_descriptor(value: object) -> bool:
 
 def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors
     """The same descriptor of another array."""
-    from silo.core.descriptors import TensorDescriptor  # noqa: PLC0415  # not for a launch
+    from silo.core.compound_arguments import TensorDescriptor  # noqa: PLC0415  # not for a launch
 
     return TensorDescriptor(
         base,

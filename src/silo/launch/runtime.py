@@ -6,12 +6,11 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from silo.core.config import Config
-from silo.core.consent import require_consent
+from silo.core.consent import Consent, require_consent
 from silo.core.decisions import Rejected
+from silo.core.expressions import Argument, Const, Node, Op, encode, make, substitute
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.nodes import Argument, Const, Node, Op, make, substitute
 from silo.core.plugins import load_place, loader_of, shipped_options
-from silo.core.postfix_programs import encode
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
@@ -36,7 +35,6 @@ from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.artifacts.artifact import Artifact
-    from silo.core.consent import Consent
     from silo.core.declaration import LoaderDeclaration
     from silo.core.extents import HeldExtents
     from silo.core.protocols import Device, Loader

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from silo.core.compound_arguments import TensorDescriptor
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.descriptors import TensorDescriptor
 from silo.core.json_reader import NATURAL, PersistedRow
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError

@@ -14,7 +14,7 @@ from silo.building.loaded_kernels import stored_code
 from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.core.device import Measuring
-from silo.core.nodes import Bindings, Node, evaluate
+from silo.core.expressions import Bindings, Node, evaluate
 from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError, TuneError

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from silo.compile.wire import Message, encode, encode_error
 from silo.compile.worker_serving import run_when_idle, serve
+from silo.core.compound_arguments import TensorDescriptor
 from silo.core.decisions import Rejected
-from silo.core.descriptors import TensorDescriptor
 from silo.core.device import place_of
 from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import loader_of

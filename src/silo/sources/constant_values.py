@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.dtypes import DType, dtype
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import FunctionValue, RecordValue, Value

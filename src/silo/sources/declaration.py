@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.core.config import Config
-from silo.core.search_space import DeclaredSpace
+from silo.core.space import DeclaredSpace
 from silo.sources.kernel_source import KernelSource
 
 __all__ = ["Declaration"]

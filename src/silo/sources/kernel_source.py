@@ -16,8 +16,8 @@ from silo.core.values import Value
 from silo.core.variant import Variant
 
 if TYPE_CHECKING:
+    from silo.core.compound_arguments import TupleShapes
     from silo.core.extents import HeldExtents
-    from silo.core.tuples import TupleShapes
 
 __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "ReadsPlaces", "RunsInLibrary", "TakesTuples"]
 

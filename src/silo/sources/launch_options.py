@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from silo.core import nodes
-from silo.core.nodes import Bindings, ConfigValue, Const, Node, leaves
+from silo.core import expressions
+from silo.core.expressions import Bindings, ConfigValue, Const, Node, leaves
 from silo.core.plugins import is_option
 from silo.core.trace import trace_grid
 from silo.core.values import JSON, Value
@@ -40,9 +40,9 @@ class LaunchOptions:
     def to_json(self) -> JSON:
         """The canonical form."""
         return [
-            None if self.block is None else [nodes.to_json(axis) for axis in self.block],
-            None if self.cluster is None else [nodes.to_json(axis) for axis in self.cluster],
-            None if self.smem is None else nodes.to_json(self.smem),
+            None if self.block is None else [expressions.to_json(axis) for axis in self.block],
+            None if self.cluster is None else [expressions.to_json(axis) for axis in self.cluster],
+            None if self.smem is None else expressions.to_json(self.smem),
         ]
 
     def values(self, kernel: str, constants: Mapping[str, Value]) -> LaunchValues:
@@ -84,7 +84,7 @@ class LaunchValues:
 def evaluated(kernel: str, what: str, node: Node, constants: Mapping[str, Value]) -> int:
     """The value of an option with one config. Raises CompileError."""
     try:
-        return nodes.evaluate(node, Bindings(config=constants))
+        return expressions.evaluate(node, Bindings(config=constants))
     except ExpressionError as error:
         raise CompileError(f"{kernel}: {what} is {node}: {error}") from None
 

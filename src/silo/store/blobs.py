@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from silo.core.notices import Notices
 from silo.errors import StoreError
+from silo.forks import Notices
 from silo.store.atomic_files import disk_bytes, publish
 from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
 from silo.store.records import DiskWrite

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
+from silo.forks import Notices
 from silo.store.atomic_files import disk_bytes, publish
 from silo.store.blobs import check_sha256, set_aside
 from silo.store.privacy import read_private

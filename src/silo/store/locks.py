@@ -18,8 +18,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from silo.core.notices import Notices
-from silo.forks import in_child
+from silo.forks import Notices, in_child
 from silo.settings import settings
 from silo.store.atomic_files import make_directory
 from silo.store.privacy import check_folder, open_own

@@ -1,23 +1,42 @@
-"""Signing, and checking a signature: minisign's two Ed25519 signatures, of a message and of the comment."""
+"""Signing, and checking a signature, as minisign does; and files of keys: public ones, and a secret one of its owner.
+
+A secret key may be encrypted with a password: its bytes are combined by XOR with the output of scrypt for the password
+and a salt.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import stat
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.minisign import MinisignSignature, PublicKey, prehashed
+from silo.core.minisign import MinisignSignature, PublicKey, number_text, prehashed
 from silo.errors import PackageError, SignatureError
 from silo.frozen import field, frozen
+from silo.plain_files import open_plain
+from silo.store.atomic_files import sync_directory, write_all
 
 __all__ = [
+    "Password",
+    "ScryptLimits",
     "SecretKey",
     "check_signature",
     "is_signed_by",
+    "make_key_files",
     "public_point",
+    "read_public_key",
+    "read_secret_key",
     "signed",
     "signer_among",
 ]
-
 
 # ---- Ed25519 by the package ``cryptography``, which is imported here alone ----
 
@@ -117,3 +136,190 @@ def signer_among(signature: MinisignSignature, keys: Iterable[PublicKey], messag
                 return key
             reason = decision
     return reason
+
+
+Password = Callable[[], str]
+
+_MAX_FILE_BYTES: Final = 4096
+_FORM = struct.Struct("<2s2s2s32sQQ104s")  # algorithms of key, derivation and checksum; salt, limits, encrypted bytes
+_HIDDEN = struct.Struct("<8s32s32s32s")  # number, seed, public half, checksum
+_ED25519, _SCRYPT, _NO_SCRYPT, _BLAKE2 = b"Ed", b"Sc", b"\0\0", b"B2"
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+@frozen
+class ScryptLimits:
+    """What deriving a key from a password may take, as libsodium counts it: operations and bytes.
+
+    The defaults are minisign's: a second of time and 1 GiB of memory.
+    """
+
+    operations: int = 1 << 25
+    memory_bytes: int = 1 << 30
+
+    def derive(self, password: str, salt: bytes, size: int) -> bytes:
+        """The bytes that scrypt makes, with libsodium's parameters. ``SignatureError`` beyond the defaults."""
+        most = ScryptLimits()
+        if self.operations > most.operations or self.memory_bytes > most.memory_bytes:
+            raise SignatureError(
+                f"its password takes {self.memory_bytes >> 20} MiB and {self.operations} operations to try; up to "
+                f"{most.memory_bytes >> 20} MiB and {most.operations} are allowed"
+            )
+        operations = max(self.operations, 32768)
+        if operations < self.memory_bytes // 32:
+            rounds, parallel = operations // 32, 1
+        else:
+            rounds, parallel = self.memory_bytes // 1024, 0
+        power = next(power for power in range(1, 64) if 1 << power > rounds // 2)
+        parallel = parallel or max((operations // 4 >> power) // 8, 1)
+        return hashlib.scrypt(
+            password.encode(), salt=salt, n=1 << power, r=8, p=parallel, maxmem=(1 << 31) - 1, dklen=size
+        )
+
+
+def make_key_files(
+    secret: Path, public: Path, password: Callable[[], str | None], limits: ScryptLimits | None = None
+) -> PublicKey:
+    """Make a pair of keys: ``secret``, with mode 0600, and ``public``. A ``password`` of None leaves it unencrypted.
+
+    Raises:
+        SignatureError: one of the files is there already, or cannot be written; none is left half written.
+    """
+    key = SecretKey(secrets.token_bytes(8), secrets.token_bytes(32))
+    made = key.public
+    for path in (secret, public):
+        if os.path.lexists(path):
+            raise SignatureError(
+                f"{path} is there already, and a key that is lost cannot be made again: name another file"
+            )
+    _write_new(secret, _secret_text(key, made, password(), limits or ScryptLimits()), 0o600)
+    try:
+        _write_new(public, made.file_text, 0o644)
+    except BaseException:
+        secret.unlink()
+        raise
+    return made
+
+
+def read_public_key(text_or_path: str) -> PublicKey:
+    """A public key: its 56 characters, or the name of a file that holds them.
+
+    Raises:
+        SignatureError: neither.
+    """
+    if PublicKey.looks_like(text_or_path):
+        return PublicKey.parse(text_or_path)
+    try:
+        return _public_key(_read(Path(text_or_path))[0])
+    except SignatureError as error:
+        raise SignatureError(f"{text_or_path}: {error}") from None
+
+
+def read_secret_key(path: Path, password: Password) -> SecretKey:
+    """A key to sign with; ``password`` is called if the file is encrypted.
+
+    Raises:
+        SignatureError: others may read the file, it is damaged, of another kind, or the password is wrong.
+        PackageError: the package that signs is not installed.
+    """
+    try:
+        data, found = _read(path)
+        _require_private(found)
+        return _secret_key(data, password)
+    except SignatureError as error:
+        raise SignatureError(f"{path}: {error}") from None
+
+
+def _require_private(found: os.stat_result) -> None:
+    if found.st_uid not in (os.geteuid(), 0):
+        raise SignatureError(f"it belongs to user {found.st_uid}, who knows the key; keys are their users' own")
+    if found.st_mode & _OTHERS:
+        raise SignatureError(
+            f"others may read or write it (mode {stat.S_IMODE(found.st_mode):o}), so the key may be known: "
+            "chmod 600, or make another with silo keygen"
+        )
+
+
+def _public_key(data: bytes) -> PublicKey:
+    if b"secret key" in data.partition(b"\n")[0]:
+        raise SignatureError("it holds a secret key; give the public one, which people may have")
+    return PublicKey.parse_file(data)
+
+
+def _secret_key(data: bytes, password: Password) -> SecretKey:
+    lines = data.removesuffix(b"\n").split(b"\n")
+    try:
+        form = _FORM.unpack(base64.b64decode(lines[-1], validate=True))
+    except (binascii.Error, ValueError, struct.error):
+        form = None
+    if form is None or len(lines) != 2:
+        raise SignatureError("not a secret key as silo keygen or minisign -G write it")
+    algorithm, derivation, checksum, salt, operations, memory_bytes, hidden = form
+    if algorithm != _ED25519 or checksum != _BLAKE2 or derivation not in (_SCRYPT, _NO_SCRYPT):
+        raise SignatureError(f"a key of other algorithms: {algorithm!r}, {derivation!r}, {checksum!r}")
+    if derivation == _SCRYPT:
+        hidden = _mixed(hidden, ScryptLimits(operations, memory_bytes).derive(password(), salt, len(hidden)))
+    number, seed, point, check = _HIDDEN.unpack(hidden)
+    # In a key without a password minisign writes none.
+    unchecked = derivation == _NO_SCRYPT and check == bytes(len(check))
+    if not unchecked and not secrets.compare_digest(check, _checksum(number, seed, point)):
+        raise SignatureError("the password is wrong" if derivation == _SCRYPT else "damaged: its checksum differs")
+    # Signing with a public half that is not the secret one's would give the secret away.
+    if public_point(seed) != point:
+        raise SignatureError(f"its halves do not belong together, so it is not the key {number_text(number)}")
+    return SecretKey(number, seed)
+
+
+def _secret_text(key: SecretKey, public: PublicKey, password: str | None, limits: ScryptLimits) -> str:
+    hidden = _HIDDEN.pack(key.number, key.seed, public.point, _checksum(key.number, key.seed, public.point))
+    salt, operations, memory_bytes = bytes(32), 0, 0
+    if password is not None:
+        salt, operations, memory_bytes = secrets.token_bytes(32), limits.operations, limits.memory_bytes
+        hidden = _mixed(hidden, limits.derive(password, salt, len(hidden)))
+    derivation = _NO_SCRYPT if password is None else _SCRYPT
+    data = _FORM.pack(_ED25519, derivation, _BLAKE2, salt, operations, memory_bytes, hidden)
+    word = "secret key" if password is None else "encrypted secret key"
+    return f"untrusted comment: minisign {word}\n{base64.b64encode(data).decode('ascii')}\n"
+
+
+def _checksum(number: bytes, seed: bytes, point: bytes) -> bytes:
+    return hashlib.blake2b(_ED25519 + number + seed + point, digest_size=32).digest()
+
+
+def _mixed(data: bytes, stream: bytes) -> bytes:
+    return bytes(one ^ other for one, other in zip(data, stream, strict=True))
+
+
+def _read(path: Path) -> tuple[bytes, os.stat_result]:
+    """The bytes of a small plain file, and the ``stat`` result of that same file."""
+    try:
+        descriptor = open_plain(path)
+    except OSError as error:
+        raise SignatureError(f"it cannot be opened: {error.strerror}; silo keygen makes a pair of keys") from None
+    try:
+        found = os.fstat(descriptor)
+        data = os.read(descriptor, _MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SignatureError(f"it cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(data) > _MAX_FILE_BYTES:
+        raise SignatureError(f"it is larger than the {_MAX_FILE_BYTES} bytes that a key may have")
+    return data, found
+
+
+def _write_new(path: Path, text: str, mode: int) -> None:
+    """Write a file that was not there; the mode is its from the first moment."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            write_all(descriptor, text.encode("ascii"))
+            os.fsync(descriptor)
+        except BaseException:
+            path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise SignatureError(f"cannot write {path}: {error.strerror}") from error

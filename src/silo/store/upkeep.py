@@ -10,9 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from silo.core.notices import Notices
 from silo.core.protocols import ListedRecords
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.frozen import frozen
 from silo.settings import settings
 from silo.store.atomic_files import write_all

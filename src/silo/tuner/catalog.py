@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from silo.core.case_work import Work
 from silo.core.config import Config
-from silo.core.keys import effort_key, seeds_key, spills_key, studies_key
 from silo.core.protocols import CatchesUp, ListedRecords, RecordStore
+from silo.core.recipes import Work
 from silo.core.values import JSON, canonical_json
+from silo.core.variant import effort_key, seeds_key, spills_key, studies_key
 from silo.errors import StoreError
 from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Study, Trial

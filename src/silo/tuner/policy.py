@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from silo.core.config import Config
-from silo.core.decision_source import Origin, default_origin
-from silo.core.decisions import Accepted, Decision
+from silo.core.decisions import Accepted, Decision, Origin, default_origin
 
 __all__ = ["Action", "Origin", "PolicyDecision", "TuneMode", "decide"]
 

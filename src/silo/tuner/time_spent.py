@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.core.json_reader import read_natural, read_object, read_text
-from silo.core.keys import effort_key
 from silo.core.protocols import CatchesUp, RecordStore
 from silo.core.values import JSON
+from silo.core.variant import effort_key
 from silo.errors import StoreError
 from silo.tuner.trial import Study
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
-from silo.core.file_names import file_name
-from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.signature import ParameterKind
+from silo.core.variant import seeds_key
 from silo.errors import StoreError, TuneError
 from silo.machine.process_session import session
 from silo.machine.user_files import write_texts
+from silo.sanitized_text import file_name
 from silo.tuner.catalog import KeptStudy, note_studies
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.result_files import read_results

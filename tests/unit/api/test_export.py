@@ -17,8 +17,8 @@ from silo.commands import export_bundle as exporting
 from silo.commands.export_bundle import ExportOptions, check_export
 from silo.core.config import Config
 from silo.core.dtypes import DTYPES, dtype
+from silo.core.expressions import Argument, Const
 from silo.core.literal_data import Formula
-from silo.core.nodes import Argument, Const
 from silo.core.recipes import ArrayRecipe, CaseRecipe, ScalarRecipe
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization

@@ -9,10 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from silo.core.checks import check
+from silo.core.checks import PlainArray, _decoded, check, check_plain
 from silo.core.dtypes import DTYPES, DTypeKind
 from silo.core.host_arrays import numpy_dtype, round_to_bits
-from silo.core.plain_checks import PlainArray, _decoded, check_plain
 from silo.core.recipes import ExpectedRecipe
 from silo.errors import PackageError
 

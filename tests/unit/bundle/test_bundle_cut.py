@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bundle_samples import sample
+from silo.bundle.bundle_slices import cut_contents, is_for
 from silo.bundle.contents import BundleContents
-from silo.bundle.cut import cut_contents, is_for
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle

@@ -2,7 +2,7 @@ import pytest
 
 from silo.compile.build_list import BuildCase, BuildKernel, Chosen, Packing, plan_variants
 from silo.core.config import Config
-from silo.core.decision_source import Origin
+from silo.core.decisions import Origin
 from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.space import Space

@@ -2,8 +2,8 @@ import pytest
 
 from silo.core.config import Config
 from silo.core.dtypes import dtype
+from silo.core.expressions import Argument, ConfigValue, Const, Extent, OpKind, Stride, make
 from silo.core.extents import ExtentKind, Extents, HeldExtents, guard_for_grid
-from silo.core.nodes import Argument, ConfigValue, Const, Extent, OpKind, Stride, make
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target

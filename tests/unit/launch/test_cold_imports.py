@@ -153,9 +153,7 @@ def cpu_path(tmp_path_factory):
 
 
 # A caller who vouches for the code needs no store.
-STORE = {"core/notices.py", "plain_files.py"} | {
-    f"store/{name}.py" for name in ("locks", "privacy", "records", "store")
-}
+STORE = {"forks.py", "plain_files.py"} | {f"store/{name}.py" for name in ("locks", "privacy", "records", "store")}
 
 
 @pytest.mark.parametrize("trusted", ["by the caller", "by the ledger"])

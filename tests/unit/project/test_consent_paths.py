@@ -169,7 +169,7 @@ CALLS = {
     "note_trusted": {
         "commands/trust_code.py": "silo trust",
         "store/trust_ledger.py": "note_variants, of those whose job came from a trusted remote store",
-        "store/remote/fetched_artifacts.py": "the outcome of a job, if its remote store or its signer is trusted",
+        "store/remote/shared_parts.py": "the outcome of a job, if its remote store or its signer is trusted",
     },
     "trust_remote": {"commands/trust_code.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {

@@ -12,9 +12,9 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fake_backend.measure import fake_study
-from silo.core.case_work import Work
 from silo.core.config import Config
 from silo.core.dtypes import dtype
+from silo.core.recipes import Work
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.errors import PackageError
 from silo.report import kernel_page as page

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from silo.core.notices import Notices
 from silo.errors import StoreError
+from silo.forks import Notices
 from silo.store.blobs import DiskBlobs, MemoryBlobs
 
 

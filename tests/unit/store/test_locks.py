@@ -17,8 +17,8 @@ import pytest
 
 from silo.bundle.update import locked_bundle
 from silo.calls.leader import _lease
-from silo.core.notices import Notices
 from silo.errors import BundleError, LockError
+from silo.forks import Notices
 from silo.kinds.triton.programs.records.archive import Archive
 from silo.kinds.triton.programs.records.archive_entries import TextNames
 from silo.kinds.triton.programs.records.journal import Journal

@@ -9,10 +9,10 @@ import pytest
 
 from silo.commands import examine_machine as doctor
 from silo.commands.cache_actions import clear_store, prune_store, store_usage
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.core.notices import Notices
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import StoreError
+from silo.forks import Notices
 from silo.settings import override
 from silo.store import privacy
 from silo.store.blobs import DiskBlobs

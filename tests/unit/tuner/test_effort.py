@@ -40,7 +40,7 @@ def test_what_was_spent_adds_up_and_the_last_word_counts():
 def test_records_of_a_newer_silo_are_left_out():
     records = MemoryStore().records
     note_effort(STUDY, records, "seconds", 1.0)
-    from silo.core.keys import effort_key
+    from silo.core.variant import effort_key
 
     records.append(effort_key(STUDY.key), {"schema": "effort/2"})
     assert read_effort(STUDY, records) == TimeSpent(1.0, "seconds")

@@ -198,7 +198,7 @@ def test_seeds_are_measured_first_and_the_rest_follows():
 
 def test_the_catalog_names_each_study_once_and_skips_what_it_cannot_read(tmp_path):
     records = Store(tmp_path).records
-    from silo.core.keys import studies_key
+    from silo.core.variant import studies_key
 
     records.append(studies_key("add"), {"schema": "study/9", "study": {}})
     records.append(studies_key("add"), {"schema": "study/1", "study": {"kernel": 3}})

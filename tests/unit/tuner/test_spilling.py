@@ -312,7 +312,7 @@ def test_records_of_a_newer_silo_are_left_out():
     run(records)
     before = known_spills(STUDY, records)
     assert {one.config for one in before} == SPILLING
-    from silo.core.keys import spills_key
+    from silo.core.variant import spills_key
 
     for record in ({"schema": "spills/2", "spills": []}, "what", {"schema": "spills/1", "spills": [[1]]}, [3]):
         records.append(spills_key(STUDY.key), record)

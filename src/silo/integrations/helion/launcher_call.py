@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.errors import ArgumentError, GridError, UnsupportedError
 
 __all__ = ["Axes", "LaunchMarks", "axes", "check_options", "launch_marks", "marks_said", "name_of", "plain_arguments"]

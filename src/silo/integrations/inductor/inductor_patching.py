@@ -11,9 +11,8 @@ from typing import Any
 
 from silo.compile.c_compiler import find_compiler
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.notices import Notices
 from silo.errors import PackageError, SettingsError, SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.frozen import frozen
 from silo.integrations.inductor.generated_kernels import (
     bool_sums_by_torch,

@@ -8,7 +8,7 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.plugins import is_option, option_names
 from silo.core.signature import Effect, ParameterKind
 from silo.errors import ArgumentError, SiloError, SourceError, UnsupportedError

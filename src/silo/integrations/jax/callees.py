@@ -15,7 +15,7 @@ from silo.launch.runtime import VouchedCode
 
 if TYPE_CHECKING:
     from silo.artifacts.artifact import Artifact
-    from silo.core.nodes import Node
+    from silo.core.expressions import Node
     from silo.core.protocols import Device
     from silo.core.signature import Effect, Signature
     from silo.core.values import JSON

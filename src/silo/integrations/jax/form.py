@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.device import HOST_MEMORY
 from silo.core.dtypes import DType, dtype
 from silo.core.signature import NoDefault, Parameter, ParameterKind

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from silo.core.variant import Variant
     from silo.integrations.jax.callees import CalledCode
     from silo.integrations.jax.form import ArrayForm, JaxCallForm
-    from silo.launch.runtime import VouchedCode
 
 __all__ = [
     "TARGET",

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from silo.artifacts.runs_on import runs_on
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
 from silo.core.dtypes import DType

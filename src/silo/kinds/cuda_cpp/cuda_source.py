@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature

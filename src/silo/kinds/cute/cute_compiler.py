@@ -16,12 +16,11 @@ from silo.artifacts.binary_inspection import inspect_binary
 from silo.artifacts.runs_on import capability, specific_form
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Decision, Rejected
 from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.values import digest
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, SiloError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
 from silo.gc_pause import seldom_collected

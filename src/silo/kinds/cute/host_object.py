@@ -10,10 +10,10 @@ from typing import Any
 from silo.artifacts.binary_inspection import inspect_binary
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.compile.compiler_process import memory_note, run_compiler
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.target import Target
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
 from silo.kinds.cute.compiled_module import device_codes
 from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument

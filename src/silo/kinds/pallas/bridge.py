@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 from silo.core.dtypes import dtype
 from silo.core.extents import shape_text
-from silo.core.notices import Notices
 from silo.errors import ArgumentError, LaunchError
+from silo.forks import Notices
 from silo.kinds.pallas.call_plan import ArrayPlace
 from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version
 from silo.launch.array_extents import extent_of

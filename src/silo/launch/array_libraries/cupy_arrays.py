@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from silo.errors import ArgumentError, CaseError
 from silo.launch.array_extents import ALIGNMENT
-from silo.launch.array_libraries.array_library import imported
+from silo.launch.array_libraries.array_library import ArrayLibrary, imported
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.host_copies import as_bits, flat_memory
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

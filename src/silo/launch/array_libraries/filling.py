@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from silo.core.expressions import EvalError
 from silo.core.host_arrays import numpy_dtype
-from silo.core.postfix_programs import EvalError
 from silo.core.recipes import ArrayRecipe
 from silo.errors import ExpressionError
 from silo.launch import native

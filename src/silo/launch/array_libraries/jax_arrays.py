@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from silo.core.host_arrays import numpy_dtype
 from silo.errors import ArgumentError, CaseError
 from silo.launch.array_extents import ALIGNMENT, extent_of
-from silo.launch.array_libraries.array_library import imported
+from silo.launch.array_libraries.array_library import ArrayLibrary, imported
 from silo.launch.array_libraries.filling import fill
 from silo.launch.array_libraries.host_copies import as_bits
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

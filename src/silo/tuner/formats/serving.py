@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from silo.core.file_names import file_name
 from silo.core.values import Value
 from silo.errors import TuneError
+from silo.sanitized_text import file_name
 from silo.tuner.catalog import KeptStudy
 from silo.tuner.formats.foreign import (
     ForeignResults,

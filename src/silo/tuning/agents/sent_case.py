@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from silo.core.cases import CaseRecipe
+from silo.core.expressions import Node, from_json, to_json
 from silo.core.json_reader import read_list, read_mapping, read_object, read_text
-from silo.core.nodes import Node, from_json, to_json
 from silo.core.values import Value, canonical_json, value_from_json, value_to_json
 from silo.tuner.trial import Study
 

@@ -18,7 +18,7 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError
 from silo.kinds.cute.front.cute_parameters import Passed
 from silo.kinds.cute.front.cute_specialize import constant_value, reached_from, specialize
-from silo.kinds.cute.front.wrapping import Wrapper
+from silo.kinds.cute.front.wrapping import Wrapped, Wrapper, make_wrapper
 from silo.sources.launch_options import LaunchOptions
 
 __all__ = ["CuteSource", "Host", "HostChoice", "Layouts", "WrittenWrapper"]
@@ -187,8 +187,6 @@ class CuteSource:
         Called and traced while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises SourceError,
         ToolchainError, and CompileError for a config's launch option that no launch supports.
         """
-        from silo.kinds.cute.front.wrapping import Wrapped, make_wrapper  # noqa: PLC0415  # imports the DSL
-
         wrapped = Wrapped(
             name=self.name,
             location=self.location,

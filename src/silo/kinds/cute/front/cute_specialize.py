@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization

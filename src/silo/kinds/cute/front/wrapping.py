@@ -11,8 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from silo.core.dtypes import DType, DTypeKind
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import Extents
+from silo.core.extents import DynamicLayout, Extents
 from silo.core.launch_info import AbiType
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from silo.core.config import Config
 from silo.core.dtypes import DTypeKind
+from silo.core.expressions import Const, Node
 from silo.core.grids import Grid
-from silo.core.nodes import Const, Node
-from silo.core.search_space import DeclaredSpace, space_of
 from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
+from silo.core.space import DeclaredSpace, space_of
 from silo.core.space import Space as SearchSpace
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError

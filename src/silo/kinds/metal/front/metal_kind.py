@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.findings import Finding
 from silo.sources.callables import plain_callable
 from silo.sources.declaration import Declaration
 from silo.sources.kernel_source import KernelSource
-
-if TYPE_CHECKING:
-    from silo.core.findings import Finding
 
 __all__ = ["MetalKind", "findings"]
 

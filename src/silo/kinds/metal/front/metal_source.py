@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.dtypes import DType, DTypeKind, dtype
-from silo.core.nodes import Node, to_json
+from silo.core.expressions import Node, to_json
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.values import Value, digest
 from silo.emulation.text_source import TextSource

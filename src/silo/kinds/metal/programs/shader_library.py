@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.dtypes import DType
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError, SourceError

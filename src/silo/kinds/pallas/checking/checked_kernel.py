@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from silo.checking.findings import CheckFinding
 from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ran, Unseen
-from silo.core.check_limits import CheckLimits
+from silo.core.protocols import CheckLimits
 from silo.core.values import Value
 from silo.kinds.pallas.bridge import Arrays
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, ScalarPlace

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.config import Config
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.extents import ExtentKind, HeldExtents, shape_text

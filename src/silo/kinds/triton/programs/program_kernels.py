@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.core.dtypes import dtype
-from silo.core.protocols import AdoptsModules
+from silo.core.protocols import AdoptsModules, Device
 from silo.core.signature import Signature
 from silo.errors import DeviceError, SiloError, UnsupportedError
 from silo.forks import Mutex
@@ -38,7 +38,6 @@ from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.core.launch_info import LaunchInfo
-    from silo.core.protocols import Device
 
 __all__ = [
     "SLOT",

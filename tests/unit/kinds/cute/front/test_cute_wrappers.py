@@ -20,8 +20,7 @@ from silo.compile.toolchain import select_compiler
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.dtypes import dtype
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import Extents
+from silo.core.extents import DynamicLayout, Extents
 from silo.core.launch_info import ABI_BYTES, AbiType
 from silo.core.target import Target
 from silo.core.variant import Variant

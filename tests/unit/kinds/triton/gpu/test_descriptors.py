@@ -10,8 +10,8 @@ import pytest
 
 from silo.artifacts.binary_inspection import BinaryKernel
 from silo.core.argument_facts import ArgumentFacts
+from silo.core.compound_arguments import TensorDescriptor
 from silo.core.config import Config
-from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature

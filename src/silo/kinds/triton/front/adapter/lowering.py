@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from silo.core.compound_arguments import TupleShapes, flat_names
 from silo.core.config import Config
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
-from silo.core.tuples import TupleShapes, flat_names
 from silo.core.values import FunctionValue, RecordValue, Value
 from silo.errors import CompileError, SiloError, SourceError
 from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.decisions import Rejected
-from silo.core.notices import Notices
 from silo.errors import BundleError, SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.kinds.triton.programs.records.archive import Archive, blobs_of
 from silo.kinds.triton.programs.records.archive_entries import (
     GROUP,

@@ -11,7 +11,6 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
-from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.protocols import ReadsBinaries
 from silo.core.signature import Effect, ParameterKind, Signature
@@ -19,7 +18,7 @@ from silo.core.specialization import Specialization
 from silo.core.values import canonical_json, identity_of
 from silo.core.variant import Variant
 from silo.errors import BundleError, CompileError, SiloError, SourceError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.frozen import replace
 from silo.kinds.triton.front.adapter import (
     TESTED_VERSIONS,

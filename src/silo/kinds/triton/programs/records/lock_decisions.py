@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from silo.core.notices import Notices
 from silo.errors import FrozenError, LockError, SiloError
+from silo.forks import Notices
 from silo.kinds.triton.front.adapter import TunerDecisions, TunerKey, kernel_of_tuner
 from silo.kinds.triton.programs.records.archive import read_winners
 from silo.kinds.triton.programs.records.capture import Sources

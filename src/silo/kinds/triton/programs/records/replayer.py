@@ -9,11 +9,10 @@ from typing import Any
 
 from silo.bundle.contents import BundleVariant
 from silo.bundle.reader import Bundle
-from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.variant import Variant
 from silo.errors import FrozenError, NoVariantError, SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.kinds.triton.front.adapter import (
     CompileCall,
     TunerDecisions,

@@ -1,7 +1,7 @@
 """Code of programs that tune, in the store: it is put back into Triton's cache, if it is missing there.
 
 Files are kept under Triton's own key, which holds the compiler, the options, the environment and the source, so a
-kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.kept_files`) and are code
+kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.artifacts`) and are code
 for devices: a driver loads them, as it loads files of Triton's own cache.
 """
 
@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from silo.core.notices import Notices
 from silo.core.values import digest
 from silo.errors import SiloError
+from silo.forks import Notices
 from silo.kinds.triton.front.adapter import (
     CacheEntry,
     CompileRequest,

@@ -15,10 +15,9 @@ from dataclasses import field as member
 from typing import Any, cast
 
 from silo.core.config import Config
-from silo.core.notices import Notices
 from silo.core.values import digest
 from silo.errors import SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.kinds.triton.front.adapter import (
     TunerKey,
     active_device,

@@ -201,7 +201,7 @@ def test_files_of_another_key_are_not_put_back(home):
         TUNED
         + COUNTED
         + """
-from silo.store.kept_files import KeptFiles
+from silo.store.artifacts import KeptFiles
 own = KeptFiles.get
 def other(self, key):
     files = dict(own(self, key))

@@ -1,4 +1,4 @@
-"""Tuple arguments as the values that they hold: the shape of a tuple, and the names of its values.
+"""Arguments that hold others: tuples, by their shape and their values' names, and tensor descriptors of the host.
 
 A kernel that takes a tuple is compiled for the tuple's structure: each value in the tuple is a parameter of its own,
 named by its path (``xs.0``, or ``xs.scale`` for a field of a NamedTuple). Only the front end of the kernel's language
@@ -8,15 +8,16 @@ sees the tuple again.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 from silo.core.values import JSON
 from silo.errors import ArgumentError
 from silo.frozen import frozen
 
-__all__ = ["TupleShape", "TupleShapes", "flat_names", "leaves", "shape_of"]
+__all__ = ["TensorDescriptor", "TupleShape", "TupleShapes", "flat_names", "leaves", "shape_of"]
 
 _MOST_NESTED = 16
 
@@ -102,3 +103,24 @@ def flat_names(shapes: TupleShapes, names: tuple[str, ...]) -> tuple[str, ...]:
     for name in names:
         found.extend(shapes[name].names(name) if name in shapes else [name])
     return tuple(found)
+
+
+@dataclass(eq=False)
+class TensorDescriptor:
+    """A tensor descriptor that does not need Triton; launches accept Triton's own class too.
+
+    ``base`` is an array at a multiple of 16 bytes; ``strides`` count elements, are multiples of 16 bytes and end in 1;
+    ``padding`` is the value of loads outside: ``zero`` or ``nan``; ``round_f32_to_tf32`` rounds float32 as it is
+    loaded. ``layout`` is how a block lies in shared memory (Gluon's ``NVMMASharedLayout``), for kernels that depend
+    on it; None means the default of the block. Checked at each launch, so members may be set.
+    """
+
+    __tensor_descriptor__: ClassVar[bool] = True
+
+    base: Any
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
+    padding: str = "zero"
+    round_f32_to_tf32: bool = False
+    layout: Any = None
