@@ -126,7 +126,7 @@ def test_the_second_process_imports_next_to_nothing_for_a_signature(here, made):
     assert "cryptography" in first
     assert not {name for name in second if name.startswith(("cryptography", "_cffi"))}
     own = {name for name in second - builder if name.startswith("silo")}
-    assert own == {"silo.bundle.signing", "silo.store.trusted_keys"}
+    assert own == {"silo.bundle.signing", "silo.store.signatures"}
     assert second - builder == own, "nothing of the standard library besides"
     assert not {name for name in builder if "trusted_keys" in name or "signature_file" in name}
 

@@ -14,8 +14,8 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, Bund
 from silo.bundle.writer import write_bundle
 from silo.core import expressions
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step
-from silo.core.dtypes import DTYPES, dtype
 from silo.core.expressions import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, Node, Op, OpKind, Stride
 from silo.core.extents import DynamicAxis, DynamicLayout, Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
@@ -30,8 +30,7 @@ from silo.core.recorded_plans import (
 )
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.values import FunctionValue, Value
+from silo.core.values import DTYPES, FunctionValue, Value, dtype
 from silo.core.variant import Variant
 
 __all__ = ["corpus", "golden_corpus"]

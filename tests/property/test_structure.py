@@ -32,10 +32,10 @@ from silo.kernels.bundle_kernels import load
 from silo.measuring.lock_files import read_lock
 from silo.settings import override
 from silo.store.records import MemoryRecords
-from silo.tuner.catalog import pair_to_document
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.t4 import write_t4
-from silo.tuner.formats.triton import write_autotune
+from silo.tuner.formats.triton_configs import write_autotune
+from silo.tuner.ledger import pair_to_document
 from silo.tuner.lock import Lock, LockEntry
 from silo.tuner.statistics import Estimate
 from silo.tuner.trial import Status

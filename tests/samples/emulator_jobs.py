@@ -14,7 +14,7 @@ from silo.core.variant import Compiled
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.clang import find_clang
 from silo.errors import CompilerMissingError
-from silo.kinds.binary.binary_parameters import parse_signature
+from silo.kinds.binary.binary_source import parse_signature
 from silo.kinds.metal.clang import digest_of_headers, includes_headers
 from silo.kinds.metal.compile_job import compile_job
 from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument, may_wait, rewritten

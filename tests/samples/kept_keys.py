@@ -4,11 +4,11 @@ import hashlib
 
 from pinned import COMPILERS, MODEL, TARGET
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.grouped_space import GroupedSpace
 from silo.core.signature import Signature
 from silo.core.space import Space
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import digest
 from silo.core.variant import SCHEMAS, Variant, ceilings_key, effort_key, seeds_key, spills_key, studies_key
 from silo.errors import SiloError

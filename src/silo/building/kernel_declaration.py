@@ -11,11 +11,11 @@ from silo.building.derived_constexprs import Derived, trace_heuristics
 from silo.building.ready_cases import CaseFunction
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.expressions import Node
 from silo.core.plugins import why_unmeasured
 from silo.core.signature import Effect, ParameterKind
 from silo.core.space import Constraint, Rule, SearchSpace, Space
-from silo.core.target import Target
 from silo.core.values import Value, same_values
 from silo.errors import SpaceError
 from silo.sources.kernel_source import KernelSource, RunsInLibrary, TakesTuples

@@ -71,10 +71,10 @@ def _serve_unread(
     kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
 ) -> bool:
     """Serves a call that the native launcher could not read: with tuples among its arguments, or with traced arrays."""
-    from silo.launch.traced_calls import serve_traced  # noqa: PLC0415  # few calls are traced
+    from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls are traced
 
     if any(isinstance(one, tuple) for one in arguments):
-        from silo.building.tuple_arguments import serve_tuples  # noqa: PLC0415  # few kernels take tuples
+        from silo.building.prepared_calls import serve_tuples  # noqa: PLC0415  # few kernels take tuples
 
         names = kernel.source.signature.names
         given = {name: one for name, one in zip(names, arguments, strict=True) if one is not native.ABSENT}

@@ -18,8 +18,8 @@ from silo.bundle.format import TRIALS_KIND
 from silo.bundle.mixed_compilers import compilers_by_key, joined_rules, joined_versions
 from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob
+from silo.core.device import Target
 from silo.core.recorded_plans import RecordedPlan
-from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleError
 from silo.frozen import names_of, replace

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core import expressions
 from silo.core.config import Config
+from silo.core.device import TARGET, Target
 from silo.core.dispatch import DispatchRules
 from silo.core.expressions import Node
 from silo.core.json_reader import (
@@ -36,7 +37,6 @@ from silo.core.json_reader import (
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import EXTENTS, Specialization
-from silo.core.target import TARGET, Target
 from silo.core.values import JSON, PARSE_BUDGET, Value, canonical_json, digest, identity_of, parse_json
 from silo.core.variant import Variant
 from silo.frozen import Field, field, frozen

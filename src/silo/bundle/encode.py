@@ -25,12 +25,11 @@ from silo.bundle.contents import (
 )
 from silo.bundle.format import HEADER_BYTES, LAYOUTS_MINOR, MAJOR, MEMBERS_MINOR, Header, pack_header
 from silo.core.config import Config
-from silo.core.dtypes import DType
+from silo.core.device import Target
 from silo.core.extents import DynamicLayout
 from silo.core.json_reader import Persisted, members_of
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.target import Target
-from silo.core.values import JSON, canonical_json
+from silo.core.values import JSON, DType, canonical_json
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.frozen import Field, replace

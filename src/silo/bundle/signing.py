@@ -14,8 +14,7 @@ from silo.plain_files import open_plain
 from silo.sanitized_text import one_line
 from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
-from silo.store.signatures import SecretKey, check_signature
-from silo.store.trusted_keys import SignedFile
+from silo.store.signatures import SecretKey, SignedFile, check_signature
 
 if TYPE_CHECKING:
     from silo.bundle.reader import Bundle

@@ -18,8 +18,7 @@ from silo.core.decisions import Decision, Origin, Rejected
 from silo.core.host_arrays import has_numpy
 from silo.errors import ArgumentError, SiloError, TuneError
 from silo.launch.arguments import CallArgument, ValueKind
-from silo.launch.array_extents import extent_of
-from silo.launch.descriptor_arguments import with_base
+from silo.launch.array_parts import extent_of, with_base
 from silo.machine.array_copies import array_behind, duplicate
 from silo.machine.process_session import session
 from silo.measuring.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
@@ -30,12 +29,10 @@ from silo.measuring.lock_files import lock_of
 from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.settings import settings
 from silo.status_line import Task, announce, working
-from silo.tuner.outcome import Budget, TuneOutcome
-from silo.tuner.progress import Progress, note_of
+from silo.tuner.policy import BEGUN, note_effort, read_effort
 from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
-from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
-from silo.tuner.time_spent import BEGUN, note_effort, read_effort
+from silo.tuner.session_values import Budget, Progress, SearchOptions, SessionScope, SessionWatch, TuneOutcome, note_of
 
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
@@ -132,7 +129,7 @@ def tuned_live(
 class LiveSearch:
     """The search of one call's study, on a bench with the call's arguments.
 
-    ``timeouts_count``: see :class:`silo.tuner.session_options.SessionScope`.
+    ``timeouts_count``: see :class:`silo.tuner.session_values.SessionScope`.
     """
 
     kernel: DeclaredKernel
@@ -209,7 +206,7 @@ def most_promising(
     """
     if context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
         return ()
-    from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
+    from silo.heuristics.unmeasured_choices import promising_configs  # noqa: PLC0415  # known studies need none
 
     def programs_of(config: Config) -> int | None:
         try:

@@ -40,7 +40,7 @@ _PULL_LEASE_S = 3600  # a pull of everything may take a while
 # By kind of source: the function that writes a bundle's files into the framework's own cache, and the function that
 # writes its tuners' decisions into a lock.
 _WRITERS = {"triton": "silo.kinds.triton.programs.records.cache_files:write_cache"}
-_LOCKERS = {"triton": "silo.kinds.triton.programs.records.lock_decisions:write_lock"}
+_LOCKERS = {"triton": "silo.kinds.triton.programs.records.decision_sources:write_lock"}
 
 
 def _own_folder() -> Path:

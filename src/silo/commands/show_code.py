@@ -16,8 +16,7 @@ from silo.bundle.contents import BundleKernel
 from silo.bundle.reader import Bundle, open_bundle
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
-from silo.core.plugins import driver_of
-from silo.core.target import Target
+from silo.core.device import Target, driver_of
 from silo.errors import BundleError, CaseError, SpaceError, TargetError, ToolchainError
 from silo.kernels.collection import collect_kernels
 from silo.kernels.kernel import Kernel

@@ -15,8 +15,7 @@ from silo.core.consent import HostCases, HostCode, HostPlan, HostText
 from silo.core.minisign import PublicKey
 from silo.errors import StoreError
 from silo.machine.process_session import session
-from silo.store.signatures import read_public_key
-from silo.store.trusted_keys import KeyEntry
+from silo.store.signatures import KeyEntry, read_public_key
 from silo.variables import REMOTE_SCHEMES
 
 __all__ = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 import reprlib
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.core.dtypes import DType, dtype
-from silo.core.values import Value
+from silo.core.values import DType, Value, dtype
 from silo.frozen import frozen
 
 if TYPE_CHECKING:

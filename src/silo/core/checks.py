@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from silo.core.dtypes import DType, DTypeKind, dtype_named
 from silo.core.host_arrays import SMALL_FLOATS
+from silo.core.values import DType, DTypeKind, dtype_named
 from silo.frozen import frozen
 
 if TYPE_CHECKING:

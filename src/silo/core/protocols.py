@@ -10,10 +10,9 @@ from silo.core.config import Config
 from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
 from silo.core.declaration import CompilerDeclaration
-from silo.core.device import DeviceModel, Measuring, Memory
+from silo.core.device import DeviceModel, Measuring, Memory, Target
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Signature
-from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CacheFiles, Compiled, CompileJob, Variant
 from silo.frozen import frozen

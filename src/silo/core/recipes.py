@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from silo.core.compound_arguments import TensorDescriptor
-from silo.core.dtypes import DType, DTypeKind, dtype_named
 from silo.core.expressions import INT64_MAX, INT64_MIN, Node, from_json, to_json
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import numpy_dtype, strided
@@ -30,7 +29,7 @@ from silo.core.json_reader import (
     value_of,
 )
 from silo.core.literal_data import Formula, OwnData, Tabulate, own_from_json
-from silo.core.values import JSON, MAX_AXES, Value, identity_of, malformed, value_to_json
+from silo.core.values import JSON, MAX_AXES, DType, DTypeKind, Value, dtype_named, identity_of, malformed, value_to_json
 from silo.errors import CaseError
 from silo.frozen import field, frozen, replace
 

@@ -10,7 +10,6 @@ from enum import Enum
 from typing import Any, Final
 
 from silo.core import expressions
-from silo.core.dtypes import DType
 from silo.core.expressions import Node
 from silo.core.json_reader import (
     ANYTHING,
@@ -27,7 +26,7 @@ from silo.core.json_reader import (
     paired,
     value_of,
 )
-from silo.core.values import JSON, Value, malformed
+from silo.core.values import JSON, DType, Value, malformed
 from silo.frozen import field, frozen
 
 __all__ = [

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from silo.core.config import Config, ConfigSet
+from silo.core.device import Target
 from silo.core.expressions import Argument, Bindings, ConfigValue, Node, evaluate, from_json, leaves, to_json
 from silo.core.json_reader import read_list, read_object, read_pairs
 from silo.core.lattice import Lattice
 from silo.core.signature import Signature
-from silo.core.target import Target
 from silo.core.trace import trace_value
 from silo.core.values import JSON, Value, canonical_json, digest, value_from_json, value_to_json
 from silo.errors import ExpressionError, SpaceError, TraceError

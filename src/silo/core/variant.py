@@ -6,12 +6,11 @@ Variants, jobs, spaces and studies make their own keys.
 from __future__ import annotations
 
 from silo.core.config import Config
-from silo.core.device import DeviceModel
+from silo.core.device import TARGET, DeviceModel, Target
 from silo.core.json_reader import ANYTHING, TEXT, Persisted, value_of
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import TARGET, Target
 from silo.core.values import JSON, Value, digest, has_look_alike
 from silo.frozen import field, frozen, remembered
 

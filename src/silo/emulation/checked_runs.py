@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from silo.checking.findings import CheckFinding
 from silo.checking.kernel import NativeCall
-from silo.checking.machine import Difference, Doubt, Exchange, Ran, Unseen
+from silo.checking.machine import CheckFinding, Difference, Doubt, Exchange, Ran, Unseen
 from silo.checking.memory import Contents, CopiedMemory, MemoryLaunch, allocations_of
 from silo.compile.native_build import BuiltObject
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot

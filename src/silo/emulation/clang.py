@@ -10,7 +10,7 @@ from pathlib import Path
 
 from silo.compile.c_compiler import CCompiler, identify
 from silo.compile.compiler_process import run_compiler
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import digest
 from silo.emulation.runtime import FOLDER
 from silo.errors import CompilerMissingError, TargetError

@@ -20,7 +20,7 @@ from silo.bundle.contents import (
 )
 from silo.bundle.reader import Bundle, OpenKernel, ServedVariant, open_bundle
 from silo.core.consent import Consent, HostCases, HostCode, PackedHostCode
-from silo.core.device import HOST_MEMORY
+from silo.core.device import HOST_MEMORY, Target
 from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, Signature
 from silo.core.values import JSON, Value
@@ -40,7 +40,7 @@ from silo.machine.device_plugins import device_for, require_memory
 from silo.settings import settings
 
 if TYPE_CHECKING:
-    from silo.building.compiled_calls import CompiledKernel
+    from silo.building.code_forms import CompiledKernel
     from silo.building.loaded_kernels import CheckedLauncher
     from silo.core.decisions import Decision
     from silo.core.expressions import Node
@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
     from silo.core.recorded_plans import RecordedPlan
-    from silo.core.target import Target
     from silo.kernels.bundle_plans import BundledPlans
     from silo.launch.native import LoadedKernel
-    from silo.store.trusted_keys import SignedFile
+    from silo.store.signatures import SignedFile
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
@@ -263,8 +262,7 @@ class BundledKernel:
 
     def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
         """The code that serves a call with these arguments; see :meth:`silo.Kernel.compiled`."""
-        from silo.building.code_forms import CodeForms  # noqa: PLC0415  # few calls look at it
-        from silo.building.compiled_calls import CompiledKernel  # noqa: PLC0415
+        from silo.building.code_forms import CodeForms, CompiledKernel  # noqa: PLC0415  # few calls look at it
 
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
         artifact = cast("ServedVariant", binding.tag).artifact

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from silo.core.declaration import LoaderDeclaration
     from silo.core.extents import HeldExtents
     from silo.core.protocols import Device, Loader
-    from silo.launch.descriptor_arguments import Packed
+    from silo.launch.array_parts import Packed
 
 __all__ = [
     "Binding",
@@ -425,7 +425,7 @@ def bind(
     values = dict(config.as_dict() if isinstance(config, Config) else config)
     parts: Mapping[int, Packed] = {}
     if any(slot.part or slot.type is AbiType.TENSORMAP for slot in launch.layout):
-        from silo.launch.descriptor_arguments import descriptor_slots  # noqa: PLC0415  # few kernels take descriptors
+        from silo.launch.array_parts import descriptor_slots  # noqa: PLC0415  # few kernels take descriptors
 
         parts = descriptor_slots(loaded.name, launch)
     held = {name for name, one in specialization.extents if getattr(one, "strides", True) is not None}

@@ -16,9 +16,8 @@ from silo.measuring.lock_files import deployed_config
 from silo.settings import settings
 from silo.tuner.refine import Occupancy, Refiner
 from silo.tuner.search.search_state import Seed
-from silo.tuner.seeds import neighbours, seeds, seeds_from_records, spoken_of
+from silo.tuner.seeds import Neighbour, neighbours, seeds, seeds_from_records, spoken_of
 from silo.tuner.spilling import spill_limit
-from silo.tuner.study_distance import Neighbour
 from silo.tuner.trial import Study
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from silo.launch.array_libraries.pinned import pinned
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import bind, make_launcher
 from silo.machine.device_plugins import device_named
-from silo.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.measuring.device_energy import energy_of
-from silo.measuring.sent_code import received_consent
+from silo.measuring.sent_calls import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors, received_consent
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, copy_fits, interleave, measure
 
 __all__ = ["main"]

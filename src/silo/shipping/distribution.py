@@ -16,8 +16,8 @@ from silo.bundle.bundle_slices import is_for, targets_of
 from silo.bundle.reader import open_bundle
 from silo.bundle.signing import SUFFIX, header_of, read_signature, settle_signature, signature_bytes, signature_paths
 from silo.bundle.verify import verify_open
+from silo.core.device import Target
 from silo.core.minisign import MAX_SIGNATURE_BYTES
-from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleFormatError, RegistryError, TargetError
 from silo.shipping.oci_client import EMPTY, INDEX, MANIFEST, Descriptor, Registry, read_login

@@ -26,8 +26,7 @@ from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import SiloError, StoreError
 from silo.forks import Notices
 from silo.frozen import field, frozen
-from silo.store.blobs import DiskBlobs
-from silo.store.entries import DiskEntries, Entries
+from silo.store.stored_objects import DiskBlobs, DiskEntries, Entries
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

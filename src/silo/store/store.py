@@ -32,16 +32,16 @@ from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex, Notices
 from silo.settings import Settings
-from silo.store.atomic_files import make_directory, publish
-from silo.store.privacy import NotPrivateError, examine, read_private
+from silo.store.atomic_files import publish
+from silo.store.privacy import NotPrivateError, examine, make_directory, read_private
 from silo.store.records import DiskRecords, FallbackRecords, MemoryRecords
 from silo.store.trust_ledger import TrustLedger
 
 if TYPE_CHECKING:
     from silo.store.artifacts import Artifacts, Blobs, KeptFiles
-    from silo.store.entries import Entries
     from silo.store.remote.client import RemoteClient
     from silo.store.remote.shared_parts import LocalRecords
+    from silo.store.stored_objects import Entries
     from silo.store.upkeep import Counts, Upkeep
 
 __all__ = [
@@ -154,8 +154,10 @@ class StoreBase:
 
 
 def _in_memory(trust: TrustLedger, notices: Notices, link: RemoteClient | None = None) -> _Parts:
-    from silo.store.blobs import MemoryBlobs  # noqa: PLC0415  # a program that launches from a bundle needs none
-    from silo.store.entries import MemoryEntries  # noqa: PLC0415
+    from silo.store.stored_objects import (  # noqa: PLC0415  # a program that launches from a bundle needs none
+        MemoryBlobs,
+        MemoryEntries,
+    )
 
     entries = (MemoryEntries(), MemoryEntries(), MemoryEntries())
     return _assembled(MemoryBlobs(), MemoryRecords(), *entries, trust, notices, link)
@@ -255,8 +257,7 @@ class Store(StoreBase):
     def _make(self) -> _Parts:
         if self.unused:
             return _in_memory(self.trust, self._notices, self.link)
-        from silo.store.blobs import DiskBlobs, FallbackBlobs  # noqa: PLC0415  # see _in_memory
-        from silo.store.entries import DiskEntries, FallbackEntries  # noqa: PLC0415
+        from silo.store.stored_objects import DiskBlobs, DiskEntries, FallbackBlobs, FallbackEntries  # noqa: PLC0415  # see _in_memory  # noqa: PLC0415
         from silo.store.upkeep import Counts, Upkeep  # noqa: PLC0415
 
         write, root, notices = self._write, self._directory, self._notices

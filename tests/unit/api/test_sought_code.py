@@ -13,14 +13,15 @@ from silo.building import compilation
 from silo.building.compilation import Compilation
 from silo.core.config import Config
 from silo.core.declaration import BlobKind
+from silo.core.device import Target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.variant import CompiledBlob, Variant
 from silo.errors import CompileError
 from silo.frozen import replace
-from silo.store.remote.address import RemoteAddress, entry_name
+from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
+from silo.store.remote.object_protocol import entry_name
 from silo.store.store import Store
 from web_double import web_double
 

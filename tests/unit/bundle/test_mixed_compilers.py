@@ -19,9 +19,9 @@ from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle
 from silo.commands.trust_code import trust_bundle
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.signature import Signature
-from silo.core.target import Target
 from silo.errors import BundleError, BundleFormatError, TrustError
 from silo.frozen import replace
 from silo.launch.runtime import inspect_call

@@ -76,7 +76,7 @@ CALLS = {
         "launch/runtime.py": "load_blob: the one call of Device.load for artifacts, with their consent",
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
-        "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
+        "kinds/triton/programs/records/replayer.py": "Device.load of a recording's code, with consent to it",
         "integrations/inductor/gpu_decisions.py": "Place.load: torch's own function that makes a kernel",
         "commands/compare_bundles.py": "silo.load of the two bundles, with the caller's trust",
         "integrations/inductor/gpu_launchers.py": "Device.load of what Inductor had Triton compile, with consent",
@@ -125,7 +125,7 @@ CALLS = {
         "kinds/triton/programs/searches/ahead_compiles.py": "what a worker of this process has compiled",
         "kinds/triton/front/adapter/cache_compiles.py": "put_back_files, which refuses files for the host",
     },
-    "put_back_files": {"kinds/triton/programs/records/stored_code.py": "what Triton compiled on this machine"},
+    "put_back_files": {"kinds/triton/programs/records/stored_decisions.py": "what Triton compiled on this machine"},
     # Calls that issue consent.
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust_ledger.py": "the ledger"},
@@ -136,7 +136,7 @@ CALLS = {
     },
     "consent_of_caller": {"kernels/bundle_kernels.py": "a bundle's code, if the caller passed trust=True"},
     "consent_to_confirmed": {
-        "measuring/sent_code.py": "received_consent: what the process has consent to that this one was started for"
+        "measuring/sent_calls.py": "received_consent: what the process has consent to that this one was started for"
     },
     "received_consent": {
         "measuring/measuring_worker.py": "code of the process that tunes",
@@ -237,7 +237,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
         "integrations/inductor/generated_kernels.py",
         "integrations/inductor/gpu_launchers.py",
         "kinds/triton/programs/program_kernels.py",
-        "kinds/triton/programs/records/served_launches.py",
+        "kinds/triton/programs/records/replayer.py",
         "launch/runtime.py",
         "measuring/measuring_worker.py",
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from silo.errors import StoreError
 from silo.forks import Notices
-from silo.store.blobs import DiskBlobs, MemoryBlobs
+from silo.store.stored_objects import DiskBlobs, MemoryBlobs
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -16,8 +16,9 @@ import pytest
 from silo.errors import RegistryError, RemoteError
 from silo.store.remote import client as link
 from silo.store.remote import redis_server, web
-from silo.store.remote.address import Objects, RemoteAddress
+from silo.store.remote.address import RemoteAddress
 from silo.store.remote.bounded_socket import BoundedSocket, Bounds, TooSlowError
+from silo.store.remote.object_protocol import Objects
 from silo.store.remote.redis_server import RedisObjects
 from silo.store.remote.web import WebObjects
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from silo.store.remote import upload_queue
-from silo.store.remote.address import RemoteAddress, blob_name
+from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient, ThreadPool
+from silo.store.remote.object_protocol import blob_name
 from web_double import web_double
 
 NAMES = [blob_name(f"{number:064x}") for number in range(8)]

@@ -20,8 +20,9 @@ from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import RemoteError, SettingsError
 from silo.settings import Settings
 from silo.store.remote import copying
-from silo.store.remote.address import MOST_LINE_BYTES, RemoteAddress, blob_name, entry_name, record_name
+from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
+from silo.store.remote.object_protocol import MOST_LINE_BYTES, blob_name, entry_name, record_name
 from silo.store.remote.upload_queue import digest_of, line_of
 from silo.store.store import Store
 from web_double import web_double
@@ -93,8 +94,8 @@ def test_records_from_before_and_of_an_outage_are_sent_when_their_list_is_asked_
 @pytest.mark.parametrize("ended", ["complete", "evaluations", "settled"])
 def test_that_a_study_was_gone_through_is_known_in_whatever_order_records_arrive(tmp_path, share, ended):
     from fake_backend.measure import fake_study
-    from silo.tuner.catalog import catch_up
-    from silo.tuner.time_spent import BEGUN, note_effort, read_effort
+    from silo.tuner.ledger import catch_up
+    from silo.tuner.policy import BEGUN, note_effort, read_effort
 
     study = fake_study()
     first = machine(tmp_path / "first", f"file:{share}")

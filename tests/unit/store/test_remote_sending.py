@@ -13,8 +13,9 @@ import pytest
 from silo.core.launch_info import LaunchInfo
 from silo.core.variant import Compiled, CompiledBlob
 from silo.store.remote import copying
-from silo.store.remote.address import RemoteAddress, blob_name, entry_name, record_name
+from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
+from silo.store.remote.object_protocol import blob_name, entry_name, record_name
 from silo.store.remote.upload_queue import MOST_FOLDED, UploadQueue, fold_of, line_of, verified_fold
 from silo.store.store import Store
 

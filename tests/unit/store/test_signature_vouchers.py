@@ -18,6 +18,7 @@ from silo.errors import PackageError, SignatureError, TrustError
 from silo.frozen import replace
 from silo.store.signatures import (
     ScryptLimits,
+    SignedFile,
     check_signature,
     make_key_files,
     read_public_key,
@@ -26,7 +27,6 @@ from silo.store.signatures import (
 )
 from silo.store.store import MemoryStore, Store
 from silo.store.trust_ledger import may_load
-from silo.store.trusted_keys import SignedFile
 
 CODE = HostCode("a" * 64, "so", LaunchInfo("f", ()))
 LIGHT = ScryptLimits(1 << 15, 1 << 24)  # what minisign asks for takes seconds and a gigabyte

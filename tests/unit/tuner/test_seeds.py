@@ -8,17 +8,14 @@ import pytest
 from fake_backend.device import FAKE_MODEL
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config, ConfigSet
-from silo.core.device import DeviceModel
-from silo.core.dtypes import dtype
+from silo.core.device import DeviceModel, Target
 from silo.core.extents import Extents
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.store.store import MemoryStore, Store
-from silo.tuner.catalog import note_study, studies_of
-from silo.tuner.ledger import Ledger
-from silo.tuner.seeds import neighbours, seeds
-from silo.tuner.study_distance import differences, nearest
+from silo.tuner.ledger import Ledger, note_study, studies_of
+from silo.tuner.seeds import differences, nearest, neighbours, seeds
 from silo.tuner.trial import Status, Study
 from tuning_samples import tune
 

@@ -89,7 +89,7 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
 
 def has_gpus() -> bool:
     """Return whether the drivers list a GPU that torch calls ``cuda``."""
-    from silo.core.plugins import drivers  # noqa: PLC0415
+    from silo.core.device import drivers  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
     return any(devices_of_kind(one.kind) for one in drivers() if one.torch_build)
@@ -105,9 +105,8 @@ def _install(torch: Any) -> None:  # noqa: ANN401
     import logging  # noqa: PLC0415
     import warnings  # noqa: PLC0415
 
-    from silo.integrations.cuda_on_cpu.placement import Placement  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.placement import Placement, refuse_what_needs_cuda  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
-    from silo.integrations.cuda_on_cpu.refusals import refuse_what_needs_cuda  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.torch_cuda import (  # noqa: PLC0415
         replace_autocast,
         replace_devices,

@@ -78,7 +78,7 @@ class LaunchMarks:
     """Helion's attributes of a kernel.
 
     ``dynamic``: shapes and strides are not folded into the code. ``plans`` describe the values that the host makes for
-    the kernel's last parameters (``silo.integrations.helion.matmul_description``). ``min_blocks`` is the number of
+    the kernel's last parameters (``silo.integrations.helion.cute_host_text``). ``min_blocks`` is the number of
     blocks that an SM must hold at once, ``carveout`` the percentage of its memory used as shared memory.
     """
 

@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 from silo.calls.leader import led
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import JSON, Value, digest
 from silo.errors import FrozenError, LockError, SiloError, UnsupportedError
 from silo.forks import Notices

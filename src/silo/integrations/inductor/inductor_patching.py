@@ -27,7 +27,7 @@ from silo.integrations.inductor.generated_kernels import (
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
-from silo.machine.switched_on import SwitchedOn
+from silo.machine.process_session import SwitchedOn
 from silo.settings import settings, triton_mode
 
 __all__ = [

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.decisions import Decision, Rejected
+from silo.core.device import CPU_LEVELS, Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Effect
-from silo.core.target import CPU_LEVELS, Target
 from silo.core.values import JSON
 from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, ResourceError, SourceError, ToolchainError, UnsupportedError
@@ -31,7 +31,7 @@ from silo.kinds.pallas.pallas_declaration import PALLAS
 from silo.kinds.pallas.pallas_job import PallasJob, export_program
 from silo.kinds.pallas.pallas_program import PallasProgram, make_program
 from silo.settings import hold_in_environment
-from silo.sources.package_versions import version_of
+from silo.sources.installations import version_of
 
 if TYPE_CHECKING:
     from silo.core.consent import Consent

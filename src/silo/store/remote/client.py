@@ -20,7 +20,8 @@ from typing import TypeVar
 
 from silo.errors import RemoteError, SiloError
 from silo.forks import Mutex, Notices, in_child
-from silo.store.remote.address import LIMIT_S, LISTING_S, MOST_NAMES, Objects, RemoteAddress, blob_name, limit_s
+from silo.store.remote.address import RemoteAddress
+from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_NAMES, Objects, blob_name, limit_s
 from silo.store.remote.signed_outcomes import Sealer
 from silo.store.remote.upload_queue import UploadQueue
 

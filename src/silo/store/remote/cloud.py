@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from silo.errors import RemoteError
-from silo.store.remote.address import LIMIT_S, LISTING_S, MOST_BLOB_BYTES, PARTS, limit_s
+from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_BLOB_BYTES, PARTS, limit_s
 
 __all__ = ["CloudObjects"]
 
@@ -66,7 +66,7 @@ class CloudObjects:
         return self._blobs if name.startswith("blobs/") else self._store
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         try:
             answer = self._obstore.get(self._client_of(name), name)
             size = answer.meta["size"]
@@ -86,7 +86,7 @@ class CloudObjects:
             raise self._fault(error) from error
 
     def put(self, name: str, data: bytes, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         try:
             self._obstore.put(self._client_of(name), name, data, use_multipart=False, **self._if_absent)
         except self._unable:
@@ -100,7 +100,7 @@ class CloudObjects:
             raise self._fault(error) from error
 
     def remove(self, name: str, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         del deadline  # the client has its own
         try:
             self._obstore.delete(self._client_of(name), name)
@@ -110,7 +110,7 @@ class CloudObjects:
             raise self._fault(error) from error
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         try:
             for page in self._obstore.list(self._store, f"{folder}/", chunk_size=_PAGE):
                 yield [str(one["path"])[len(folder) + 1 :] for one in page]

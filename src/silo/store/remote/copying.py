@@ -14,10 +14,9 @@ from silo.errors import RemoteError, SiloError
 from silo.forks import Notices
 from silo.frozen import frozen
 from silo.store.artifacts import Artifacts, Outcome, blobs_kept_here
-from silo.store.blobs import DiskBlobs
-from silo.store.entries import DiskEntries
 from silo.store.records import DiskRecords, decode_line, encode_line
-from silo.store.remote.address import (
+from silo.store.remote.client import RemoteClient
+from silo.store.remote.object_protocol import (
     MOST_BLOB_BYTES,
     MOST_LINE_BYTES,
     blob_name,
@@ -25,7 +24,6 @@ from silo.store.remote.address import (
     record_name,
     records_of,
 )
-from silo.store.remote.client import RemoteClient
 from silo.store.remote.shared_parts import SharedRecords
 from silo.store.remote.upload_queue import (
     MOST_FOLDED,
@@ -36,6 +34,7 @@ from silo.store.remote.upload_queue import (
     verified_fold,
     verified_line,
 )
+from silo.store.stored_objects import DiskBlobs, DiskEntries
 
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from silo.errors import RemoteError
 from silo.store.atomic_files import TEMPORARY_PREFIX, write_all
-from silo.store.remote.address import PARTS
+from silo.store.remote.object_protocol import PARTS
 
 __all__ = ["FolderObjects"]
 
@@ -34,7 +34,7 @@ class FolderObjects:
         self._root = root
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         del deadline  # the caller does not wait longer than that
         path = self._root / name
         try:
@@ -61,7 +61,7 @@ class FolderObjects:
             os.close(descriptor)
 
     def put(self, name: str, data: bytes, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         del deadline
         path = self._root / name
         try:
@@ -86,7 +86,7 @@ class FolderObjects:
             raise _fault(error, path) from error
 
     def remove(self, name: str, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         del deadline
         path = self._root / name
         try:
@@ -97,7 +97,7 @@ class FolderObjects:
             raise _fault(error, path) from error
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         del deadline
         waiting = [self._root / folder]
         skipped = len(str(waiting[0])) + 1

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from urllib.parse import SplitResult, unquote
 
 from silo.errors import RemoteError
-from silo.store.remote.address import LIMIT_S, MOST_LINE_BYTES, MOST_NAMES, PARTS
 from silo.store.remote.bounded_socket import BoundedSocket, Bounds, TooLongError
+from silo.store.remote.object_protocol import LIMIT_S, MOST_LINE_BYTES, MOST_NAMES, PARTS
 
 __all__ = ["RedisObjects"]
 
@@ -43,7 +43,7 @@ class RedisObjects:
         self._own = threading.local()
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         record = _record(name)
         command = ("GET", _PREFIX + name) if record is None else ("HGET", *record)
         answer = self._ask(command, most, deadline)
@@ -52,19 +52,19 @@ class RedisObjects:
         raise RemoteError(f"{command[0]} is answered with something else than bytes", kind="fault")
 
     def put(self, name: str, data: bytes, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         record = _record(name)
         command = ("SET", _PREFIX + name, data, "NX") if record is None else ("HSETNX", *record, data)
         self._ask(command, MOST_LINE_BYTES, deadline)
 
     def remove(self, name: str, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         record = _record(name)
         command = ("DEL", _PREFIX + name) if record is None else ("HDEL", *record)
         self._ask(command, MOST_LINE_BYTES, deadline)
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         if folder.startswith("records/"):
             yield self._fields(_PREFIX + folder, deadline)
             return

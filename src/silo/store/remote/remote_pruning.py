@@ -22,14 +22,13 @@ from silo.errors import RemoteError, SiloError, StoreError
 from silo.frozen import frozen
 from silo.store.artifacts import Outcome
 from silo.store.records import MemoryRecords, decode_line
-from silo.store.remote.address import MOST_LINE_BYTES, blob_name, entry_name
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.copying import pull_records
+from silo.store.remote.object_protocol import MOST_LINE_BYTES, blob_name, entry_name
 from silo.store.remote.shared_parts import SharedRecords
 from silo.store.upkeep import losing_artifacts
 from silo.store.usage import Pruned
-from silo.tuner.catalog import every_study
-from silo.tuner.ledger import dated_trials
+from silo.tuner.ledger import dated_trials, every_study
 
 __all__ = [
     "LEASE_S",

@@ -25,9 +25,9 @@ from silo.errors import SiloError
 from silo.forks import Mutex, in_child
 from silo.frozen import replace
 from silo.store.artifacts import Blobs, Outcome
-from silo.store.entries import Entries
 from silo.store.records import decode_line, encode_line
-from silo.store.remote.address import (
+from silo.store.remote.client import RemoteClient
+from silo.store.remote.object_protocol import (
     MOST_BLOB_BYTES,
     MOST_LINE_BYTES,
     blob_name,
@@ -36,11 +36,11 @@ from silo.store.remote.address import (
     record_name,
     records_of,
 )
-from silo.store.remote.client import RemoteClient
 from silo.store.remote.upload_queue import MOST_FOLDED, digest_of, is_fold, line_of, verified_fold, verified_line
+from silo.store.stored_objects import Entries
 
 if TYPE_CHECKING:
-    from silo.store.trusted_keys import KeyEntry
+    from silo.store.signatures import KeyEntry
 
 __all__ = ["ArrivalsLedger", "FetchedArtifacts", "LocalRecords", "SharedBlobs", "SharedRecords"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from silo.core.decisions import Rejected
 from silo.errors import PackageError, SignatureError, SiloError
-from silo.store.blobs import check_sha256
+from silo.store.stored_objects import check_sha256
 
 if TYPE_CHECKING:
     from silo.core.minisign import PublicKey

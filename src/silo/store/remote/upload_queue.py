@@ -20,7 +20,7 @@ from silo.core.values import JSON
 from silo.errors import StoreError
 from silo.forks import Condition
 from silo.store.records import decode_line, encode_line
-from silo.store.remote.address import MOST_LINE_BYTES
+from silo.store.remote.object_protocol import MOST_LINE_BYTES
 
 __all__ = [
     "AT_EXIT_S",

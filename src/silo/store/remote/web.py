@@ -14,8 +14,8 @@ from xml.parsers import expat
 from silo.errors import RemoteError
 from silo.forks import Mutex
 from silo.store.atomic_files import TEMPORARY_PREFIX
-from silo.store.remote.address import LIMIT_S, LISTING_S, PARTS
 from silo.store.remote.http_client import HttpClient, HttpFault, HttpLimits, Reply, basic_login
+from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, PARTS
 
 __all__ = ["WebObjects"]
 
@@ -36,11 +36,11 @@ class WebObjects:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         return PARTS if self._is_dav() else tuple(_BAZEL)
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         path = self._path(name)
         if path is None:
             return None
@@ -52,7 +52,7 @@ class WebObjects:
             raise _refusal("GET", reply)
 
     def put(self, name: str, data: bytes, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         path = self._path(name)
         if path is None:
             return
@@ -78,7 +78,7 @@ class WebObjects:
                 pass
 
     def remove(self, name: str, deadline: float) -> None:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         if not self._is_dav():
             raise RemoteError("the server is not a WebDAV server and removes nothing when asked", kind="refused")
         with self._http.request("DELETE", name, HttpLimits(LIMIT_S, deadline=deadline)) as reply:
@@ -86,7 +86,7 @@ class WebObjects:
                 raise _refusal("DELETE", reply)
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
-        """See :class:`silo.store.remote.address.Objects`."""
+        """See :class:`silo.store.remote.object_protocol.Objects`."""
         if not self._is_dav():
             raise RemoteError("the server is not a WebDAV server and lists nothing", kind="refused")
         waiting = [folder]

@@ -17,7 +17,7 @@ from silo.errors import ArgumentError, LaunchError, SiloError  # noqa: E402
 from silo.forks import Notices  # noqa: E402
 from silo.kinds.pallas import bridge  # noqa: E402
 from silo.kinds.pallas import pallas_loader as loader  # noqa: E402
-from silo.kinds.pallas.program_calls import HostCall, donated_results  # noqa: E402
+from silo.kinds.pallas.pallas_loader import HostCall, donated_results  # noqa: E402
 
 ROWS, OUT = bodies.rows(), bodies.rows(role="out")
 RNG = np.random.default_rng(2)

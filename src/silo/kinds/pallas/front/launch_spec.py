@@ -7,11 +7,10 @@ from enum import Enum
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from silo.core import expressions
-from silo.core.dtypes import DType, dtype
 from silo.core.expressions import Bindings, ConfigValue, Const, Extent, ItemSize, Node, Op, leaves
 from silo.core.plugins import is_option
 from silo.core.trace import trace_value
-from silo.core.values import JSON
+from silo.core.values import JSON, DType, dtype
 from silo.errors import CompileError, ExpressionError, SourceError
 from silo.frozen import frozen
 

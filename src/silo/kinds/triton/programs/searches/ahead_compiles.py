@@ -16,7 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.variant import CacheFiles, CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
 from silo.forks import Mutex, Notices, in_child
