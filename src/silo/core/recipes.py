@@ -164,7 +164,7 @@ class ArrayRecipe(Persisted):
         own: OwnData | None = None,
         **params: Value,
     ) -> ArrayRecipe:
-        """A recipe with defaults filled in; ``dtype`` as :func:`~silo.core.host_arrays.dtype_named` takes it.
+        """A recipe with defaults filled in; ``dtype`` as :func:`~silo.core.values.dtype_named` takes it.
 
         >>> ArrayRecipe.of("normal", (4,)).params
         (('mean', 0.0), ('std', 1.0))
