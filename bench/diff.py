@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.machine import describe, save
-from silo.tuner.paired_ratio import Ratio, sample_until_decided
+from silo.tuner.measure import Ratio, sample_until_decided
 
 PPM = 1_000_000
 FALSE_BAR, FOUND_BAR, SECONDS_BAR = 0.01, 0.95, 60.0

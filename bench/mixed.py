@@ -26,7 +26,7 @@ from silo.commands.build_with_toolchains import build_with_toolchains
 from silo.commands.compare_bundles import BundleComparison, compare_bundles
 from silo.commands.tune_cases import tune_path
 from silo.shipping.slice_bundle import merge_bundles
-from silo.tuner.paired_ratio import Speed
+from silo.tuner.measure import Speed
 
 KERNELS = ("matmul", "softmax")
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples" / "kernels.py"

@@ -65,7 +65,7 @@ _NAMES_A_DRIVER = {
         "kinds/pallas/": "generates code for it, through jax",
         "heuristics/": "PyTorch's heuristics differ for NVIDIA; a target by which the names of blocks are read",
         "building/kernel_declaration.py": "a target by which the names of blocks are read",
-        "bundle/one_variant.py": "the target of a bundle for tests of the format",
+        "bundle/encode.py": "the target of a bundle for tests of the format",
         "core/device.py": "the name that DLPack has for the memory",
         "integrations/": "the names that torch and jax have for devices",
         "launch/array_libraries/": "the names that torch and jax have for devices",

@@ -26,7 +26,7 @@ def main() -> None:
     from machine_load import LoadMeter
 
     import silo
-    from silo.launch.case_arrays import materialize
+    from silo.launch.array_libraries.library_table import materialize
     from silo.settings import settings
     from silo.text_tables import format_time
 

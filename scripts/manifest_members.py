@@ -15,8 +15,7 @@ from silo.bundle.contents import TABLES, BundleContents, BundleKernel, BundleRul
 from silo.bundle.format import LAYOUTS_MINOR, MAJOR, MEMBERS_MINOR
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
-from silo.core.dynamic_layout import LAYOUT_MEMBERS
-from silo.core.extents import Extents
+from silo.core.extents import LAYOUT_MEMBERS, Extents
 from silo.core.json_reader import Form, members_of
 from silo.core.launch_info import LaunchInfo, TensorMap
 from silo.core.recorded_plans import RecordedArgument, RecordedForm, RecordedLaunch, RecordedPlan

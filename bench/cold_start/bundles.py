@@ -18,9 +18,9 @@ from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
-from silo.core.dtypes import dtype
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
+from silo.core.values import dtype
 
 NAMES = ("one", "ten", "spread", "thousand")
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int32")

@@ -40,7 +40,7 @@ def build(folder: Path) -> tuple[Path, Path, Path]:
     """The library, its operators of torch, and the program's own part."""
     from silo.commands.build_bundle import build_bundle
     from silo.commands.export_bundle import ExportOptions, export_cpp
-    from silo.export.shared_library import built_libraries
+    from silo.export.wheel import built_libraries
 
     bundle, made = folder / "add.silo", folder / "export"
     build_bundle([ROOT / "examples" / "kernels.py"], bundle, targets=["cpu"], kernels=["add"], tune="off")

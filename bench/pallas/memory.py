@@ -13,9 +13,9 @@ from bench.pallas.memory_kernels import Launch, launches
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Rejected
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.extents import Extents
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import CompileError, ResourceError
 from silo.frozen import replace

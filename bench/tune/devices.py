@@ -33,7 +33,7 @@ from silo.measuring.evaluators import CompiledArtifacts, evaluators
 from silo.store.store import MemoryStore
 from silo.tuner.lanes import Lanes
 from silo.tuner.session import tune
-from silo.tuner.session_options import SearchOptions, SessionScope
+from silo.tuner.session_values import SearchOptions, SessionScope
 from silo.tuning.agents.connection import PipeSource
 from silo.tuning.agents.fleet import Fleet
 from silo.tuning.agents.remote_evaluator import fleet_lanes

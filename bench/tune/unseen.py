@@ -225,8 +225,8 @@ def replay_models(folder: Path) -> dict[str, dict[str, list[float]]]:
 def _neighbour(space: Any, other: Any) -> Any:  # recorded spaces
     """The study of another recorded space with the losses of all of its configs."""
     from silo.tuner.loss_model import loss_ppm
+    from silo.tuner.seeds import Neighbour, differences
     from silo.tuner.statistics import PPM
-    from silo.tuner.study_distance import Neighbour, differences
 
     best = round(other.best_average_ns)
     times = {config: other.outcomes[config.order_key].average_ns for config in other.configs}
@@ -270,7 +270,7 @@ def measured_row_kernel() -> dict[str, Any]:
 
 def suggested(kernel: str) -> list[int]:
     """The size of a case that is worth tuning next, by this process's store."""
-    from silo.tuning.suggestions import suggest_sizes
+    from silo.tuning.explanation import suggest_sizes
 
     return [int(value) for value in suggest_sizes(KERNELS, kernels=[kernel], count=1)[0].sizes[0].bucket]  # type: ignore[call-overload]
 

@@ -1,5 +1,5 @@
 /* Dynamic layouts: what code assumes of an array whose shape and strides are passed to it
- * (silo.core.dynamic_layout). */
+ * (silo.core.extents). */
 #ifndef SILO_DYNAMIC_LAYOUT_H
 #define SILO_DYNAMIC_LAYOUT_H
 

@@ -1,6 +1,6 @@
 /* Expressions over the arguments of a call, evaluated without Python.
  *
- * A program is an array of instructions in postfix order, made by silo.core.postfix_programs. It is
+ * A program is an array of instructions in postfix order, made by silo.core.expressions. It is
  * checked while it runs, so damaged bytes give SILO_EXPRESSION_PROGRAM and nothing worse. */
 #ifndef SILO_EXPRESSION_H
 #define SILO_EXPRESSION_H
@@ -20,7 +20,7 @@ enum {
     SILO_EXPRESSION_AXIS = 5      /* an axis that the array does not have */
 };
 
-/* Opcodes, as in silo.core.postfix_programs.Opcode. */
+/* Opcodes, as in silo.core.expressions.Opcode. */
 enum {
     SILO_OP_CONST = 0,    /* push a */
     SILO_OP_ARGUMENT = 1, /* push the value of slot b */

@@ -52,7 +52,7 @@ struct silo_named_value {
     struct silo_value value;
 };
 
-/* ---- expressions (silo.core.nodes) ---- */
+/* ---- expressions (silo.core.expressions) ---- */
 
 enum silo_node_type {
     SILO_NODE_CONST,    /* `value` */

@@ -1,4 +1,4 @@
-/* Expressions of a manifest, decoded (silo.core.nodes). */
+/* Expressions of a manifest, decoded (silo.core.expressions). */
 #ifndef SILO_MANIFEST_NODES_H
 #define SILO_MANIFEST_NODES_H
 

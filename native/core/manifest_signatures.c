@@ -168,7 +168,7 @@ static bool are_bits(const struct silo_json *node, uint8_t *bits) {
     return true;
 }
 
-/* silo.core.dynamic_layout.DynamicLayout */
+/* silo.core.extents.DynamicLayout */
 static int decode_dynamic(const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *node, const struct silo_dynamic_layout **layout) {
     const struct silo_json *found[SILO_PASSED_MEMBERS];

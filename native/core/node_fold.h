@@ -1,4 +1,4 @@
-/* Expressions with known values substituted and folded (silo.core.nodes.make and substitute). */
+/* Expressions with known values substituted and folded (silo.core.expressions.make and substitute). */
 #ifndef SILO_NODE_FOLD_H
 #define SILO_NODE_FOLD_H
 

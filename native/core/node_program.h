@@ -1,5 +1,5 @@
 /* Expressions of a bundle as programs of expression.h, with all that is known before a call folded
- * in (silo.launch.runtime.grid_programs, silo.core.postfix_programs): the same instructions as
+ * in (silo.launch.runtime.grid_programs, silo.core.expressions): the same instructions as
  * Python's. */
 #ifndef SILO_NODE_PROGRAM_H
 #define SILO_NODE_PROGRAM_H

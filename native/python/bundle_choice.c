@@ -140,7 +140,7 @@ static int tuple_value(struct request *request, PyObject *tuple, enum silo_value
 }
 
 static int object_value(struct request *request, PyObject *object, struct silo_value *value) {
-    const int element = is_of(object, "silo.core.dtypes", "DType");
+    const int element = is_of(object, "silo.core.values", "DType");
     const int function =
         element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
     const int record = function == 0 ? is_of(object, "silo.core.values", "RecordValue") : function;

@@ -185,7 +185,7 @@ void silo_add_note(const char *format, ...) {
 
 /* "float32[2, 3] on cpu" of an array (new reference); NULL, with no exception, of anything else. */
 static PyObject *array_words(PyObject *object) {
-    PyObject *module = PyImport_ImportModule("silo.core.argument_descriptions");
+    PyObject *module = PyImport_ImportModule("silo.core.argument_facts");
     PyObject *words = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
     Py_XDECREF(module);
     if (words == NULL)
@@ -224,7 +224,7 @@ PyObject *silo_describe(PyObject *object) {
 /* Python's description of an argument that could not be read, for example the kind of wrapper; NULL
  * without one. Never leaves an exception. */
 static PyObject *remark_on(PyObject *object) {
-    PyObject *module = PyImport_ImportModule("silo.launch.wrapped_tensors");
+    PyObject *module = PyImport_ImportModule("silo.launch.arrays_without_memory");
     PyObject *explain = module ? PyObject_GetAttrString(module, "explain_wrapped") : NULL;
     PyObject *remark =
         explain && object ? PyObject_CallFunctionObjArgs(explain, object, NULL) : NULL;

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from silo.commands.judge_candidates import judge
     from silo.commands.python_commands import build, check, run, tune
     from silo.core.cases import Case, Make
+    from silo.core.compound_arguments import TensorDescriptor
     from silo.core.config import Config
-    from silo.core.descriptors import TensorDescriptor
+    from silo.core.device import Target
     from silo.core.space import Space
-    from silo.core.target import Target
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.errors import SiloError
     from silo.integrations.jax.call import jax_call
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from silo.kernels.recorded_steps import step
     from silo.kinds.binary.binary_definition import Binary, binary
     from silo.kinds.cuda_cpp.cuda_definition import cuda
-    from silo.kinds.cute.front.cute_definition import cute
-    from silo.kinds.metal.front.metal_definition import metal
+    from silo.kinds.cute.front.cute_source import cute
+    from silo.kinds.metal.front.metal_source import metal
     from silo.kinds.metal.programs.emulation import emulated_metal
     from silo.kinds.pallas.front.launch_spec import ArgSpec, Scratch
     from silo.kinds.pallas.front.pallas_definition import pallas
@@ -132,9 +132,9 @@ _HOMES = {
     "Scratch": "silo.kinds.pallas.front.launch_spec",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
-    "Target": "silo.core.target",
+    "Target": "silo.core.device",
     "Task": "silo.judging.task",
-    "TensorDescriptor": "silo.core.descriptors",
+    "TensorDescriptor": "silo.core.compound_arguments",
     "Verdict": "silo.judging.verdict",
     "accelerate": "silo.kinds.triton.programs.triton_patching",
     "cdiv": "silo.core.trace",

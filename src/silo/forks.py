@@ -1,4 +1,4 @@
-"""Locks and state in a child made by ``fork``, which has only one of its parent's threads.
+"""State of a process and of its children made by ``fork``: locks that a child finds free, warnings logged once.
 
 Only the thread that forked lives on in the child. A lock that another one held would never be released there, so locks
 of this module are new ones in a child, but for those that the forking thread itself holds: it goes on, and leaves them.
@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-__all__ = ["Condition", "Mutex", "in_child", "renew_properties_of", "waits_for"]
+__all__ = ["Condition", "Mutex", "Notices", "in_child", "renew_properties_of", "waits_for"]
 
 
 class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
@@ -168,3 +168,22 @@ def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+class Notices:
+    """Warnings on one logger, each subject at most once."""
+
+    def __init__(self, logger: str = "silo") -> None:
+        self._logger = logger
+        self._lock = Mutex()
+        self._logged: set[str] = set()
+
+    def once(self, subject: str, message: str) -> None:
+        """Log ``message`` unless something about ``subject`` was logged before."""
+        with self._lock:
+            if subject in self._logged:
+                return
+            self._logged.add(subject)
+        import logging  # noqa: PLC0415  # takes milliseconds, and all is well as a rule
+
+        logging.getLogger(self._logger).warning("%s", message)

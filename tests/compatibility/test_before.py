@@ -214,7 +214,7 @@ assert stub.last("saxpy").grid == (4, 1, 1)
 
 
 # Small modules of what launches learnt since: attachments, tensors that torch traces.
-SINCE = {"silo.plain_files", "silo.store.locks", "silo.variables"}
+SINCE = {"silo.plain_files", "silo.store.privacy", "silo.variables"}
 
 
 @pytest.mark.parametrize(("bundle", "device"), [("cpu.silo", "cpu"), ("gpu.silo", "cuda")])

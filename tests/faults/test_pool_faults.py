@@ -12,7 +12,7 @@ import pytest
 
 import silo
 from silo.compile.pool import WorkerPool
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
 
@@ -136,7 +136,7 @@ def test_close_stops_busy_workers_and_fails_their_jobs():
 PARENT = """
 import sys, time
 from silo.compile.pool import WorkerPool
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.variant import CompileJob
 pool = WorkerPool(workers=1, plugins={"fake": "fake_backend.declaration:FAKE"})
 parameters = {"values": VALUES, "options": {}, "specialization": {}, "layout": []}
@@ -192,7 +192,7 @@ def test_a_plugin_that_does_not_load_is_an_error_of_the_job():
 INTERRUPTED = """
 import time
 from silo.compile.pool import WorkerPool
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.variant import CompileJob
 parameters = {"values": {"HANG": 1}, "options": {}, "specialization": {}, "layout": []}
 try:

@@ -12,8 +12,8 @@ import pytest
 import remote_servers
 from bundle_samples import variant
 from silo.artifacts.artifact import Artifact
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.variant import Compiled, CompiledBlob
 from silo.store.store import Store
 
 KEY = "5" * 64

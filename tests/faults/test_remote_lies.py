@@ -14,13 +14,13 @@ import pytest
 from bundle_samples import variant
 from repetitions import repetitions
 from silo.artifacts.artifact import Artifact
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import SiloError
 from silo.store.remote import copying
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
-from silo.store.remote.record_log import fold_of, line_of
+from silo.store.remote.upload_queue import fold_of, line_of
 from silo.store.store import Store
 from web_double import web_double
 

@@ -23,11 +23,10 @@ from scale_file import write_scale
 from silo.bundle.update import locked_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import BundleError, LockError, SiloError, StoreError
-from silo.export.export_folder import write_folder
-from silo.kinds.triton.programs.records.archive import Archive
-from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
+from silo.export.project import write_folder
+from silo.kinds.triton.programs.records.archive import Archive, ForeignWinner
 from silo.kinds.triton.programs.records.journal import journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.machine.user_files import write_texts

@@ -25,7 +25,7 @@ from silo.commands.tune_cases import tune_path
 from silo.errors import BundleFormatError, SignatureError, StoreError, TrustError
 from silo.settings import child_environment, override
 from silo.shipping.sign_bundle import make_keys, verify_bundle_signature
-from silo.store.key_files import read_secret_key
+from silo.store.signatures import read_secret_key
 from twice_kernel import twice
 
 KERNEL = twice('space={"BLOCK": [64, 128]}, key=["n"]')
@@ -126,7 +126,7 @@ def test_the_second_process_imports_next_to_nothing_for_a_signature(here, made):
     assert "cryptography" in first
     assert not {name for name in second if name.startswith(("cryptography", "_cffi"))}
     own = {name for name in second - builder if name.startswith("silo")}
-    assert own == {"silo.bundle.signature_file", "silo.store.trusted_keys"}
+    assert own == {"silo.bundle.signing", "silo.store.signatures"}
     assert second - builder == own, "nothing of the standard library besides"
     assert not {name for name in builder if "trusted_keys" in name or "signature_file" in name}
 
@@ -317,10 +317,10 @@ def test_the_commands_from_keys_to_a_verified_bundle(here):
 
 
 def test_a_password_is_read_from_standard_input_where_there_is_no_terminal(here):
-    from silo.store import key_files
+    from silo.store import signatures
 
-    light = key_files.ScryptLimits(1 << 15, 1 << 24)
-    key_files.make_key_files(here / "p.key", here / "p.pub", lambda: "secret", light)
+    light = signatures.ScryptLimits(1 << 15, 1 << 24)
+    signatures.make_key_files(here / "p.key", here / "p.pub", lambda: "secret", light)
     wrong = command(here, "sign", "one.silo", "--key", "p.key", text="other\n")
     assert wrong.returncode == 3
     assert "the password is wrong" in wrong.stderr

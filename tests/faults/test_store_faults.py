@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
-from silo.core.notices import Notices
+from silo.core.variant import Compiled, CompiledBlob
+from silo.forks import Notices
 from silo.store.records import DiskRecords
 from silo.store.store import Store
 
@@ -185,7 +185,7 @@ def test_a_root_under_a_file_is_no_error(tmp_path, caplog):
 WORKER = """
 import sys
 from pathlib import Path
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.variant import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.store.store import Store
 store, who = Store(Path(sys.argv[1])), int(sys.argv[2])
@@ -230,7 +230,7 @@ def test_sixteen_processes_at_once(tmp_path, caplog):
 NURSERY = """
 import hashlib, logging, os, random, signal, sys, time
 from pathlib import Path
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.variant import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.store.store import Store
 root, kills = Path(sys.argv[1]), int(sys.argv[2])

@@ -26,11 +26,11 @@ from silo.commands.export_bundle import ExportOptions, export_cpp
 from silo.commands.run_cases import run_cases
 from silo.commands.trust_code import trust_bundle, trusted_code, untrust
 from silo.commands.tune_cases import tune_path
-from silo.core.dtypes import dtype
+from silo.core.expressions import Const
 from silo.core.launch_info import AbiType, LayoutSlot
-from silo.core.nodes import Const
 from silo.core.signature import Effect, Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
+from silo.core.values import dtype
 from silo.errors import BundleError, BundleFormatError, DeviceError, SiloError, TrustError
 from silo.frozen import replace
 from silo.kernels.collection import collect_kernels

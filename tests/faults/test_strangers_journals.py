@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import BundleError
-from silo.kinds.triton.programs.records.archive import Archive
-from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
+from silo.kinds.triton.programs.records.archive import Archive, ForeignWinner
 from silo.kinds.triton.programs.records.journal import MARK, Journal, JournalPlace, journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.settings import override
@@ -212,7 +211,7 @@ import hashlib, os, resource, sys
 from pathlib import Path
 from silo.kinds.triton.programs.records.journal_folding import fold
 from silo.kinds.triton.programs.records.journal import Journal, journal_of
-from silo.kinds.triton.programs.records.archive_entries import CacheFile, file_ref
+from silo.kinds.triton.programs.records.archive import CacheFile, file_ref
 from silo.kinds.triton.programs.records.archive import Archive
 path = Path(sys.argv[1])
 recording = Archive(path)

@@ -17,8 +17,7 @@ import tune_worker
 from fake_backend.measure import FakeEvaluator
 from repetitions import repetitions
 from silo.store.store import MemoryStore, Store
-from silo.tuner.catalog import studies_of
-from silo.tuner.ledger import Ledger
+from silo.tuner.ledger import Ledger, studies_of
 from silo.tuner.trial import Stage
 from silo.tuner.winner import choose_winner
 from tuning_samples import tune

@@ -17,7 +17,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 import tune_worker
-from silo.tuner.outcome import TuneInterrupted
+from silo.tuner.session_values import TuneInterrupted
 try:
     tune_worker.work(Path(sys.argv[1]), "vast-720", 0.01, 1)
 except TuneInterrupted as interrupt:

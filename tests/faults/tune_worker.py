@@ -19,7 +19,7 @@ from silo.core.config import Config, ConfigSet
 from silo.measuring.lock_files import read_lock, update_lock
 from silo.store.store import MemoryStore, Store
 from silo.tuner.session import tune
-from silo.tuner.session_options import SearchOptions, SessionWatch
+from silo.tuner.session_values import SearchOptions, SessionWatch
 
 SPACE = [Config.of(BLOCK=block, num_warps=warps) for block in range(16, 16 * 1001, 16) for warps in (2, 4, 8)]
 WIDE = SPACE[:120]

@@ -23,9 +23,9 @@ import numpy as np
 
 from silo.building.ready_cases import prepare_recipe
 from silo.bundle.documents import case_recipes, measured_trials
+from silo.commands.run_cases import checking_mode as check
 from silo.errors import SiloError
 from silo.kernels.bundle_kernels import BundledKernel, load
-from silo.kernels.check_kernels import check
 from silo.machine.device_plugins import device_named
 from silo.tuning.case_tuning import materializer
 

@@ -11,16 +11,14 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
-from silo.core.dtypes import DType, dtype
-from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
-from silo.core.extents import ArrayExtents, Extents
+from silo.core.expressions import INT64_MIN, Argument, ConfigValue, Const, DeviceFact, Extent, Node, Op, OpKind, make
+from silo.core.extents import ArrayExtents, DynamicAxis, DynamicLayout, Extents
 from silo.core.launch_info import LaunchInfo
-from silo.core.nodes import INT64_MIN, Argument, ConfigValue, Const, DeviceFact, Extent, Node, Op, OpKind, make
 from silo.core.signature import NO_DEFAULT, Effect, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import DType, Value, dtype
 from silo.core.variant import Variant
 from silo.frozen import replace
 from silo.kernels.collection import collect_kernels

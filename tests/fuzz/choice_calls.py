@@ -10,12 +10,11 @@ from typing import Any
 from core_choice import Call, Maker, Named, Tagged, element
 from dlpack_structs import DLTensor, new_capsule
 from fuzz.choice_bundles import BLOCKS, GRIDS, SHAPES, Head, compact, size
-from silo.core.descriptors import TensorDescriptor
-from silo.core.dtypes import DTYPES, DType, dtype
-from silo.core.dynamic_layout import DynamicLayout
+from silo.core.compound_arguments import TensorDescriptor
+from silo.core.extents import DynamicLayout
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Fact
-from silo.core.values import Value
+from silo.core.values import DTYPES, DType, Value, dtype
 from silo.core.variant import Variant
 
 DEVICES = {"cpu": 1, "cuda": 2, "hip": 10}

@@ -15,7 +15,7 @@ from fuzz.choice_calls import random_case
 from fuzz.choice_place import Place
 from fuzz.choices import Comparison, Tally
 from silo.bundle.reader import Bundle
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import canonical_json
 from silo.errors import BundleError, SiloError
 from silo.kernels.bundle_kernels import load

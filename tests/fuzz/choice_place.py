@@ -8,7 +8,7 @@ from typing import Self
 
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
-from silo.core.target import Target
+from silo.core.device import Target
 
 __all__ = ["Place"]
 

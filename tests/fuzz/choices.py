@@ -30,7 +30,7 @@ from fuzz.choice_calls import DEVICES, Case, python_object, random_case
 from fuzz.choice_place import Place
 from fuzz.chooser import guard_of, ranked
 from fuzz.sanitizers import NoSanitizersError, tree
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BundleError, ExpressionError, NoVariantError
 from silo.kernels.bundle_kernels import BundledKernel, load

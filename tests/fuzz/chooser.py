@@ -13,16 +13,13 @@ from silo.building.derived_constexprs import FORBIDDEN, Derived, derive
 from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, VariantGroup
 from silo.core.config import Config
 from silo.core.dispatch import bucket_of
-from silo.core.dtypes import DTypeKind
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import ExtentKind, HeldExtents, guard_for_grid, kind_of
+from silo.core.extents import DynamicLayout, ExtentKind, HeldExtents, guard_for_grid, kind_of
 from silo.core.signature import NoDefault, Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import identity_of
+from silo.core.values import DTypeKind, identity_of
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, ExpressionError
-from silo.launch.arguments import CallArgument, SeenCall, ValueKind
-from silo.launch.call_grid import call_grid
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind, call_grid
 
 __all__ = ["guard_of", "ranked", "serves", "specificity"]
 

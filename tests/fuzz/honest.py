@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 import silo
-from silo.core.dtypes import dtype
 from silo.core.host_arrays import numpy_dtype
+from silo.core.values import dtype
 from silo.errors import SiloError
 from silo.judging.cascade import Judge, Submission
 from silo.judging.job_processes import JobProcesses

@@ -14,13 +14,11 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, Bund
 from silo.bundle.writer import write_bundle
 from silo.core import expressions
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step
-from silo.core.dtypes import DTYPES, dtype
-from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
-from silo.core.expressions import Argument, ConfigValue, Const, OpKind
-from silo.core.extents import Extents
+from silo.core.expressions import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, Node, Op, OpKind, Stride
+from silo.core.extents import DynamicAxis, DynamicLayout, Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
-from silo.core.nodes import DeviceFact, Extent, ItemSize, Node, Op, Stride
 from silo.core.recorded_plans import (
     ArgumentKind,
     RecordedArgument,
@@ -32,8 +30,7 @@ from silo.core.recorded_plans import (
 )
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.values import FunctionValue, Value
+from silo.core.values import DTYPES, FunctionValue, Value, dtype
 from silo.core.variant import Variant
 
 __all__ = ["corpus", "golden_corpus"]

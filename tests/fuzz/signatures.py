@@ -22,8 +22,7 @@ from random import Random
 from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import SignatureError
 from silo.store.records import MemoryRecords
-from silo.store.signatures import SecretKey
-from silo.store.trusted_keys import SignedFile, TrustedKeys
+from silo.store.signatures import SecretKey, SignedFile, TrustedKeys
 
 __all__ = ["Attack", "attack", "main"]
 

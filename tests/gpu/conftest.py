@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo
-from silo.core.target import Target
 from silo.settings import override
 
 _FORMATS = {

@@ -16,10 +16,10 @@ import triton.language as tl  # noqa: E402
 from silo.artifacts.runs_on import runs_on  # noqa: E402
 from silo.compile.pool import WorkerPool  # noqa: E402
 from silo.core.config import Config  # noqa: E402
-from silo.core.dtypes import dtype  # noqa: E402
+from silo.core.device import Target  # noqa: E402
 from silo.core.signature import Parameter, ParameterKind, Signature  # noqa: E402
 from silo.core.specialization import Fact, Specialization  # noqa: E402
-from silo.core.target import Target  # noqa: E402
+from silo.core.values import dtype  # noqa: E402
 from silo.core.variant import Variant  # noqa: E402
 from silo.errors import CompileError  # noqa: E402
 from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler  # noqa: E402

@@ -12,8 +12,7 @@ from gpu_kernels import add, torch
 from silo.core.device import Measuring, place_of
 from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
-from silo.launch.array_libraries.library_table import library_named, library_of
-from silo.launch.case_arrays import materialize
+from silo.launch.array_libraries.library_table import library_named, library_of, materialize
 from silo.machine import array_copies
 from silo.machine.device_plugins import device_named
 from silo.settings import override

@@ -25,7 +25,7 @@ def libraries(torch, tmp_path_factory):
     import shutil
 
     import exported
-    from silo.export.shared_library import built_libraries
+    from silo.export.wheel import built_libraries
 
     tvm_ffi = pytest.importorskip("tvm_ffi")
     if shutil.which("cmake") is None:

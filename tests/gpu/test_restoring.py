@@ -12,8 +12,8 @@ from silo.launch import native
 from silo.launch.array_libraries import silo_buffers, torch_tensors
 from silo.launch.native import PinnedMemory
 from silo.machine import array_copies
-from silo.machine.shared_arguments import ArraySlot
 from silo.measuring.measuring_worker import _Array as Array
+from silo.measuring.sent_calls import ArraySlot
 
 SIZE = 64 << 20
 PINNED = 3  # DLPack's kDLCUDAHost

@@ -88,7 +88,7 @@ static void structs(void) {
     silo_packing_clear(&packing);
 }
 
-/* What silo.core.dynamic_layout says too. */
+/* What silo.core.extents says too. */
 static void dynamic_layouts(void) {
     const int64_t sizes[2] = {6, 8}, steps[2] = {8, 1}, far[2] = {INT64_MIN, 1};
     struct silo_dynamic_layout call = silo_dynamic_of_word(silo_dynamic_word(2, sizes, steps, 32));

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import launch_kernels as kernels
-from silo.core.dtypes import DTYPES, dtype
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
+from silo.core.values import DTYPES, dtype
 from silo.errors import ArgumentError
 from silo.launch import native
 from silo.launch.arguments import ValueKind

@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import pytest
 
-from silo.core.dtypes import DTYPES
 from silo.core.recipes import ArrayRecipe
+from silo.core.values import DTYPES
 from silo.errors import ArgumentError, CaseError
 from silo.launch import native
-from silo.launch.array_libraries.filling import fill
+from silo.launch.array_libraries.array_contents import fill
+from silo.launch.array_libraries.library_table import materialize
 from silo.launch.buffers import Buffer
-from silo.launch.case_arrays import materialize
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"]
 

@@ -25,7 +25,7 @@ from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, FILE_KIND, TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
-from silo.core.target import target_kinds
+from silo.core.device import target_kinds
 
 BEFORE = sorted((Path(__file__).parents[1] / "data" / "before").glob("*.silo"))
 NOTHING = ((), (), (), ())

@@ -11,7 +11,7 @@ from libsilo import Error
 from native_builds import ADDRESS, CORE, THREAD, archive
 from sanitized_program import build_sanitized, run_sanitized
 from silo.core.launch_info import TensorMap
-from silo.launch.descriptor_arguments import map_problem
+from silo.launch.array_parts import map_problem
 
 HERE = Path(__file__).parent
 

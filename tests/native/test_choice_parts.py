@@ -8,9 +8,9 @@ from pathlib import Path
 
 from core_choice import Maker, library
 from silo.artifacts.runs_on import runs_on
+from silo.core.device import CPU_LEVELS, Target
 from silo.core.dispatch import bucket_of, distance
-from silo.core.dtypes import dtype
-from silo.core.target import CPU_LEVELS, Target
+from silo.core.values import dtype
 from silo.drivers.cpu.levels import gather_facts, highest_level
 
 VERDICTS = Path(__file__).parents[1] / "data" / "golden" / "runs_on.txt.xz"

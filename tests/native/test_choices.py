@@ -14,13 +14,13 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.expressions import Argument, Const, Op, OpKind
 from silo.core.extents import Extents
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.frozen import replace
 

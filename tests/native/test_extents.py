@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import launch_kernels as kernels
+from silo.core.expressions import Const, encode
 from silo.core.extents import HeldExtents
-from silo.core.nodes import Const
-from silo.core.postfix_programs import encode
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError, SourceError
 from silo.launch import native

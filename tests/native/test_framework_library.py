@@ -68,7 +68,7 @@ def test_the_library_needs_libc_alone_and_shows_only_what_is_called(built):
     ).stdout.split()
     assert {f"__tvm_ffi_{name}" for name in KERNELS} <= set(shown)
     assert [name for name in shown if not name.startswith(("__tvm_ffi_", "made_"))] == []
-    from silo.export.shared_library import needs_of
+    from silo.export.wheel import needs_of
 
     needs = needs_of(built / "made/frameworks/libmade.so").libraries
     assert [name for name in needs if not name.startswith(("libc.", "libm.", "libdl.", "libpthread.", "ld-"))] == []

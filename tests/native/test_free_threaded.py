@@ -34,11 +34,11 @@ import sys, threading
 from pathlib import Path
 from silo._native import __file__ as native
 from silo.core.config import Config
-from silo.core.notices import Notices
-from silo.core.target import Target
-from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
+from silo.forks import Notices
+from silo.core.device import Target
+from silo.kinds.triton.programs.records.archive import ForeignWinner
 from silo.kinds.triton.programs.records.archive import Archive
-from silo.store.locks import lock_of_place
+from silo.store.privacy import lock_of_place
 from silo.store.records import DiskRecords
 
 folder = Path(sys.argv[1])

@@ -4,9 +4,9 @@ import re
 import pytest
 
 from core_native import NATIVE, FillParams, library
-from silo.core.dtypes import DTYPES, DTypeKind, dtype
 from silo.core.generator import Fill, generate_bits
 from silo.core.generator import FillParams as Params
+from silo.core.values import DTYPES, DTypeKind, dtype
 
 HEADER = (NATIVE / "generator.h").read_text()
 COUNT = 3000

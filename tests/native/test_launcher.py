@@ -226,7 +226,7 @@ def test_forgetting():
 
 
 def test_a_fixed_binding_is_used_without_asking(arrays):
-    from silo.core.dtypes import dtype
+    from silo.core.values import dtype
 
     x, y, out = arrays
     binding = native.Binding(kernels.loaded("add"), kernels.ADD_LAYOUT, {})

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 import pytest
 
-from silo.core.postfix_programs import encode
+from silo.core.expressions import encode
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.trace import trace_value
 from silo.errors import ArgumentError

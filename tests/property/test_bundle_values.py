@@ -12,12 +12,11 @@ from silo.bundle.reader import Bundle
 from silo.bundle.verify import verify_open
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.dtypes import DTYPES
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import FunctionValue
+from silo.core.values import DTYPES, FunctionValue
 
 MADE = sample(1, 1)
 NAMES = st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1, max_size=6)

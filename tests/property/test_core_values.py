@@ -8,17 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, Make, record
-from silo.core.compiled import Compiled
 from silo.core.config import Config
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, Target
 from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step, bucket_of, distance
-from silo.core.dtypes import DTYPES
-from silo.core.dynamic_layout import DynamicLayout
 from silo.core.expressions import INT64_MAX, INT64_MIN
-from silo.core.extents import Extents
+from silo.core.extents import DynamicLayout, Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.core.recipes import Work
 from silo.core.recorded_plans import (
     ArgumentKind,
     RecordedArgument,
@@ -31,9 +28,8 @@ from silo.core.recorded_plans import (
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.values import FunctionValue, canonical_json, parse_json, value_from_json, value_to_json
-from silo.core.variant import CompileJob, Variant
+from silo.core.values import DTYPES, FunctionValue, canonical_json, parse_json, value_from_json, value_to_json
+from silo.core.variant import Compiled, CompileJob, Variant
 from silo.errors import SpaceError
 
 scalars = (

@@ -18,14 +18,14 @@ from silo.building import compilation
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config, ConfigSet
+from silo.core.device import Target
 from silo.core.dispatch import DispatchRules, bucket_from_json, bucket_of, bucket_to_json
 from silo.core.recipes import ScalarRecipe
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import canonical_json, digest, has_look_alike, identity_of, same_values, value_to_json
 from silo.core.variant import Variant
-from silo.integrations.jax.form import Scalar
+from silo.integrations.jax.jax_call_form import Scalar
 from silo.launch.arguments import CallArgument, OneVariant, SeenCall, ValueKind
 
 LOOK_ALIKES = [1, True, 1.0, 0, False, 0.0, -0.0, 2, 2.0, float("nan"), float("inf"), None, "1", (1,), (True,), (1.0,)]

@@ -11,7 +11,7 @@ from silo.errors import TuneError
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.result_files import read_results
 from silo.tuner.formats.t4 import write_t4
-from silo.tuner.formats.triton import write_autotune
+from silo.tuner.formats.triton_configs import write_autotune
 from silo.tuner.trial import Status
 
 STUDY = fake_study()

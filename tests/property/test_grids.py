@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from core_native import run_program
 from silo.core import grids
-from silo.core.expressions import INT64_MAX, Argument, EvalError, encode, evaluate, leaves
+from silo.core.expressions import INT64_MAX, Argument, Bindings, EvalError, encode, evaluate, leaves
 from silo.core.grids import Part
-from silo.core.nodes import Bindings
 from silo.errors import ExpressionError, SpaceError
 
 NAMES = ("n", "m", "k")

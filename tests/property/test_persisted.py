@@ -19,10 +19,8 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant, entry_members
 from silo.bundle.encode import minor_version
 from silo.core.config import Config
-from silo.core.device import DeviceModel
-from silo.core.dtypes import DTYPES
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import Extents
+from silo.core.device import TARGET, DeviceModel, Target
+from silo.core.extents import DynamicLayout, Extents
 from silo.core.json_reader import (
     BOOL,
     DTYPE,
@@ -47,8 +45,7 @@ from silo.core.json_reader import (
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.recipes import ArrayRecipe, CaseRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import TARGET, Target
-from silo.core.values import canonical_json, parse_json, value_to_json
+from silo.core.values import DTYPES, canonical_json, parse_json, value_to_json
 from silo.frozen import field, frozen, replace
 from silo.store.artifacts import Outcome
 from silo.tuner.foreign_decision import ForeignWinner

@@ -22,10 +22,9 @@ from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle, verify_bundle
-from silo.core.case_work import Work
 from silo.core.config import Config
-from silo.core.nodes import Argument, Const
-from silo.core.recipes import AliasRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ExpectedRecipe, ScalarRecipe
+from silo.core.expressions import Argument, Const
+from silo.core.recipes import AliasRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ExpectedRecipe, ScalarRecipe, Work
 from silo.core.values import JSON
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import replace
@@ -33,10 +32,10 @@ from silo.kernels.bundle_kernels import load
 from silo.measuring.lock_files import read_lock
 from silo.settings import override
 from silo.store.records import MemoryRecords
-from silo.tuner.catalog import pair_to_document
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.t4 import write_t4
-from silo.tuner.formats.triton import write_autotune
+from silo.tuner.formats.triton_configs import write_autotune
+from silo.tuner.ledger import pair_to_document
 from silo.tuner.lock import Lock, LockEntry
 from silo.tuner.statistics import Estimate
 from silo.tuner.trial import Status

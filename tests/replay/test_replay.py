@@ -10,8 +10,8 @@ import pytest
 from silo.core.config import Config
 from silo.errors import TuneError
 from silo.store.store import MemoryStore
-from silo.tuner.outcome import Budget
 from silo.tuner.replay import RecordedSpace, ReplayEvaluator, replay_search
+from silo.tuner.session_values import Budget
 from silo.tuner.statistics import median
 from silo.tuner.trial import Status
 from tuning_samples import make_searcher, tune

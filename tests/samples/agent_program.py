@@ -12,12 +12,10 @@ from pathlib import Path
 
 from silo.compile.wire import encode
 from silo.core.config import Config
-from silo.core.device import DeviceModel
-from silo.core.target import Target
+from silo.core.device import DeviceModel, Target
 from silo.tuner.trial import Status
-from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_documents import AgentFacts, SentCase
 from silo.tuning.agents.agent_serving import START, serve_agent
-from silo.tuning.agents.sent_case import SentCase
 from silo.version import __version__
 
 MODEL = DeviceModel("made up", "Landscape One", "v1", 4, 1 << 30)

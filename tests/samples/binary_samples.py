@@ -44,9 +44,9 @@ def add_by_triton(target):
     pytest.importorskip("triton", reason="Triton makes the binaries of these tests")
     from silo.core.argument_facts import ArgumentFacts
     from silo.core.config import Config
+    from silo.core.device import Target
     from silo.core.signature import Signature
     from silo.core.specialization import Specialization
-    from silo.core.target import Target
     from silo.core.variant import Variant
     from silo.kinds.triton.front.triton_source import TritonSource
     from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler

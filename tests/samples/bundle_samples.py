@@ -14,13 +14,13 @@ from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRule
 from silo.bundle.update import document_blob
 from silo.core import expressions
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step
-from silo.core.dtypes import dtype
 from silo.core.expressions import Argument, ConfigValue, OpKind
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 
 UNSEEN = DecisionList(

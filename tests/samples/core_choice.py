@@ -10,10 +10,9 @@ from typing import Any
 
 from core_native import trapping_library
 from libsilo import Error
-from silo.core.dtypes import DType
-from silo.core.nodes import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, OpKind, Stride
-from silo.core.nodes import Node as Expression
-from silo.core.values import FunctionValue
+from silo.core.expressions import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, OpKind, Stride
+from silo.core.expressions import Node as Expression
+from silo.core.values import DType, FunctionValue
 
 
 class String(ctypes.Structure):

@@ -4,8 +4,8 @@ import pytest
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.dtypes import dtype
-from silo.core.target import Target
+from silo.core.device import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import SiloError
 from silo.kinds.cuda_cpp.cuda_unit import Form

@@ -5,8 +5,8 @@ import cutlass
 from cutlass import cute
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream, make_ptr
 
-from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType
+from silo.core.values import dtype
 from silo.kinds.cute.cute_compiler import trace
 from silo.kinds.cute.cute_job import CuteJob, host_arguments
 from silo.kinds.cute.cute_toolchain import require_dsl, toolkit_version

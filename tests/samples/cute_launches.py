@@ -19,11 +19,11 @@ from cutlass.cute.runtime import (
 )
 
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.kinds.cute.front.wrapping import Form, Wrapper, WrapperParameter
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from silo.core.compiled import Compiled
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Specialization
+from silo.core.variant import Compiled
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.clang import find_clang
 from silo.errors import CompilerMissingError
-from silo.kinds.binary.binary_parameters import parse_signature
+from silo.kinds.binary.binary_source import parse_signature
 from silo.kinds.metal.clang import digest_of_headers, includes_headers
 from silo.kinds.metal.compile_job import compile_job
 from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument, may_wait, rewritten

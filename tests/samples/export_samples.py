@@ -11,14 +11,13 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
+from silo.core.expressions import Argument, ConfigValue, Const, Extent, Node, OpKind, make
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.nodes import Argument, ConfigValue, Const, Extent, Node, OpKind, make
 from silo.core.recipes import ArrayRecipe, CaseRecipe, ExpectedRecipe, ScalarRecipe
 from silo.core.signature import NO_DEFAULT, Effect, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import Value, dtype
 from silo.core.variant import Variant
 
 GRID = (make(OpKind.CDIV, Argument("n"), ConfigValue("BLOCK")),)

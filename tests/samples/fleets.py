@@ -18,10 +18,10 @@ from silo.launch.runtime import VouchedCode
 from silo.measuring.evaluators import KnownArtifacts
 from silo.measuring.metric_plan import TIMES_ALONE
 from silo.tuner.trial import Status, Study
+from silo.tuning.agents.agent_documents import SentCase
 from silo.tuning.agents.connection import PipeSource
 from silo.tuning.agents.fleet import Fleet
 from silo.tuning.agents.remote_evaluator import fleet_lanes
-from silo.tuning.agents.sent_case import SentCase
 
 FACTS = agent_program.FACTS
 STUDY = Study(

@@ -19,12 +19,12 @@ from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleVari
 from silo.bundle.writer import write_bundle
 from silo.core import expressions
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.expressions import Argument, Const, OpKind
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 
 _SOURCE = """

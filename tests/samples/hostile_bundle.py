@@ -11,9 +11,9 @@ from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dispatch import DispatchRules
-from silo.core.dtypes import dtype
 from silo.core.recipes import ArrayRecipe, CaseRecipe, Fill, ScalarRecipe
 from silo.core.signature import Signature
+from silo.core.values import dtype
 from silo.frozen import replace
 from silo.tuner.trial import Status
 

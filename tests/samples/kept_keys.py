@@ -3,15 +3,14 @@
 import hashlib
 
 from pinned import COMPILERS, MODEL, TARGET
-from silo.core import keys
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.grouped_space import GroupedSpace
 from silo.core.signature import Signature
 from silo.core.space import Space
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import digest
-from silo.core.variant import Variant
+from silo.core.variant import SCHEMAS, Variant, ceilings_key, effort_key, seeds_key, spills_key, studies_key
 from silo.errors import SiloError
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.tuner.trial import Study
@@ -72,13 +71,13 @@ def keys_of_values():
     return {
         "study": study.key,
         "study as JSON": digest("study", study.to_json()),
-        "studies": keys.studies_key("add"),
-        "spills": keys.spills_key(study.key),
-        "effort": keys.effort_key(study.key),
-        "seeds": keys.seeds_key("add"),
-        "ceilings": keys.ceilings_key(MODEL),
+        "studies": studies_key("add"),
+        "spills": spills_key(study.key),
+        "effort": effort_key(study.key),
+        "seeds": seeds_key("add"),
+        "ceilings": ceilings_key(MODEL),
         "grid": grid.key(),
         "list": Space(points=tuple(choices)).key(),
         "groups": digest("groups", GroupedSpace(choices[0], (tuple(choices[:2]), tuple(choices[2:]))).to_json()),
-        "schemas": sorted(keys.SCHEMAS),
+        "schemas": sorted(SCHEMAS),
     }

@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from native_builds import archive, compile_with, shared_build, whole
-from silo.core.dtypes import dtype
+from silo.core.values import dtype
 
 CPU, CUDA, ROCM = 1, 2, 10
 LINKED = 1

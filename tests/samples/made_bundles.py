@@ -28,15 +28,13 @@ from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleVari
 from silo.bundle.writer import write_bundle
 from silo.core import expressions
 from silo.core.config import Config
-from silo.core.dtypes import dtype
-from silo.core.expressions import Argument, ConfigValue, Const, OpKind
+from silo.core.device import Target
+from silo.core.expressions import Argument, ConfigValue, Const, Extent, Node, OpKind
 from silo.core.extents import Extents
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
-from silo.core.nodes import Extent, Node
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import Value, dtype
 from silo.core.variant import Variant
 
 _SOURCE = """

@@ -8,8 +8,7 @@ from pathlib import Path
 from made_bundles import write_made
 from silo.bundle.reader import open_bundle
 from silo.bundle.writer import write_bundle
-from silo.core.dtypes import dtype
-from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind
+from silo.core.expressions import Argument, Const, Extent, Node, Op, OpKind
 from silo.core.recorded_plans import (
     ArgumentKind,
     RecordedArgument,
@@ -19,6 +18,7 @@ from silo.core.recorded_plans import (
     RecordedSource,
     Source,
 )
+from silo.core.values import dtype
 
 ARRAY = RecordedArgument(ArgumentKind.ARRAY, dtype("float32"), 1)
 INTS = RecordedArgument(ArgumentKind.ARRAY, dtype("int32"), 1)

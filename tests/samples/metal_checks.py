@@ -11,10 +11,10 @@ from unittest.mock import patch
 import numpy as np
 
 from silo.checking.kernel import NativeCall, NativeKernel
-from silo.core.check_limits import CheckLimits
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.protocols import CheckLimits
 from silo.core.signature import Effect
-from silo.core.target import Target
 from silo.emulation import checked_runs as run
 from silo.emulation.clang import find_clang
 from silo.kinds.metal.checking.compiling import compile_checked

@@ -7,10 +7,9 @@ from typing import Any
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.extents import Extents
-from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import Value, dtype
 from silo.core.variant import Variant
 from silo.frozen import replace
 from silo.kinds.pallas.front.pallas_definition import pallas

@@ -9,8 +9,7 @@ import dataclasses
 import sys
 
 from silo.artifacts.runs_on import runs_on
-from silo.core.device import DeviceModel
-from silo.core.target import Target
+from silo.core.device import DeviceModel, Target
 from silo.drivers.cpu import cpu_device as device
 from silo.drivers.cpu.levels import host_target
 from silo.kinds.binary.binary_compiler import BinaryCompiler

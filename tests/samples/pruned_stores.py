@@ -13,8 +13,8 @@ from pathlib import Path
 from bundle_samples import variant
 from fake_backend.measure import fake_study
 from silo.artifacts.artifact import Artifact
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.variant import Compiled, CompiledBlob
 from silo.settings import override
 from silo.store import usage
 from silo.store.store import Store

@@ -19,8 +19,7 @@ from silo.core.config import Config
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
 from silo.store.store import Store
-from silo.tuner.catalog import catch_up
-from silo.tuner.ledger import Ledger
+from silo.tuner.ledger import Ledger, catch_up
 from silo.tuner.winner import choose_winner
 
 STUDY = fake_study("shared")

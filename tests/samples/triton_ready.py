@@ -19,7 +19,7 @@ for _name in (
     "silo.kinds.triton.programs.searches.tuner_search",
     "silo.kinds.triton.programs.triton_patching",
     "silo.kinds.triton.programs.launch_report",
-    "silo.kinds.triton.programs.records.stored_code",
+    "silo.kinds.triton.programs.records.stored_decisions",
     "silo.kinds.triton.programs.records.stored_decisions",
     "silo.kinds.triton.programs.records.stored_first_compile",
 ):

@@ -5,8 +5,7 @@ import triton
 import triton.language as tl
 
 from silo.core.argument_facts import ArgumentFacts
-from silo.core.dtypes import dtype
-from silo.core.values import FunctionValue
+from silo.core.values import FunctionValue, dtype
 from silo.kinds.triton.front.triton_fingerprint import function_value
 
 SCALE = tl.constexpr(3)

@@ -5,7 +5,7 @@ from dataclasses import fields
 from silo.core.config import ConfigSet
 from silo.tuner import session
 from silo.tuner.search import searchers as registry
-from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
+from silo.tuner.session_values import SearchOptions, SessionScope, SessionWatch
 
 HEAD = """
 import silo

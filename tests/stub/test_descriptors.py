@@ -15,11 +15,11 @@ import pytest
 from gpu_launchers import SIZES, Array, aligned, encoded, module
 
 import gpu_stub
-from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.trace import trace_grid
+from silo.core.values import dtype
 from silo.errors import ArgumentError, DeviceError
 from silo.launch import native
 from silo.launch.runtime import bind, make_bound_launcher, make_launcher

@@ -11,15 +11,13 @@ import pytest
 import gpu_stub
 import silo
 from silo.artifacts.runs_on import runs_on
-from silo.core.device import place_of
+from silo.core.device import Target, place_of
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
-from silo.core.target import Target
 from silo.errors import ArgumentError, CaseError, DeviceError, SettingsError
-from silo.launch.array_libraries.library_table import default_library
-from silo.launch.case_arrays import materialize
-from silo.launch.gpu_timer import flush_bytes
+from silo.launch.array_libraries.library_table import default_library, materialize
+from silo.launch.gpu import flush_bytes
 from silo.launch.native import reserve_sms
 from silo.machine import array_copies
 from silo.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind

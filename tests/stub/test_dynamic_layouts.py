@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from gpu_launchers import module
 
-from silo.core.dtypes import dtype
-from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
-from silo.core.extents import HeldExtents
+from silo.core.extents import DynamicAxis, DynamicLayout, HeldExtents
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
+from silo.core.values import dtype
 from silo.errors import ArgumentError, DeviceError
 from silo.launch import native
 from silo.launch.runtime import bind, make_bound_launcher, make_launcher

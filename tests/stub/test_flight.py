@@ -10,8 +10,8 @@ from gpu_launchers import launcher
 import gpu_stub
 import silo
 from silo.checking.crash_report import read_report
-from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind
+from silo.core.values import dtype
 from silo.errors import LaunchError
 from silo.launch import flight, native
 from silo.settings import override

@@ -9,8 +9,8 @@ from gpu_launchers import Array, binding, launcher, module
 
 import gpu_stub
 import launch_kernels as kernels
-from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.values import dtype
 from silo.errors import ArgumentError, DeviceError, LaunchError
 from silo.launch import native
 from silo.launch.runtime import make_bound_launcher, make_launcher

@@ -13,11 +13,11 @@ from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleVariant
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 
 KINDS = {

@@ -7,8 +7,8 @@ import pytest
 
 import silo
 from silo.machine import array_copies
-from silo.machine.shared_arguments import ArraySlot
 from silo.measuring.measuring_worker import _Array as Array
+from silo.measuring.sent_calls import ArraySlot
 
 SIZE = 1 << 20
 DATA = bytes(range(256)) * (SIZE // 256)

@@ -1,4 +1,4 @@
-"""Resources recorded in a device binary: registers, spills, parameters, entry points. No driver needed.
+"""Resources recorded in a device binary: registers, spills, parameters, entry points; and paths that it may not hold.
 
 NVIDIA (``cubin``). ``.nv.info`` and ``.nv.info.<entry>`` are lists of attributes: a format byte, an attribute byte, and
 either a 16-bit value or a 16-bit size with that many bytes. NVIDIA does not specify them; the names below are printed
@@ -22,14 +22,16 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from silo.artifacts.elf import Elf, read_elf
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import CompileError
 
-__all__ = ["BinaryKernel", "Item", "inspect_binary", "read_msgpack"]
-
+__all__ = ["BinaryKernel", "Item", "free_of_folders", "inspect_binary", "read_msgpack"]
 
 # ---- A bounded reader of MessagePack that reads the metadata note of AMD code obj ----
 
@@ -354,3 +356,23 @@ def _list(item: Item, name: str) -> list[Item]:
     if not isinstance(value, list):
         raise CompileError(f"the metadata of the hsaco has no list for {name}")
     return value
+
+
+def free_of_folders(data: bytes, folders: Iterable[Path]) -> Decision:
+    """Rejected, with the text found, if ``data`` holds the absolute path of one of ``folders``.
+
+    The root folder and folders with a path of two characters are ignored: they occur in any text.
+
+    >>> bool(free_of_folders(b"code", [Path("/home/someone/kernels")]))
+    True
+    """
+    for folder in folders:
+        text = str(folder.absolute())
+        if len(text) < 3:
+            continue
+        at = data.find(text.encode())
+        if at >= 0:
+            end = data.find(b"\0", at)
+            found = data[at : min(end if end > 0 else len(data), at + 200)].decode("utf-8", "backslashreplace")
+            return Rejected(f"the blob holds a path of this machine at byte {at}: {found}")
+    return Accepted("no path of the build folders inside")

@@ -13,9 +13,8 @@ from typing import TypeVar
 
 from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
 from silo.artifacts.elf import Elf, read_elf
+from silo.core.device import Target, drivers
 from silo.core.launch_info import LayoutSlot, parameter_bytes
-from silo.core.plugins import drivers
-from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError
 
 __all__ = ["DeviceCode", "check_layout", "check_parameters", "inspect_ptx", "read_device_code"]

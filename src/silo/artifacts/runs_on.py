@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import native_missing
 
 try:

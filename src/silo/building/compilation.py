@@ -11,16 +11,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from silo.artifacts.artifact import Artifact
-from silo.compile.executor import InProcess
-from silo.compile.toolchain import select_compiler
-from silo.core.compiled import Compiled
+from silo.compile.toolchain import InProcess, select_compiler
 from silo.core.decisions import Accepted, Decision
+from silo.core.device import Target
 from silo.core.protocols import Compiler, Source
-from silo.core.target import Target
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo.forks import Mutex
-from silo.launch.array_extents import extent_of
+from silo.launch.array_parts import extent_of
 from silo.machine.array_copies import array_behind
 from silo.machine.process_session import Session
 from silo.store.artifacts import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from silo.core.nodes import INT64_MIN, Argument, Bindings, ConfigValue, DeviceFact, Node, Op, evaluate, leaves
+from silo.core.expressions import INT64_MIN, Argument, Bindings, ConfigValue, DeviceFact, Node, Op, evaluate, leaves
 from silo.core.values import Value
 from silo.errors import ExpressionError, SpaceError, TraceError
 

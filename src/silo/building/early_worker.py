@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from silo.compile.toolchain import select_compiler
+from silo.core.device import Target
 from silo.core.protocols import WarmsUp
 from silo.core.python_syntax import parse_python
-from silo.core.target import Target
 from silo.errors import SiloError
 from silo.machine.process_session import Session
 from silo.sources.kinds import defines, kinds

@@ -11,19 +11,18 @@ from silo.building.derived_constexprs import Derived, trace_heuristics
 from silo.building.ready_cases import CaseFunction
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
-from silo.core.nodes import Node
+from silo.core.device import Target
+from silo.core.expressions import Node
 from silo.core.plugins import why_unmeasured
-from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import Effect, ParameterKind
-from silo.core.space import Constraint, Space
-from silo.core.target import Target
+from silo.core.space import Constraint, Rule, SearchSpace, Space
 from silo.core.values import Value, same_values
 from silo.errors import SpaceError
 from silo.sources.kernel_source import KernelSource, RunsInLibrary, TakesTuples
 
 if TYPE_CHECKING:
+    from silo.core.compound_arguments import TupleShape, TupleShapes
     from silo.core.extents import HeldExtents
-    from silo.core.tuples import TupleShape, TupleShapes
 
 __all__ = ["DeclaredKernel"]
 
@@ -86,7 +85,7 @@ class DeclaredKernel:
         key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
         if (known := self._by_tuples.get(key)) is not None:
             return known
-        from silo.core.tuples import flat_names  # noqa: PLC0415  # few kernels take tuples
+        from silo.core.compound_arguments import flat_names  # noqa: PLC0415  # few kernels take tuples
 
         made = type(self)(
             cast("TakesTuples", self.source).with_tuples(shapes),

@@ -14,7 +14,7 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, DeviceError
 from silo.forks import Mutex
 from silo.launch import native
-from silo.launch.arguments import OneVariant, describe_call
+from silo.launch.arguments import OneVariant, SeenCall, describe_call
 from silo.launch.runtime import (
     Binding,
     Launcher,
@@ -30,8 +30,6 @@ from silo.sources.kernel_source import ReadsPlaces
 if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.core.protocols import Source
-    from silo.launch.arguments import SeenCall
-    from silo.launch.runtime import Binding, Launcher, OnMiss
     from silo.store.store import MemoryStore, Store
 
 __all__ = [
@@ -73,10 +71,10 @@ def _serve_unread(
     kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
 ) -> bool:
     """Serves a call that the native launcher could not read: with tuples among its arguments, or with traced arrays."""
-    from silo.launch.traced_calls import serve_traced  # noqa: PLC0415  # few calls are traced
+    from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls are traced
 
     if any(isinstance(one, tuple) for one in arguments):
-        from silo.building.tuple_arguments import serve_tuples  # noqa: PLC0415  # few kernels take tuples
+        from silo.building.prepared_calls import serve_tuples  # noqa: PLC0415  # few kernels take tuples
 
         names = kernel.source.signature.names
         given = {name: one for name, one in zip(names, arguments, strict=True) if one is not native.ABSENT}

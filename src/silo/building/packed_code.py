@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from silo.artifacts.artifact import Artifact
 from silo.building.compilation import Compilation, Pending
 from silo.compile.build_list import BuildVariant, Packing, within_bytes
+from silo.core.device import Target
 from silo.core.protocols import Source
-from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError
 from silo.machine.process_session import Session

@@ -10,20 +10,16 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, CheckResult, Handle, Make, check, compare, label_of, record
-from silo.core.checks import unchanged
-from silo.core.dtypes import dtype_named
-from silo.core.expressions import Bindings, evaluate
+from silo.core.checks import PlainArray, check_plain, unchanged
+from silo.core.expressions import Bindings, Node, evaluate
 from silo.core.generator import Fill
 from silo.core.host_arrays import has_numpy, require_numpy
-from silo.core.nodes import Node
-from silo.core.plain_checks import PlainArray, check_plain
-from silo.core.recipes import ArrayRecipe, ExpectedRecipe
-from silo.core.values import Value
+from silo.core.recipes import ArrayRecipe, ExpectedRecipe, Work
+from silo.core.values import Value, dtype_named
 from silo.errors import CaseError, ExpressionError, PackageError, SiloError
+from silo.launch.array_libraries.library_table import refuse_large
 from silo.launch.buffers import Buffer
-from silo.launch.case_arrays import refuse_large
 from silo.machine.array_copies import array_behind, to_host
 from silo.tuner.result_check import ResultComparison
 

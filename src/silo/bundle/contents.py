@@ -16,9 +16,11 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.core import nodes
+from silo.core import expressions
 from silo.core.config import Config
+from silo.core.device import TARGET, Target
 from silo.core.dispatch import DispatchRules
+from silo.core.expressions import Node
 from silo.core.json_reader import (
     NAME,
     TEXT,
@@ -33,10 +35,8 @@ from silo.core.json_reader import (
     value_of,
 )
 from silo.core.launch_info import LaunchInfo
-from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.specialization import EXTENTS, Specialization
-from silo.core.target import TARGET, Target
 from silo.core.values import JSON, PARSE_BUDGET, Value, canonical_json, digest, identity_of, parse_json
 from silo.core.variant import Variant
 from silo.frozen import Field, field, frozen
@@ -135,7 +135,7 @@ class Entries:
     of: type
 
 
-_NODE: Final[Form[Node]] = Form(lambda data, what: nodes.from_json(data), nodes.to_json)  # noqa: ARG005
+_NODE: Final[Form[Node]] = Form(lambda data, what: expressions.from_json(data), expressions.to_json)  # noqa: ARG005
 _NAMES: Final = listed(TEXT)
 _TEXTS: Final[Form[tuple[tuple[str, str], ...]]] = Form(
     lambda data, what: tuple(sorted((name, TEXT.read(text, what)) for name, text in read_mapping(data, what).items())),
@@ -445,8 +445,8 @@ def calls_of(kernel: BundleKernel) -> str:
         {
             "signature": kernel.signature.to_json(),
             "config_names": list(kernel.config_names),
-            "derived": [[name, nodes.to_json(node)] for name, node in kernel.derived],
-            "grid": None if kernel.grid is None else [nodes.to_json(axis) for axis in kernel.grid],
+            "derived": [[name, expressions.to_json(node)] for name, node in kernel.derived],
+            "grid": None if kernel.grid is None else [expressions.to_json(axis) for axis in kernel.grid],
         },
     )
 

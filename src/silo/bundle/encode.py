@@ -1,12 +1,13 @@
-"""Writing a manifest: tables in order of first use, then canonical JSON."""
+"""Writing a manifest: tables in order of first use, then canonical JSON; and a bundle of one variant, in memory."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from silo.artifacts.artifact import BlobRef
+from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import (
     TABLES,
     Blob,
@@ -22,21 +23,21 @@ from silo.bundle.contents import (
     Rows,
     entry_members,
 )
-from silo.bundle.format import LAYOUTS_MINOR, MAJOR, MEMBERS_MINOR
+from silo.bundle.format import HEADER_BYTES, LAYOUTS_MINOR, MAJOR, MEMBERS_MINOR, Header, pack_header
 from silo.core.config import Config
-from silo.core.dtypes import DType
-from silo.core.dynamic_layout import DynamicLayout
+from silo.core.device import Target
+from silo.core.extents import DynamicLayout
 from silo.core.json_reader import Persisted, members_of
-from silo.core.launch_info import AbiType, LayoutSlot
-from silo.core.target import Target
-from silo.core.values import JSON, canonical_json
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.values import JSON, DType, canonical_json
+from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.frozen import Field, replace
 
 if TYPE_CHECKING:
     from silo.core.recorded_plans import RecordedPlan
 
-__all__ = ["encode_manifest", "minor_version"]
+__all__ = ["BLOB_KIND", "KERNEL", "TARGET", "encode_manifest", "encode_variant", "minor_version"]
 
 
 class _Tables:
@@ -149,3 +150,31 @@ def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> byt
             "tables": encoder.tables(),
         }
     )
+
+
+KERNEL: Final = "kernel"
+TARGET: Final = Target.parse("cuda:sm_90")
+BLOB_KIND: Final = "ptx"
+
+_SHA256: Final = hashlib.sha256(b"").hexdigest()
+
+
+def encode_variant(variant: Variant) -> bytes:
+    """The file: the kernel ``KERNEL`` with the variant's parameters, and the variant with an empty blob.
+
+    The variant has ``TARGET`` in the place of its own, which may be of a plug-in's device. This file is not used for
+    devices.
+    """
+    renamed = replace(variant, kernel=KERNEL, source=_SHA256, target=TARGET)
+    artifact = Artifact(renamed, LaunchInfo(KERNEL, ()), BlobRef(_SHA256, BLOB_KIND, 0), (), "none", _SHA256)
+    contents = BundleContents((BundleKernel(KERNEL, variant.signature, variants=(BundleVariant(artifact, "asked"),)),))
+    text = encode_manifest(contents, [BlobEntry(_SHA256, BLOB_KIND, 0, "raw", HEADER_BYTES, 0)])
+    header = Header(
+        major=MAJOR,
+        minor=minor_version(contents),
+        zstd_manifest=False,
+        manifest_offset=HEADER_BYTES,
+        manifest_bytes=len(text),
+        manifest_sha256=hashlib.sha256(text).digest(),
+    )
+    return pack_header(header) + text

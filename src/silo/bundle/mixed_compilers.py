@@ -6,17 +6,13 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from silo.bundle.contents import BundleRules, BundleVariant, RulesKey, rules_key
 from silo.bundle.merged_evidence import Evidence, faster_by_trials
 from silo.core.config import Config
-from silo.core.dispatch import Bucket, DispatchRules, bucket_to_json
+from silo.core.dispatch import Bucket, DecisionList, DispatchRules, bucket_to_json
 from silo.core.values import canonical_json
 from silo.frozen import frozen, replace
-
-if TYPE_CHECKING:
-    from silo.core.dispatch import DecisionList
 
 __all__ = [
     "CompiledConfig",

@@ -15,7 +15,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from silo.artifacts.artifact import BlobRef
+from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import (
     INLINED,
     TABLES,
@@ -57,7 +57,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from silo._native import Binding, LoadedKernel, RawChoiceCall, RawPlace
-    from silo.artifacts.artifact import Artifact
     from silo.bundle.checks import Checker
     from silo.core.protocols import Device
     from silo.core.recorded_plans import RecordedPlan

@@ -1,12 +1,12 @@
-"""A bundle's signature: made if a key is given, removed if the bundle has changed."""
+"""The signature of a bundle, in a file beside it: made if a key is given, removed if the bundle has changed."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from silo.bundle.format import HEADER_BYTES
-from silo.bundle.signature_file import SUFFIX, read_signature, signature_paths
 from silo.core.decisions import Decision, Rejected
 from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import SignatureError
@@ -14,9 +14,63 @@ from silo.plain_files import open_plain
 from silo.sanitized_text import one_line
 from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
-from silo.store.signatures import SecretKey, check_signature
+from silo.store.signatures import SecretKey, SignedFile, check_signature
 
-__all__ = ["Signing", "header_of", "settle_signature", "sign_header", "signature_bytes", "signature_of", "signed_by"]
+if TYPE_CHECKING:
+    from silo.bundle.reader import Bundle
+
+__all__ = [
+    "SUFFIX",
+    "Signing",
+    "header_of",
+    "read_signature",
+    "settle_signature",
+    "sign_header",
+    "signature_bytes",
+    "signature_of",
+    "signature_paths",
+    "signed_by",
+    "signed_file",
+]
+
+SUFFIX: Final = ".minisig"
+_MAX_BYTES: Final = 16384  # silo.core.minisign has the number, and is not imported for a launch; a test compares them
+
+
+def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The places of a bundle's signature: beside the given name, and beside the file that a link leads to."""
+    given = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # needs no pathlib
+    return tuple(dict.fromkeys((given, os.path.realpath(path) + SUFFIX)))
+
+
+def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
+    """The bytes of a bundle's signature, not verified yet; or the reason why they cannot be read.
+
+    None without a signature.
+    """
+    for name in signature_paths(path):
+        try:
+            descriptor = open_plain(name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            return Rejected(f"the signature {name} cannot be opened: {error.strerror}")
+        try:
+            data = os.read(descriptor, _MAX_BYTES + 1)
+        except OSError as error:
+            return Rejected(f"the signature {name} cannot be read: {error.strerror}")
+        finally:
+            os.close(descriptor)
+        if len(data) > _MAX_BYTES:
+            return Rejected(f"{name} has more than the {_MAX_BYTES} bytes that a signature may have")
+        return data
+    return None
+
+
+def signed_file(bundle: Bundle, path: str | os.PathLike[str]) -> SignedFile:
+    """The signature of a bundle that was opened as ``path``; it is read later."""
+    return SignedFile(bundle.signed_bytes, f"{bundle.name}{SUFFIX}", lambda: read_signature(path))
+
 
 _MAX_NAME = 1000  # characters of a bundle's name that a comment has
 

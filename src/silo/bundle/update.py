@@ -18,7 +18,7 @@ from silo.bundle.signing import Signing
 from silo.bundle.writer import ReadBlob, Written, place_of_bundle, write_bundle
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
-from silo.store.locks import lock_of_place
+from silo.store.privacy import lock_of_place
 
 __all__ = [
     "KernelUpdate",

@@ -26,8 +26,8 @@ from silo.machine.process_session import session
 from silo.measuring.benches import benches_on
 from silo.measuring.evaluators import CompiledArtifacts
 from silo.status_line import announce
-from silo.tuner.outcome import Budget
 from silo.tuner.policy import PolicyDecision
+from silo.tuner.session_values import Budget
 
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext

@@ -7,19 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from silo.calls.deterministic_candidates import only_reason
+from silo.calls.candidate_filters import only_reason
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.notices import Notices
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import FrozenError
+from silo.forks import Notices
 from silo.measuring.lock_files import lock_of
 from silo.settings import settings
 from silo.tuner.explain import near_lines
 from silo.tuner.lock import Advice
-from silo.tuner.policy import Action, PolicyDecision, TuneMode, decide
+from silo.tuner.policy import Action, PolicyDecision, TuneMode, Unfinished, decide, read_effort
 from silo.tuner.seeds import neighbours
-from silo.tuner.time_spent import Unfinished, read_effort
 
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext

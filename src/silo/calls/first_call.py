@@ -14,13 +14,11 @@ from silo.artifacts.artifact import Artifact
 from silo.building.compilation import Compilation, memory_is_shown
 from silo.calls.decision import call_budget_s, tuning_allowance_s
 from silo.core.config import Config, ConfigSet
-from silo.core.decision_source import Origin
-from silo.core.decisions import Decision, Rejected
+from silo.core.decisions import Decision, Origin, Rejected
 from silo.core.host_arrays import has_numpy
 from silo.errors import ArgumentError, SiloError, TuneError
 from silo.launch.arguments import CallArgument, ValueKind
-from silo.launch.array_extents import extent_of
-from silo.launch.descriptor_arguments import with_base
+from silo.launch.array_parts import extent_of, with_base
 from silo.machine.array_copies import array_behind, duplicate
 from silo.machine.process_session import session
 from silo.measuring.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
@@ -38,15 +36,19 @@ from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.time_spent import BEGUN, TimeSpent, note_effort, read_effort
+from silo.tuner.policy import BEGUN, note_effort, read_effort
+from silo.tuner.search.search_state import Seed
+from silo.tuner.session import tune
+from silo.tuner.session_values import Budget, Progress, SearchOptions, SessionScope, SessionWatch, TuneOutcome, note_of
 
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.core.search_space import SearchSpace
     from silo.core.target import Target
+    from silo.core.space import SearchSpace
     from silo.core.variant import Variant
     from silo.measuring.study_key import StudyKey
-    from silo.tuner.outcome import TuneOutcome
     from silo.tuner.trial import Study
 
 __all__ = [
@@ -137,7 +139,7 @@ def tuned_live(
 class LiveSearch:
     """The search of one call's study, on a bench with the call's arguments.
 
-    ``timeouts_count``: see :class:`silo.tuner.session_options.SessionScope`.
+    ``timeouts_count``: see :class:`silo.tuner.session_values.SessionScope`.
     """
 
     kernel: DeclaredKernel
@@ -227,7 +229,7 @@ def most_promising(
     """
     if context.device.target.kind != "cpu" or context.rule is not None or space.grouped is not None:
         return ()
-    from silo.heuristics.promising_configs import promising_configs  # noqa: PLC0415  # known studies need none
+    from silo.heuristics.unmeasured_choices import promising_configs  # noqa: PLC0415  # known studies need none
 
     counted = programs_of(kernel, context, variant_of)
     return promising_configs(space.listed, counted, settings().threads, limit)

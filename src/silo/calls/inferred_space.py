@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from silo.building.compilation import lowered
 from silo.core.config import Config
-from silo.core.nodes import Argument, ConfigValue, Node, leaves
-from silo.core.search_space import Rule
+from silo.core.device import Target
+from silo.core.expressions import Argument, ConfigValue, Node, leaves
 from silo.core.signature import ParameterKind, Signature
+from silo.core.space import Rule
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError, SpaceError

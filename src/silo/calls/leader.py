@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, TypeVar
 
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
-from silo.core.notices import Notices
 from silo.errors import FrozenError, LockError, SettingsError
+from silo.forks import Notices
 from silo.frozen import frozen
 from silo.measuring.lock_files import read_lock, update_lock
 from silo.settings import settings
-from silo.store.locks import holder_of, write_holder
-from silo.store.privacy import open_own, output_place
+from silo.store.privacy import holder_of, open_own, output_place, write_holder
 
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.measuring.study_key import StudyKey
-    from silo.tuner.outcome import TuneOutcome
+    from silo.tuner.session_values import TuneOutcome
 
 __all__ = ["led", "led_config"]
 

@@ -15,28 +15,25 @@ from silo.building.compilation import Compilation, compiler_identity, lowered
 from silo.building.derived_constexprs import derive
 from silo.building.kernel_declaration import DeclaredKernel
 from silo.building.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, stored_code
-from silo.building.zeroing import ZeroingLauncher
+from silo.building.prepared_calls import ZeroingLauncher
+from silo.calls.candidate_filters import NumericsOf, is_deterministic, prune
 from silo.calls.decision import decide_call, frozen_error, mode_of, unfinished
-from silo.calls.deterministic_candidates import NumericsOf, is_deterministic
 from silo.calls.first_call import measurable, most_promising, tune_live, tuned_live
-from silo.calls.pruning import prune
 from silo.compile.build_list import Chosen
 from silo.compile.toolchain import select_compiler, target_kinds
 from silo.core.config import Config, ConfigSet
-from silo.core.decision_source import Origin
-from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.device import HOST_MEMORY
+from silo.core.decisions import Accepted, Decision, Origin, Rejected
+from silo.core.device import HOST_MEMORY, Target
 from silo.core.protocols import Device
-from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, ParameterKind, Signature
+from silo.core.space import SearchSpace
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
 from silo.forks import Mutex
 from silo.heuristics.heuristic_space import BoundSpace
-from silo.launch.arguments import SeenCall, ValueKind, describe_call
+from silo.launch.arguments import SeenCall, ValueKind, call_grid, describe_call
 from silo.launch.runtime import Binding, Launcher, bind, inspect_call, load_code
 from silo.machine.device_plugins import device_for, require_memory
 from silo.machine.process_session import session
@@ -47,9 +44,9 @@ from silo.text_tables import format_duration
 from silo.tuner.policy import Action, PolicyDecision, TuneMode
 
 if TYPE_CHECKING:
-    from silo.building.compiled_calls import CompiledKernel
+    from silo.building.code_forms import CompiledKernel
     from silo.core.code_facts import CodeFacts
-    from silo.tuner.outcome import TuneOutcome
+    from silo.tuner.session_values import TuneOutcome
 
 __all__ = ["Resolved", "Resolver"]
 
@@ -149,7 +146,7 @@ class Resolver:
 
     def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
         """Compiles and loads the code for a call, and returns it as a compiled kernel."""
-        from silo.building.compiled_calls import compiled_kernel  # noqa: PLC0415  # few programs call this
+        from silo.building.code_forms import compiled_kernel  # noqa: PLC0415  # few programs call this
 
         args, named = self._stood_in(args, kwargs)
         named = self._completed(args, named)
@@ -160,7 +157,7 @@ class Resolver:
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[tuple[object, ...], Mapping[str, object]]:
         """The arguments, with an array in place of each dtype."""
-        from silo.building.compiled_calls import default_place, stand_in  # noqa: PLC0415  # few programs call this
+        from silo.building.code_forms import default_place, stand_in  # noqa: PLC0415  # few programs call this
 
         if self._kernel.extents is not None:  # a dtype cannot replace an array whose shape decides the code
             return args, kwargs
@@ -471,7 +468,6 @@ class Resolver:
         extents = self._kernel.source.extents
         if extents is None or not extents.grid:
             return specialization
-        from silo.launch.call_grid import call_grid  # noqa: PLC0415  # few kernels have such code
 
         values = {**config.as_dict(), **specialization.constant_values}
         grid = call_grid(context.call, self._kernel.grid, values, context.device.facts())

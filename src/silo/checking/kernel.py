@@ -8,10 +8,9 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from silo.checking.findings import check_error
-from silo.checking.machine import CheckedLaunch, check_launch
-from silo.core.check_limits import CheckLimits
+from silo.checking.machine import CheckedLaunch, check_error, check_launch
 from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import CheckLimits
 from silo.core.signature import Effect
 from silo.errors import LaunchError, SiloError
 from silo.forks import Mutex

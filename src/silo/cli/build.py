@@ -12,7 +12,7 @@ import click
 from silo.cli.console import print_json, print_table, say, say_lines
 from silo.cli.options import Budget, Deterministic, Download, Json, Kernels, Quiet, Toolchains, TuneMode, targets_option
 from silo.cli.parser import Argument, Option
-from silo.cli.sign import SigningKey, read_key
+from silo.cli.trust import SigningKey, read_key
 from silo.settings import override
 
 __all__ = ["command"]

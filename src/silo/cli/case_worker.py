@@ -1,4 +1,4 @@
-"""The process that runs cases for ``silo run`` (``python -m silo.cli.case_worker``), started by ``case_runs``.
+"""The process that runs cases for ``silo run`` (``python -m silo.cli.case_worker``), started by that command.
 
 It is the command itself, except that it writes rows to a pipe instead of printing a table.
 """

@@ -250,7 +250,7 @@ def _covering(words: list[str], record: Path | None) -> str:
 
     if record is None:
         raise SettingsError("--cover names calls to compile while a program is recorded: add --record K.silo")
-    place = "silo.kinds.triton.programs.records.covered_values:read_covers"
+    place = "silo.kinds.triton.programs.records.capture:read_covers"
     read_covers = cast("Callable[[list[str]], object]", load_place(place))
     read_covers(words)
     return " ".join(words)

@@ -1,17 +1,20 @@
-"""``silo fleet``: the decisions of many machines, from the stores that they share."""
+"""``silo agent`` and ``silo fleet``: measure on a device for another machine; the decisions of many machines."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
+import click
+
 from silo.cli.console import print_json, print_table, say
-from silo.cli.options import Json, Quiet
+from silo.cli.options import Device, Json, Quiet
 from silo.cli.parser import Argument, LazyCommand, Option, group_from
 from silo.text_tables import Table, format_time
 
-__all__ = ["app"]
+__all__ = ["app", "command"]
 
 
 def group() -> None:
@@ -40,7 +43,7 @@ def report(
 
     Nothing is measured, and nothing in the stores is changed. The rows are also what `silo.query` returns.
     """
-    from silo.commands.fleet_pages import write_fleet_report  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.report_pages import write_fleet_report  # noqa: PLC0415  # heavy: only when the command runs
 
     rows = write_fleet_report(stores or [], output, kernel=kernel, device=device, since=since)
     if json:
@@ -70,3 +73,22 @@ app = group_from(
     "fleet",
     lazy={"report": LazyCommand("silo.cli.fleet:report", "Write one page over shared stores.", "Commands")},
 )
+
+
+def command(device: Device = None) -> None:
+    """Measure on a device of this machine for a ``silo tune --agent 'ssh HOST silo agent'`` on another one.
+
+    Reads cases and code from standard input, and answers on standard output, until the input ends. Native code in the
+    input is loaded without asking: starting an agent is consent to its input.
+    """
+    if sys.stdin.isatty():
+        raise click.BadParameter(
+            "an agent is started by silo tune --agent 'ssh HOST silo agent', which speaks to it; a terminal cannot"
+        )
+    from silo.machine.device_plugins import default_device, device_named  # noqa: PLC0415
+    from silo.tuning.agents.agent_serving import serve_agent  # noqa: PLC0415
+    from silo.tuning.agents.device_agent import Agent  # noqa: PLC0415  # heavy: only when the command runs
+
+    raise click.exceptions.Exit(
+        serve_agent(lambda: Agent(default_device() if device is None else device_named(device)))
+    )

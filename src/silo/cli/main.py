@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import click
 
-from silo.cli.completion import INSTALL_HELP, SHOW_HELP, install_completion, show_completion
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
-from silo.cli.options import EPILOG
+from silo.cli.options import EPILOG, INSTALL_HELP, SHOW_HELP, install_completion, show_completion
 from silo.cli.parser import Argument, CommandGroup, LazyCommand, Option, group_from, nearest_word, usage_error
 from silo.errors import SiloError
 
@@ -36,20 +35,20 @@ _COMMANDS: dict[str, LazyCommand] = {
     "export": LazyCommand("silo.cli.export:command", "Make a C++ library that needs no Python.", "Kernels"),
     "slice": LazyCommand("silo.cli.slices:slice_command", "Cut a bundle by target.", "Bundles"),
     "merge": LazyCommand("silo.cli.slices:merge_command", "Join bundles.", "Bundles"),
-    "push": LazyCommand("silo.cli.registries:push_command", "Push a bundle to a registry.", "Bundles"),
-    "pull": LazyCommand("silo.cli.registries:pull_command", "Pull a bundle from a registry.", "Bundles"),
+    "push": LazyCommand("silo.cli.slices:push_command", "Push a bundle to a registry.", "Bundles"),
+    "pull": LazyCommand("silo.cli.slices:pull_command", "Pull a bundle from a registry.", "Bundles"),
     "trust": LazyCommand("silo.cli.trust:command", "Allow native code that others built.", "Trust"),
     "untrust": LazyCommand("silo.cli.trust:untrust_command", "Withdraw that permission.", "Trust"),
-    "keygen": LazyCommand("silo.cli.sign:keygen_command", "Make a pair of keys to sign bundles with.", "Trust"),
-    "sign": LazyCommand("silo.cli.sign:sign_command", "Sign a bundle.", "Trust"),
-    "verify": LazyCommand("silo.cli.sign:verify_command", "Check the bytes and the signature of a bundle.", "Trust"),
+    "keygen": LazyCommand("silo.cli.trust:keygen_command", "Make a pair of keys to sign bundles with.", "Trust"),
+    "sign": LazyCommand("silo.cli.trust:sign_command", "Sign a bundle.", "Trust"),
+    "verify": LazyCommand("silo.cli.trust:verify_command", "Check the bytes and the signature of a bundle.", "Trust"),
     "doctor": LazyCommand(
         "silo.cli.doctor:command", "Check what works here, and say why something does not.", "This machine"
     ),
     "selftest": LazyCommand(
-        "silo.cli.selftest:command", "Run small kernels of a kind and compare their results.", "This machine"
+        "silo.cli.doctor:selftest_command", "Run small kernels of a kind and compare their results.", "This machine"
     ),
-    "agent": LazyCommand("silo.cli.agent:command", "Measure here for a silo tune of another machine.", "This machine"),
+    "agent": LazyCommand("silo.cli.fleet:command", "Measure here for a silo tune of another machine.", "This machine"),
     "cache": LazyCommand("silo.cli.cache:app", "Size, pruning and copies of the store.", "This machine"),
     "help": LazyCommand("silo.cli.main:help_command", "Show the help of a command.", "Help"),
     "version": LazyCommand("silo.cli.main:version_command", "Show the version.", "Help"),

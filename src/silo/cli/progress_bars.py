@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Self
 from silo.cli.console import rich_console, say_lines, show_on_line
 from silo.errors import SettingsError
 from silo.sanitized_text import one_line, printable_json
-from silo.tuner.progress import Progress, event_to_json, note_of
 from silo.tuner.refine import reason_of
+from silo.tuner.session_values import Progress, event_to_json, note_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -1,7 +1,8 @@
-"""``silo tune``: measure; resumable; refines a bundle in place."""
+"""``silo tune``: measure; resumable; refines a bundle in place, or runs a schedule of tasks."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,20 +10,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 
 from silo.cli.agent_fleets import open_fleet, wait_seconds
-from silo.cli.console import print_json, print_table, say_lines
+from silo.cli.console import print_json, print_table, say, say_lines
 from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet
 from silo.cli.parser import Argument, Option
-from silo.cli.sign import SigningKey, read_key
+from silo.cli.progress_bars import TuneProgress, event_lines
+from silo.cli.trust import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
+from silo.text_tables import Table, format_duration, format_time
 from silo.tuner.objective import Objective
 from silo.tuner.search.searchers import SEARCHERS
 
 if TYPE_CHECKING:
-    pass
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
-__all__ = ["command"]
+    from silo.commands.tune_cases import TaskRow
+    from silo.tuning.agents.fleet import Fleet
+    from silo.tuning.schedules import ScheduledDevice
 
+__all__ = ["command", "run_schedule_command"]
 
 _NAMES = tuple(SEARCHERS)
 _SEARCHERS = (
@@ -154,10 +161,9 @@ def command(
             raise click.BadParameter(
                 "a schedule names its kernels and devices: leave FILE, --device, --agent, --ray out"
             )
-        from silo.cli.schedule import run as run_schedule  # noqa: PLC0415  # heavy, and few tunes have a schedule
 
         with override(**changes):
-            run_schedule(
+            run_schedule_command(
                 schedule,
                 budget_s=budget,
                 open_fleet=lambda one: open_fleet([*one.agents], one.ray, one.gpus, None, agent_wait),
@@ -180,7 +186,6 @@ def command(
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
-    from silo.cli.progress_bars import TuneProgress, event_lines  # noqa: PLC0415  # heavy: only when the command runs
     from silo.commands.results import TuneResults  # noqa: PLC0415
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415
 
@@ -244,7 +249,7 @@ def _explain(
 
 
 def _suggest(path: Path, device: str | None, kernels: list[str] | None, *, quiet: bool, json: bool) -> None:
-    from silo.tuning.suggestions import suggest_sizes  # noqa: PLC0415  # heavy: only when asked for
+    from silo.tuning.explanation import suggest_sizes  # noqa: PLC0415  # heavy: only when asked for
 
     found = suggest_sizes(path, device=device, kernels=kernels or None)
     if json:
@@ -252,3 +257,65 @@ def _suggest(path: Path, device: str | None, kernels: list[str] | None, *, quiet
     elif not quiet:
         for one in found:
             say_lines(one.text)
+
+
+def run_schedule_command(
+    path: Path,
+    *,
+    budget_s: float | None,
+    open_fleet: Callable[[ScheduledDevice], AbstractContextManager[Fleet | None]],
+    explain: bool,
+    events: str | None,
+    quiet: bool,
+    json: bool,
+) -> None:
+    """Runs a schedule and prints its tasks; with ``explain`` only prints them.
+
+    ``open_fleet`` starts the agents of a device.
+    """
+    from silo.commands.tune_cases import run_schedule, schedule_rows  # noqa: PLC0415  # heavy
+
+    if explain:
+        rows = schedule_rows(path)
+        if json:
+            print_json([asdict(row) for row in rows])
+        else:
+            _print(path, rows, "")
+        return
+    quiet = quiet or events == "-"
+
+    def opened(device: ScheduledDevice, stack: ExitStack) -> Fleet | None:
+        return stack.enter_context(open_fleet(device))
+
+    with event_lines(events) as lines, TuneProgress(enabled=not (quiet or json), lines=lines) as progress:
+        result = run_schedule(path, opened, budget_s=budget_s, progress=progress.update)
+    if json:
+        print_json(asdict(result))
+    elif not quiet:
+        why = "its budget is spent" if result.stopped == "budget" else "no task promises a further gain"
+        _print(path, result.rows, f"ended after {format_duration(result.seconds)}: {why}")
+    if result.failures:
+        raise TuneError("\n".join(result.failures))
+
+
+def _print(path: Path, rows: Sequence[TaskRow], end: str) -> None:
+    cells = [
+        [
+            row.kernel,
+            row.case,
+            row.device,
+            row.state,
+            f"{row.turns} ({row.turns_now} now)" if row.turns_now else str(row.turns),
+            format_duration(row.seconds),
+            "" if row.best_ns is None else format_time(row.best_ns),
+            f"{row.gain:.1%}" if row.turns > 1 else "",
+        ]
+        for row in rows
+    ]
+    columns = ["kernel", "case", "device", "state", "turns", "spent", "best", "gained"]
+    print_table(Table(str(path), columns, cells, right=columns[4:]))
+    for row in rows:
+        if row.message:
+            say_lines(f"{row.kernel} {row.case} on {row.device}: {row.message}")
+    over = sum(row.state in ("settled", "complete") for row in rows)
+    say(f"{over} of {len(rows)} tasks are done" + (f"; {end}" if end else ""))

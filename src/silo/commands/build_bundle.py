@@ -29,8 +29,8 @@ from silo.bundle.format import CASES_KIND, TRIALS_KIND
 from silo.bundle.signing import header_of, settle_signature
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
+from silo.calls.candidate_filters import allowed_configs
 from silo.calls.decision import lock_advice
-from silo.calls.pruning import allowed_configs
 from silo.commands.results import BuildRow, BuildSummary
 from silo.compile.build_list import (
     BuildCase,
@@ -44,15 +44,14 @@ from silo.compile.build_list import (
 )
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config, ConfigSet
-from silo.core.decision_source import Origin
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Accepted, Decision, Origin, Rejected
+from silo.core.device import Target
 from silo.core.dispatch import Bucket
-from silo.core.nodes import Node
+from silo.core.expressions import Node
 from silo.core.protocols import Device
 from silo.core.recipes import CaseRecipe, ScalarRecipe
 from silo.core.recorded_plans import RecordedPlan
 from silo.core.space import Space
-from silo.core.target import Target
 from silo.core.values import JSON, Value, identity_of
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BundleError, CaseError, NoVariantError, TargetError
@@ -67,14 +66,12 @@ from silo.sources.kernel_source import BringsCode, KernelSource
 from silo.sources.kinds import kind_named
 from silo.sources.source_kind import NeedsPackages, UnnamedInBundles
 from silo.store.signatures import SecretKey
-from silo.tuner.catalog import pair_to_document
 from silo.tuner.failures import TunedCase, require_winners
 from silo.tuner.generalization import Sample, fitted_rules
-from silo.tuner.ledger import read_trials
+from silo.tuner.ledger import pair_to_document, read_trials
 from silo.tuner.objective import Objective, named
-from silo.tuner.outcome import Budget
 from silo.tuner.policy import TuneMode
-from silo.tuner.progress import Progress
+from silo.tuner.session_values import Budget, Progress
 from silo.tuning.case_tuning import (
     CaseLimits,
     CaseStudy,

@@ -40,7 +40,7 @@ _PULL_LEASE_S = 3600  # a pull of everything may take a while
 # By kind of source: the function that writes a bundle's files into the framework's own cache, and the function that
 # writes its tuners' decisions into a lock.
 _WRITERS = {"triton": "silo.kinds.triton.programs.records.cache_files:write_cache"}
-_LOCKERS = {"triton": "silo.kinds.triton.programs.records.lock_decisions:write_lock"}
+_LOCKERS = {"triton": "silo.kinds.triton.programs.records.decision_sources:write_lock"}
 
 
 def _own_folder() -> Path:
@@ -147,8 +147,8 @@ def push_store() -> list[CopiedObjects]:
 def pull_store() -> list[CopiedObjects]:
     """Fetches all that the remote store holds and this store lacks, part by part; see :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
-    from silo.store.remote.leases import holding_lease  # noqa: PLC0415
-    from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+    from silo.store.remote.remote_pruning import holding_lease  # noqa: PLC0415
+    from silo.store.remote.shared_parts import SharedRecords  # noqa: PLC0415
 
     link, store = _remote(), session().store
     assert isinstance(store.records, SharedRecords)

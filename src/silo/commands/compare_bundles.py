@@ -31,7 +31,7 @@ from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.measuring.benches import ConfinedBench, LocalBench, benches_on, grid_at
 from silo.text_tables import Table, format_bytes, format_time
-from silo.tuner.paired_ratio import Ratio, Speed, sample_until_decided
+from silo.tuner.measure import Ratio, Speed, sample_until_decided
 from silo.tuner.result_check import kept
 from silo.tuning.case_tuning import materializer
 

@@ -25,16 +25,15 @@ from silo.commands.crash_suspects import (
     unchecked_reason,
 )
 from silo.compile.toolchain import select_compiler
-from silo.core.check_limits import CheckLimits
 from silo.core.config import Config
 from silo.core.consent import Consent, HostCode, text_sha256
-from silo.core.dtypes import dtype
 from silo.core.host_arrays import require_numpy
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.core.plugins import declarations
-from silo.core.protocols import ChecksKernels
+from silo.core.protocols import CheckLimits, ChecksKernels
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import CheckError, SiloError, UnsupportedError
 from silo.launch.runtime import bind, make_bound_launcher

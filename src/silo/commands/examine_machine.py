@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from silo.core.decisions import Decision, Rejected
-from silo.core.findings import Finding
+from silo.core.device import Target
 from silo.core.plugins import load_place
 from silo.core.protocols import Device
-from silo.core.target import Target
 from silo.errors import RemoteError, SiloError
 from silo.machine.device_plugins import absent_devices, all_devices, broken_plugins, devices_of_kind
 from silo.settings import settings, unknown_in_environment
+from silo.sources.installations import Finding
 from silo.sources.kinds import broken_kinds, kinds
 from silo.sources.source_kind import NeedsCompilers, NeedsPackages, SourceKind
 from silo.store.atomic_files import TEMPORARY_PREFIX, write_all

@@ -10,26 +10,34 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from silo.artifacts.artifact import decoded
+from silo.bundle.bundle_slices import cut_contents, is_for_any
 from silo.bundle.contents import BundleContents, calls_of, host_cases, host_code, host_plans, host_text
-from silo.bundle.cut import cut_contents, is_for_any
 from silo.bundle.documents import case_recipes
 from silo.bundle.reader import Bundle, open_bundle
-from silo.bundle.signature_file import signed_file
+from silo.bundle.signing import signed_file
 from silo.bundle.writer import write_bundle
 from silo.core.consent import HostCases, HostCode, HostPlan, HostText
+from silo.core.device import Target
 from silo.core.plugins import COMPILERS, part_of
 from silo.core.recipes import CaseRecipe
-from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import BundleError
 from silo.export.c_names import joined
-from silo.export.export_folder import Differences, FolderRecord, compare_folder, licence, read_record, write_folder
 from silo.export.exported_library import ExportedLibrary, plans_of
 from silo.export.function_signatures import functions_of
 from silo.export.operations import operations_of
-from silo.export.project import CpuSource, export_files, namespace_of
-from silo.export.shared_library import built_libraries
-from silo.export.wheel import package_files, package_of, write_wheel
+from silo.export.project import (
+    CpuSource,
+    Differences,
+    FolderRecord,
+    compare_folder,
+    export_files,
+    licence,
+    namespace_of,
+    read_record,
+    write_folder,
+)
+from silo.export.wheel import built_libraries, package_files, package_of, write_wheel
 from silo.machine.process_session import session
 
 __all__ = ["ExportOptions", "Exported", "check_export", "export_cpp", "export_wheel"]

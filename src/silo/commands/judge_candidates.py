@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import ArgumentError, SourceError
 from silo.judging.cascade import Judge, Submission
 from silo.judging.device_stage import local_fleet

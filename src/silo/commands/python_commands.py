@@ -7,16 +7,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from silo.core.check_limits import MOST_STEPS
-from silo.errors import ArgumentError
+from silo.core.protocols import MOST_STEPS
+from silo.errors import ArgumentError, SignatureError, TuneError
 
 if TYPE_CHECKING:
     from silo.commands.results import BuildSummary, CaseResults, TuneResults
-    from silo.kernels.checking_launchers import CheckingLauncher
+    from silo.commands.run_cases import CheckingLauncher
     from silo.kernels.collection import Place
     from silo.kernels.kernel import KernelFunction
     from silo.status_line import Task
-    from silo.tuner.progress import Progress
+    from silo.tuner.session_values import Progress
 
 __all__ = ["build", "check", "run", "tune"]
 
@@ -131,7 +131,6 @@ def tune(
     """
     from silo.commands.results import TuneResults  # noqa: PLC0415  # heavy: only when it is called
     from silo.commands.tune_cases import tune_path  # noqa: PLC0415
-    from silo.errors import TuneError  # noqa: PLC0415
     from silo.settings import override  # noqa: PLC0415
     from silo.status_line import working  # noqa: PLC0415
     from silo.tuner.objective import Objective  # noqa: PLC0415
@@ -266,9 +265,9 @@ def check(
         )
     if kernels is not None or arrays is not None:
         raise ArgumentError("silo.check takes kernels= and arrays= with a file or module, and a kernel without them")
-    from silo.kernels.check_kernels import check as checking  # noqa: PLC0415  # most programs check no kernels
+    from silo.commands.run_cases import checking_mode  # noqa: PLC0415  # most programs check no kernels
 
-    return checking(what, nan=nan, uninitialized=uninitialized, memory=memory, steps=steps, bounds=bounds)
+    return checking_mode(what, nan=nan, uninitialized=uninitialized, memory=memory, steps=steps, bounds=bounds)
 
 
 def _case_results(place: Place, *, checked: bool, **options: Any) -> CaseResults:  # noqa: ANN401  # of run_cases
@@ -302,8 +301,7 @@ def _title(place: Place) -> str:
 
 
 def _secret_key(path: Path) -> Any:  # noqa: ANN401  # silo.store.signatures.SecretKey
-    from silo.errors import SignatureError  # noqa: PLC0415  # only if something is signed
-    from silo.store.key_files import read_secret_key  # noqa: PLC0415
+    from silo.store.signatures import read_secret_key  # noqa: PLC0415
 
     def no_password() -> str:
         raise SignatureError(f"{path} has a password, and a function asks for none: sign with silo sign K.silo --key")
@@ -312,7 +310,7 @@ def _secret_key(path: Path) -> Any:  # noqa: ANN401  # silo.store.signatures.Sec
 
 
 def _noting(task: Task) -> Callable[[str, Progress], None]:
-    from silo.tuner.progress import note_of  # noqa: PLC0415  # heavy: only when it is called
+    from silo.tuner.session_values import note_of  # noqa: PLC0415  # heavy: only when it is called
 
     def note(name: str, progress: Progress) -> None:
         _note(task, ", ".join(filter(None, [f"{name} {progress.done}/{progress.total}", note_of(progress)])))

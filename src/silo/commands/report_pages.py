@@ -1,28 +1,30 @@
-"""``silo report``: a page for each kernel and an index, from the trials of a Python file's kernels or of a bundle."""
+"""``silo report`` and ``silo fleet report``: pages from trials of kernels, and over decisions in shared stores."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from silo.commands.show_code import forms_of_bundle, forms_of_kernel
 from silo.core.config import Config
-from silo.core.file_names import file_name
 from silo.errors import SiloError, TuneError
 from silo.kernels.collection import collect_kernels
 from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of, write_texts
 from silo.measuring.metric_plan import wanted_objective
-from silo.report.index_page import index_page
-from silo.report.kernel_page import ConfigCode, OtherSizes, StudyReport, kernel_page, study_report
-from silo.tuner.catalog import KeptStudy
+from silo.report.fleet_page import FleetFailure, FleetStudy, fleet_page
+from silo.report.kernel_pages import ConfigCode, OtherSizes, StudyReport, index_page, kernel_page, study_report
+from silo.sanitized_text import file_name
+from silo.tuner.ledger import KeptStudy
 from silo.tuning.device_limits import known_ceilings, measure_ceilings
+from silo.tuning.explanation import generalizations
+from silo.tuning.store_query import DecisionRow, StoredDecision, decisions_in, seconds_of
 from silo.tuning.stored_studies import kept_studies, studies_of_kernels
-from silo.tuning.suggestions import generalizations
 
-__all__ = ["ReportRow", "write_reports"]
+__all__ = ["ReportRow", "write_fleet_report", "write_reports"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def write_reports(
     Returns one row per study. A page shows the code of the winner and of the default config, as far as it is stored or
     a compiler makes it here.
 
-    :func:`~silo.core.file_names.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
+    :func:`~silo.sanitized_text.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
     of the device (the CPU if None), unless they are known.
 
     Raises:
@@ -123,4 +125,59 @@ def _row(file: Path, kernel: str, report: StudyReport) -> ReportRow:
         time_ns=None if winner is None else winner.median_ns,
         ratio=None if report.comparison is None else round(report.comparison.ratio, 4),
         reached=None if winner is None or report.light is None else round(report.light.reached(winner.median_ns), 4),
+    )
+
+
+def write_fleet_report(
+    stores: Sequence[str],
+    output: Path,
+    *,
+    kernel: str | None = None,
+    device: str | None = None,
+    since: str | None = None,
+) -> list[DecisionRow]:
+    """Writes the page to ``output``; returns the rows of all decisions on it (:func:`silo.query`).
+
+    Raises:
+        TuneError: without trials, or ``since`` is not a date.
+        StoreError: a store cannot be read, or the page cannot be written.
+        PackageError: Jinja2 is not installed.
+    """
+    try:
+        moment = None if since is None else seconds_of(since)
+    except ValueError as error:
+        raise TuneError(f"--since {error}") from None
+    found = decisions_in(stores, kernel=kernel, device=device, since_s=moment)
+    if not found:
+        raise TuneError("no trials are there, so there is nothing to report: run silo tune with SILO_REMOTE set")
+    names = list(dict.fromkeys(one.store for one in found))
+    named = "" if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+    page = fleet_page(names, [_study(one) for one in found], named.removesuffix(" 00:00"))
+    write_texts(output.parent, {output.name: page})
+    return sorted((one.row for one in found), key=lambda row: (row.kernel, row.device, row.sizes, row.decided))
+
+
+def _study(one: StoredDecision) -> FleetStudy:
+    row, earlier = one.row, one.earlier_winner
+    return FleetStudy(
+        store=row.store,
+        kernel=row.kernel,
+        sizes=row.sizes,
+        device=row.device,
+        target=row.target,
+        winner=row.winner,
+        medians=one.medians,
+        configs=row.configs,
+        failures=tuple(
+            FleetFailure(str(trial.config), trial.status.value, next(iter(trial.message.splitlines()), ""))
+            for trial in one.failed
+        ),
+        compiler=row.compiler,
+        driver=row.driver,
+        host=row.host,
+        decided=row.decided,
+        decided_s=0 if one.origin is None else one.origin.time_s,
+        silo=row.silo,
+        has_changed=one.has_changed,
+        before=None if earlier is None else str(earlier.config),
     )

@@ -1,18 +1,19 @@
-"""``silo run``: running the cases of kernels and checking the results."""
+"""``silo run`` and ``silo check``: running the cases of kernels and checking results; kernels that check themselves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from silo.building.ready_cases import PreparedCase, prepare_recipe
 from silo.commands.results import CaseOutcome
 from silo.core.cases import CaseRecipe
 from silo.core.decisions import Rejected
-from silo.core.protocols import Device
+from silo.core.protocols import MOST_STEPS, CheckLimits, Device
 from silo.core.values import Value
 from silo.errors import (
+    ArgumentError,
     BundleFormatError,
     CaseError,
     CompilerMissingError,
@@ -23,16 +24,40 @@ from silo.errors import (
     TrustError,
 )
 from silo.kernels.bundle_kernels import BundledKernel, Kernels, load
-from silo.kernels.check_kernels import check as checking_mode
+from silo.kernels.checking_launchers import CheckingBundle, CheckingKernel, CheckingLauncher
 from silo.kernels.collection import Place, collect_kernels
-from silo.kernels.kernel import Kernel
+from silo.kernels.kernel import Kernel, kernel_of
+from silo.kernels.kernel import kernel as wrap
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.settings import override
 from silo.tuner.statistics import median
 from silo.tuning.case_tuning import call_arguments, case_studies, device_of, materializer
 
-__all__ = ["CaseOutcome", "CaseWatch", "run_cases"]
+__all__ = ["CaseOutcome", "CaseWatch", "CheckingLauncher", "checking_mode", "run_cases"]
+
+
+def checking_mode(
+    kernel: object,
+    *,
+    nan: bool = False,
+    uninitialized: Sequence[str] = (),
+    memory: Sequence[object] = (),
+    steps: int = MOST_STEPS,
+    bounds: Literal["storage", "view"] = "storage",
+) -> CheckingLauncher:
+    """Returns a launcher that runs ``kernel`` in checking mode; ``silo.check`` documents the checks."""
+    if bounds not in ("storage", "view"):
+        raise ArgumentError(f"bounds is 'storage' or 'view', not {bounds!r}")
+    limits = CheckLimits(nan, tuple(uninitialized), tuple(memory), steps, views=bounds == "view")
+    silo_kernel = kernel_of(kernel)
+    if silo_kernel is None:
+        if isinstance(kernel, BundledKernel):
+            return CheckingBundle(kernel, limits)
+        silo_kernel = kernel_of(wrap(kernel))
+    assert silo_kernel is not None
+    return CheckingKernel(silo_kernel, silo_kernel.resolver, limits)
+
 
 _REPEATS = 5
 

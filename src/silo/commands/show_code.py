@@ -11,13 +11,12 @@ from silo.artifacts.disassembly import DISASSEMBLED
 from silo.building.code_forms import CODE_FORMS, CodeForms, code_text, kinds_with
 from silo.building.compilation import Compilation
 from silo.building.loaded_kernels import stored_blob
+from silo.bundle.bundle_slices import is_for
 from silo.bundle.contents import BundleKernel
-from silo.bundle.cut import is_for
 from silo.bundle.reader import Bundle, open_bundle
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
-from silo.core.plugins import driver_of
-from silo.core.target import Target
+from silo.core.device import Target, driver_of
 from silo.errors import BundleError, CaseError, SpaceError, TargetError, ToolchainError
 from silo.kernels.collection import collect_kernels
 from silo.kernels.kernel import Kernel

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from silo.bundle.contents import calls_of, host_cases, host_code, host_plans, host_text
 from silo.bundle.reader import Bundle, open_bundle
-from silo.bundle.signature_file import signed_file
+from silo.bundle.signing import signed_file
 from silo.core.consent import HostCases, HostCode, HostPlan, HostText
 from silo.core.minisign import PublicKey
 from silo.errors import StoreError
 from silo.machine.process_session import session
-from silo.store.key_files import read_public_key
-from silo.store.trusted_keys import KeyEntry
+from silo.store.signatures import KeyEntry, read_public_key
 from silo.variables import REMOTE_SCHEMES
 
 __all__ = [

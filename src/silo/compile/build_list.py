@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 from silo.core.config import Config
-from silo.core.decision_source import Origin, default_origin
-from silo.core.decisions import Decision, Rejected
+from silo.core.decisions import Decision, Origin, Rejected, default_origin
+from silo.core.device import Target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError, TargetError
 

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from silo.compile.wire import decode_outcome, encode
 from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
-from silo.core.compiled import CacheFiles, Compiled
-from silo.core.variant import CompileJob
+from silo.core.variant import CacheFiles, Compiled, CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError, SiloError
 from silo.forks import Condition, in_child
 from silo.settings import settings

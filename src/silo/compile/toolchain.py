@@ -1,21 +1,22 @@
-"""The installed compilers, and the choice of one for a source and a target."""
+"""The installed compilers, the choice of one for a source and a target, and jobs compiled without a worker process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from functools import lru_cache
-from typing import cast
+from types import TracebackType
+from typing import Self, cast
 
-from silo.core.compiled import CacheFiles, Compiled
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.declaration import CompilerDeclaration
+from silo.core.device import Target
 from silo.core.plugins import COMPILERS, installed_places, load_declaration, load_place, shipped_places
 from silo.core.protocols import Compiler, MakesCacheFiles
-from silo.core.target import Target
-from silo.core.variant import CompileJob
-from silo.errors import CompileError, TargetError
+from silo.core.variant import CacheFiles, Compiled, CompileJob
+from silo.errors import CompileError, SiloError, TargetError
 
-__all__ = ["Toolchain", "choose_compiler", "select_compiler", "target_kinds"]
+__all__ = ["InProcess", "Toolchain", "choose_compiler", "failure_of", "select_compiler", "target_kinds"]
 
 
 class Toolchain:
@@ -245,3 +246,55 @@ def target_kinds(source_kind: str) -> tuple[str, ...]:
 def select_compiler(source_kind: str, target: Target) -> Compiler:
     """:meth:`Toolchain.select` on the installed plug-ins."""
     return _installed().select(source_kind, target)
+
+
+class InProcess:
+    """Compiles in the caller's thread, when submitted: no isolation and no time limits. For tests and tiny jobs.
+
+    Args:
+        toolchain: the compilers to use; the compilers of the installed entry points by default.
+    """
+
+    def __init__(self, toolchain: Toolchain | None = None) -> None:
+        self._toolchain = Toolchain() if toolchain is None else toolchain
+        self._closed = False
+
+    def submit(self, job: CompileJob, *, timeout_s: float | None = None, trial: bool = False) -> Future[Compiled]:
+        """Compile now; no limit has an effect here."""
+        del timeout_s, trial
+        if self._closed:
+            raise CompileError("this executor was closed")
+        future: Future[Compiled] = Future()
+        try:
+            future.set_result(self._toolchain.compile(job))
+        except Exception as error:  # noqa: BLE001  # a plug-in may raise anything; the future carries it
+            future.set_exception(failure_of(error, job))
+        return future
+
+    def map(self, jobs: Iterable[CompileJob]) -> Iterator[Compiled]:
+        """Compile each job when its turn comes."""
+        for job in jobs:
+            yield self.submit(job).result()
+
+    def close(self) -> None:
+        """Refuse further jobs."""
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def failure_of(error: Exception, job: CompileJob) -> SiloError:
+    """The error a job ends with: Silo's own as they are, any other as a CompileError that names plug-in and job."""
+    if isinstance(error, SiloError):
+        return error
+    made = CompileError(
+        f"the compiler plug-in {job.compiler} failed on {job.kernel} for {job.target}: {type(error).__name__}: {error}"
+    )
+    made.__cause__ = error
+    return made

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from silo.core.compiled import CacheFiles, Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.variant import CacheFiles, Compiled, CompiledBlob
 from silo.errors import CompileError, SiloError, error_named
 
 __all__ = [

@@ -11,8 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from silo.compile.executor import failure_of
-from silo.compile.toolchain import Toolchain
+from silo.compile.toolchain import Toolchain, failure_of
 from silo.compile.wire import Message, encode, encode_cache_files, encode_compiled, encode_error
 from silo.compile.worker_serving import give_way, run_when_idle, serve
 from silo.core.plugins import COMPILERS, installed_places

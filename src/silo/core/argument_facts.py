@@ -1,17 +1,17 @@
-"""Facts about one argument of one call, from which sources derive a specialization."""
+"""Facts about one argument of one call, from which sources derive a specialization; and arguments in few words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import reprlib
+from typing import TYPE_CHECKING, Any, cast
 
-from silo.core.dtypes import DType, dtype
-from silo.core.values import Value
+from silo.core.values import DType, Value, dtype
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
-    from silo.core.dynamic_layout import DynamicLayout
+    from silo.core.extents import DynamicLayout
 
-__all__ = ["ArgumentFacts"]
+__all__ = ["ArgumentFacts", "describe", "describe_array"]
 
 
 @frozen
@@ -42,3 +42,57 @@ class ArgumentFacts:
     def array(cls, element: DType | str, address: int = 0) -> ArgumentFacts:
         """An array of ``element`` at ``address``; address 0 counts as aligned."""
         return cls(dtype=dtype(element) if isinstance(element, str) else element, is_pointer=True, address=address)
+
+
+_LENGTH = 60  # characters of one description
+
+
+class _Words(reprlib.Repr):
+    """``repr`` of nested values, shortened, in which arrays are described."""
+
+    def repr1(self, x: Any, level: int) -> str:  # noqa: ANN401
+        """Describe an array; shorten anything else."""
+        return describe_array(x) or super().repr1(x, level)
+
+
+_words = _Words()
+_words.maxstring = _words.maxother = _words.maxlong = _LENGTH
+
+
+def describe(value: object) -> str:
+    """An argument in at most some 60 characters.
+
+    >>> describe(3), describe(None)
+    ('3', 'None')
+    >>> from types import SimpleNamespace
+    >>> array = SimpleNamespace(dtype="float32", shape=(1000,))
+    >>> describe(array), describe([1, array])
+    ('float32[1000]', '[1, float32[1000]]')
+
+    An array on a device that its library names ends with it: ``float32[1000] on cuda:0``. A tensor descriptor is
+    described with the array behind it. Reads attributes of ``value``, which may be a user's class; raises nothing that
+    these do not raise.
+    """
+    base, shape = getattr(value, "base", None), getattr(value, "shape", None)
+    if hasattr(value, "block_shape") and base is not None and shape is not None:
+        return f"{type(value).__name__}{list(cast('tuple[int, ...]', shape))} of {describe(base)}"
+    if (array := describe_array(value)) is not None:
+        return array
+    text = _words.repr(value)
+    return text if len(text) <= _LENGTH else f"{text[: _LENGTH - 3]}..."
+
+
+def describe_array(value: Any) -> str | None:  # noqa: ANN401
+    """The dtype, shape and device of an array, as ``float32[1000] on cuda:0``; None for anything else.
+
+    >>> describe_array(1) is None
+    True
+    """
+    if isinstance(value, type):  # a class's attributes are descriptors
+        return None
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is None or not isinstance(shape, tuple):
+        return None
+    device = getattr(value, "device", None)
+    where = "" if device is None else f" on {device}"
+    return f"{str(dtype).removeprefix('torch.')}{list(cast('tuple[int, ...]', shape))}{where}"

@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.checks import CheckResult, check, compare, default_tolerance
-from silo.core.descriptors import TensorDescriptor
-from silo.core.dtypes import DType
+from silo.core.compound_arguments import TensorDescriptor
 from silo.core.generator import Fill
 from silo.core.host_arrays import require_numpy
 from silo.core.literal_data import OwnData, formula_of, values_of
@@ -27,7 +26,7 @@ from silo.core.recipes import (
     Work,
 )
 from silo.core.trace import trace_grid
-from silo.core.values import Value, value_to_json
+from silo.core.values import DType, Value, value_to_json
 from silo.errors import CaseError, SourceError
 
 if TYPE_CHECKING:

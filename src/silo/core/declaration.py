@@ -17,7 +17,7 @@ _PLUGIN_NAME = re.compile(r"[a-z][a-z0-9]{0,31}")
 
 
 class _Target(Protocol):
-    """The part of a target that a declaration reads; :mod:`silo.core.target` itself looks up plug-ins."""
+    """The part of a target that a declaration reads; :mod:`silo.core.device` itself looks up plug-ins."""
 
     @property
     def kind(self) -> str: ...

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from silo.core.config import Config
+from silo.core.expressions import INT64_MAX, Argument, Const, Node, OpKind, make
 from silo.core.json_reader import TEXT, Form, Persisted, PersistedRow, integer, listed, optional, read_list, value_of
-from silo.core.nodes import INT64_MAX, Argument, Const, Node, OpKind, make
 from silo.core.values import (
     JSON,
     MAX_BOUNDS,

@@ -27,8 +27,8 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from silo.core.dtypes import DType, DTypeKind
 from silo.core.host_arrays import numpy_dtype, round_to_bits
+from silo.core.values import DType, DTypeKind
 
 if TYPE_CHECKING:
     import numpy as np

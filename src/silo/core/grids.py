@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TypeAlias
 
-from silo.core.nodes import Argument, Bindings, ConfigValue, Const, Node, OpKind, evaluate, make, substitute
+from silo.core.expressions import Argument, Bindings, ConfigValue, Const, Node, OpKind, evaluate, make, substitute
 from silo.core.values import Value
 from silo.errors import ExpressionError, SpaceError
 from silo.frozen import frozen

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from silo.core.config import Config
+from silo.core.expressions import Node, to_json
 from silo.core.lattice import Axis, Box, Field
-from silo.core.nodes import Node, to_json
 from silo.core.space import MAX_POINTS, Constraint, bound, satisfies, traced
 from silo.core.values import JSON, Value, identity_of, value_to_json
 from silo.errors import SpaceError

@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from silo.core.dtypes import DType, DTypeKind
+from silo.core.values import DType, DTypeKind
 from silo.errors import CaseError, PackageError
 from silo.frozen import frozen
 

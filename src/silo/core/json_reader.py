@@ -13,8 +13,18 @@ from operator import attrgetter, methodcaller
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 
-from silo.core.dtypes import DType, dtype
-from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, beginning, malformed, value_from_json, value_to_json
+from silo.core.values import (
+    JSON,
+    MAX_AXES,
+    MAX_NAMES,
+    DType,
+    Value,
+    beginning,
+    dtype,
+    malformed,
+    value_from_json,
+    value_to_json,
+)
 from silo.errors import SiloError
 from silo.frozen import Field, fields_of
 

@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.core.dtypes import DType, DTypeKind, dtype_named
+from silo.core.expressions import Argument, Bindings, Node, encode, evaluate, from_json, leaves, to_json
 from silo.core.host_arrays import numpy_dtype, require_numpy, round_to_bits
 from silo.core.json_reader import read_object, read_text
-from silo.core.nodes import Argument, Bindings, Node, evaluate, from_json, leaves, to_json
-from silo.core.postfix_programs import encode
 from silo.core.trace import trace_indices
-from silo.core.values import JSON, malformed
+from silo.core.values import JSON, DType, DTypeKind, dtype_named, malformed
 from silo.errors import CaseError, ExpressionError
 
 if TYPE_CHECKING:

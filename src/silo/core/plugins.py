@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS, SHIPPED
 from silo.core.decisions import Rejected
-from silo.core.device import DriverDeclaration
 from silo.errors import TrustError
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ __all__ = [
     "declarations",
     "declared_options",
     "driver_kinds",
-    "driver_of",
-    "drivers",
     "installed_places",
     "installed_words",
     "is_blob_kind",
@@ -56,6 +53,23 @@ COMPILERS = "silo.compilers"
 DEVICES = "silo.devices"
 LOADERS = "silo.loaders"
 SOURCES = "silo.sources"
+
+
+@cache
+def driver_kinds() -> tuple[str, ...]:
+    """The kinds of devices that Silo has a driver for, sorted: the folders of ``silo/drivers``.
+
+    >>> "cuda" in driver_kinds(), "kind_of_a_plugin" in driver_kinds()
+    (True, False)
+    """
+    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "drivers")  # noqa: PTH118, PTH120  # at a launch
+    found = os.listdir(folder)  # noqa: PTH208
+    return tuple(sorted(name for name in found if os.path.isfile(os.path.join(folder, name, "__init__.py"))))  # noqa: PTH113, PTH118
+
+
+@cache
+def _device_places() -> Mapping[str, str]:
+    return {kind: f"silo.drivers.{kind}.{kind}_device:devices" for kind in driver_kinds()}
 
 
 def shipped_places(group: str) -> Mapping[str, str]:
@@ -112,46 +126,6 @@ def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaratio
     if not isinstance(found, kind):
         return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(found).__name__}")
     return found
-
-
-# -- Drivers -----------------------------------------------------------------------------------------------------------
-
-
-@cache
-def driver_kinds() -> tuple[str, ...]:
-    """The kinds of devices that Silo has a driver for, sorted: the folders of ``silo/drivers``.
-
-    >>> "cuda" in driver_kinds(), "kind_of_a_plugin" in driver_kinds()
-    (True, False)
-    """
-    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "drivers")  # noqa: PTH118, PTH120  # at a launch
-    found = os.listdir(folder)  # noqa: PTH208
-    return tuple(sorted(name for name in found if os.path.isfile(os.path.join(folder, name, "__init__.py"))))  # noqa: PTH113, PTH118
-
-
-@cache
-def _device_places() -> Mapping[str, str]:
-    return {kind: f"silo.drivers.{kind}.{kind}_device:devices" for kind in driver_kinds()}
-
-
-@cache
-def driver_of(kind: str) -> DriverDeclaration:
-    """The declaration of the driver of a kind of devices; the defaults for a kind without a driver here.
-
-    >>> driver_of("cuda").vendor, driver_of("kind_of_a_plugin").vendor
-    ('nvidia', '')
-    """
-    if kind not in driver_kinds():
-        return DriverDeclaration(kind)
-    found = load_place(f"silo.drivers.{kind}:DRIVER")
-    assert isinstance(found, DriverDeclaration)
-    assert found.kind == kind
-    return found
-
-
-def drivers() -> tuple[DriverDeclaration, ...]:
-    """The declarations of Silo's own drivers, by kind. Opens none of them."""
-    return tuple(driver_of(kind) for kind in driver_kinds())
 
 
 # -- Compilers ---------------------------------------------------------------------------------------------------------

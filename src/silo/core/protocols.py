@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from silo.core.compiled import CacheFiles, Compiled
 from silo.core.config import Config
 from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
 from silo.core.declaration import CompilerDeclaration
-from silo.core.device import DeviceModel, Measuring, Memory
+from silo.core.device import DeviceModel, Measuring, Memory, Target
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Signature
-from silo.core.target import Target
 from silo.core.values import JSON
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import CacheFiles, Compiled, CompileJob, Variant
+from silo.frozen import frozen
 
-if TYPE_CHECKING:  # modules that a first launch from a bundle does not need
-    from silo.core.check_limits import CheckLimits
+if TYPE_CHECKING:
     from silo.core.code_facts import Lowered
 
 __all__ = [
+    "MOST_STEPS",
     "AdoptsModules",
     "CatchesUp",
+    "CheckLimits",
     "CheckedKernel",
     "ChecksKernels",
     "Compiler",
@@ -453,3 +453,24 @@ class ListedRecords(RecordStore, Protocol):
     def keys(self) -> tuple[str, ...]:
         """The keys that have records, sorted."""
         ...
+
+
+MOST_STEPS = 100_000_000
+"""Turns of loops and accesses of one program, if the caller names no other number."""
+
+
+@frozen
+class CheckLimits:
+    """How much a checked run examines, and for how long; see :func:`silo.check`.
+
+    ``nan``: also find NaNs that the kernel computes from numbers. ``uninitialized``: names of arguments that hold
+    nothing yet. ``memory``: further arrays that pointers in memory may point into. ``steps``: turns of loops and
+    accesses that one program (of a Metal kernel: one threadgroup) may take. ``views``: an access must be within the
+    array that was passed, not only within the memory that the array is a view of.
+    """
+
+    nan: bool = False
+    uninitialized: tuple[str, ...] = ()
+    memory: tuple[object, ...] = ()
+    steps: int = MOST_STEPS
+    views: bool = False

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from silo.core.case_work import Work
-from silo.core.descriptors import TensorDescriptor
-from silo.core.dtypes import DType, DTypeKind, dtype_named
+from silo.core.compound_arguments import TensorDescriptor
+from silo.core.expressions import INT64_MAX, INT64_MIN, Node, from_json, to_json
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import numpy_dtype, strided
 from silo.core.json_reader import (
@@ -17,6 +16,7 @@ from silo.core.json_reader import (
     DTYPE,
     FLOAT,
     INTEGER,
+    NATURAL,
     TEXT,
     VALUE,
     Form,
@@ -29,8 +29,7 @@ from silo.core.json_reader import (
     value_of,
 )
 from silo.core.literal_data import Formula, OwnData, Tabulate, own_from_json
-from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
-from silo.core.values import JSON, MAX_AXES, Value, identity_of, malformed, value_to_json
+from silo.core.values import JSON, MAX_AXES, DType, DTypeKind, Value, dtype_named, identity_of, malformed, value_to_json
 from silo.errors import CaseError
 from silo.frozen import field, frozen, replace
 
@@ -47,7 +46,24 @@ __all__ = [
     "DescriptorRecipe",
     "ExpectedRecipe",
     "ScalarRecipe",
+    "Work",
 ]
+
+
+@frozen
+class Work(Persisted):
+    """The least work of one launch of a case: bytes moved, floating-point operations. None: not declared."""
+
+    title = "the work of a case"
+
+    bytes: int | None = field(default=None, form=optional(NATURAL))
+    flops: int | None = field(default=None, form=optional(NATURAL))
+
+    @classmethod
+    def of(cls, moved: int | None, flops: int | None) -> Work | None:
+        """The work, or None if nothing is declared."""
+        return None if moved is None and flops is None else cls(moved, flops)
+
 
 # Expected arrays up to this many bytes are kept whole, others by SAMPLES of their elements.
 WHOLE_LIMIT = 4096
@@ -148,7 +164,7 @@ class ArrayRecipe(Persisted):
         own: OwnData | None = None,
         **params: Value,
     ) -> ArrayRecipe:
-        """A recipe with defaults filled in; ``dtype`` as :func:`~silo.core.host_arrays.dtype_named` takes it.
+        """A recipe with defaults filled in; ``dtype`` as :func:`~silo.core.values.dtype_named` takes it.
 
         >>> ArrayRecipe.of("normal", (4,)).params
         (('mean', 0.0), ('std', 1.0))

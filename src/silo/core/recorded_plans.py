@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, Final
 
-from silo.core import nodes
-from silo.core.dtypes import DType
+from silo.core import expressions
+from silo.core.expressions import Node
 from silo.core.json_reader import (
     ANYTHING,
     DTYPE,
@@ -26,8 +26,7 @@ from silo.core.json_reader import (
     paired,
     value_of,
 )
-from silo.core.nodes import Node
-from silo.core.values import JSON, Value, malformed
+from silo.core.values import JSON, DType, Value, malformed
 from silo.frozen import field, frozen
 
 __all__ = [
@@ -48,7 +47,7 @@ _MAX_PARAMETERS: Final = 1024
 _MAX_AXES: Final = 32
 _MAX_HOLDS: Final = 4096
 
-_NODE: Final[Form[Node]] = Form(lambda data, what: nodes.from_json(data), nodes.to_json)  # noqa: ARG005
+_NODE: Final[Form[Node]] = Form(lambda data, what: expressions.from_json(data), expressions.to_json)  # noqa: ARG005
 
 
 class ArgumentKind(Enum):

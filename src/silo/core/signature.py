@@ -7,9 +7,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, cast
 
-from silo.core.dtypes import DType
 from silo.core.json_reader import BOOL, DTYPE, TEXT, VALUE, Form, Persisted, enumerated, read_list, write_members
-from silo.core.values import JSON, MAX_PARAMETERS, Value, identity_of, malformed
+from silo.core.values import JSON, MAX_PARAMETERS, DType, Value, identity_of, malformed
 from silo.frozen import field, frozen, remembered, replace
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]

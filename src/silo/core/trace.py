@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from silo.core.device import DEVICE_FACTS
-from silo.core.nodes import Argument, ConfigValue, DeviceFact, Extent, ItemSize, Node, OpKind, Stride
+from silo.core.expressions import Argument, ConfigValue, DeviceFact, Extent, ItemSize, Node, OpKind, Stride
 from silo.core.plugins import SOURCES, is_option, part_of
 from silo.core.traced import Integer, Ratio, Traced, apply, as_node, cdiv, maximum, minimum, next_pow2, select
 from silo.errors import ExpressionError, TraceError

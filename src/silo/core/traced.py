@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, NoReturn, Protocol, Self, TypeAlias, TypeVar, cast, overload
 
-from silo.core.argument_descriptions import describe
-from silo.core.nodes import (
+from silo.core.argument_facts import describe
+from silo.core.expressions import (
     Argument,
     Bindings,
     ConfigValue,

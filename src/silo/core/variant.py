@@ -1,16 +1,32 @@
-"""Variants, compile jobs and their keys."""
+"""Variants, compile jobs and their results, and the keys of stored records.
+
+Variants, jobs, spaces and studies make their own keys.
+"""
 
 from __future__ import annotations
 
 from silo.core.config import Config
+from silo.core.device import TARGET, DeviceModel, Target
 from silo.core.json_reader import ANYTHING, TEXT, Persisted, value_of
+from silo.core.launch_info import LaunchInfo
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import TARGET, Target
 from silo.core.values import JSON, Value, digest, has_look_alike
 from silo.frozen import field, frozen, remembered
 
-__all__ = ["CompileJob", "Variant"]
+__all__ = [
+    "SCHEMAS",
+    "CacheFiles",
+    "CompileJob",
+    "Compiled",
+    "CompiledBlob",
+    "Variant",
+    "ceilings_key",
+    "effort_key",
+    "seeds_key",
+    "spills_key",
+    "studies_key",
+]
 
 
 @frozen
@@ -97,3 +113,65 @@ class CompileJob(Persisted):
     def _keys(self) -> dict[str, str]:
         """The keys that were computed, by the compiler's identity; a process has few compilers for one job."""
         return {}
+
+
+@frozen
+class CompiledBlob:
+    """One file of bytes with its kind, which the compiler declares."""
+
+    kind: str
+    data: bytes
+
+
+@frozen
+class Compiled:
+    """The outcome of one compile job: launch info, the blob a driver loads, sidecars (C source, TTIR), notes."""
+
+    launch: LaunchInfo
+    blob: CompiledBlob
+    sidecars: tuple[CompiledBlob, ...] = ()
+    log: str = ""
+
+
+@frozen
+class CacheFiles:
+    """The files that a framework's own compile would leave in its cache, in the order it writes them.
+
+    ``files`` holds the ending of each file's name, and its content. Empty: ``reason`` says why the framework has to
+    compile this itself.
+    """
+
+    files: tuple[tuple[str, bytes], ...]
+    reason: str = ""
+
+
+# Every schema a key is made under. If the inputs of a key change, its version does, so old entries are never misread.
+SCHEMAS = (
+    *("artifact-key/1", "artifact-key/2", "ceilings-key/1", "effort-key/1", "job-key/1", "seeds-key/1"),
+    *("space-key/1", "spills-key/1", "studies-key/1", "trial-key/1", "installation-key/1"),
+)
+
+
+def studies_key(kernel: str) -> str:
+    """The key of the list of a kernel's studies, whatever its source, compiler and device were."""
+    return digest("studies-key/1", kernel)
+
+
+def spills_key(study: str) -> str:
+    """The key of a study's recorded register spills, by the study's own key."""
+    return digest("spills-key/1", study)
+
+
+def effort_key(study: str) -> str:
+    """The key of what first calls have spent on tuning a study, by the study's own key."""
+    return digest("effort-key/1", study)
+
+
+def seeds_key(kernel: str) -> str:
+    """The key of configs that did well elsewhere, by the kernel's name alone: they are hints."""
+    return digest("seeds-key/1", kernel)
+
+
+def ceilings_key(device: DeviceModel) -> str:
+    """The key of a device model's measured peak rates."""
+    return digest("ceilings-key/1", device.to_json())

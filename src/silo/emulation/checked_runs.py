@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from silo.checking.findings import CheckFinding
 from silo.checking.kernel import NativeCall
-from silo.checking.machine import Difference, Doubt, Exchange, Ran, Unseen
+from silo.checking.machine import CheckFinding, Difference, Doubt, Exchange, Ran, Unseen
 from silo.checking.memory import Contents, CopiedMemory, MemoryLaunch, allocations_of
 from silo.compile.native_build import BuiltObject
-from silo.core.check_limits import CheckLimits
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import CheckLimits
 from silo.core.signature import Effect
+from silo.core.variant import Compiled, CompiledBlob
 from silo.emulation.clang import link_flags
 from silo.emulation.fault_report import (
     CELL_BYTES,

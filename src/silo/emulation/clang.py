@@ -10,12 +10,11 @@ from pathlib import Path
 
 from silo.compile.c_compiler import CCompiler, identify
 from silo.compile.compiler_process import run_compiler
-from silo.core.notices import Notices
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import digest
 from silo.emulation.runtime import FOLDER
 from silo.errors import CompilerMissingError, TargetError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.settings import child_environment, settings
 from silo.store.atomic_files import publish
 from silo.store.privacy import private_size

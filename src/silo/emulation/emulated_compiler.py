@@ -9,10 +9,10 @@ from typing import ClassVar
 from silo.core.consent import Consent, require_text_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.declaration import CompilerDeclaration
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import CheckedKernel
 from silo.core.signature import Effect
-from silo.core.target import Target
 from silo.core.values import parse_json
 from silo.core.variant import CompileJob, Variant
 from silo.emulation.clang import find_clang

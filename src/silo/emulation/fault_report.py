@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from pathlib import PurePosixPath
 
-from silo.checking.findings import CheckFinding, capital, coordinates, nearest, place_in
+from silo.checking.machine import CheckFinding, capital, coordinates, nearest, place_in
 from silo.emulation.line_table import LineTable
 from silo.frozen import frozen, replace
 from silo.launch.argument_memory import Allocation

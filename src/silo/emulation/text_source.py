@@ -6,16 +6,14 @@ import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.config import Config
-from silo.core.dtypes import DType, DTypeKind
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.values import Value
+from silo.core.values import DType, DTypeKind, Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError
-from silo.sources.constant_values import constants_of
+from silo.sources.written_values import constants_of
 
 __all__ = ["TextSource"]
 

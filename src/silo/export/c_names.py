@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from silo.core.dtypes import DType
-from silo.core.values import Value
+from silo.core.values import DType, Value
 
 __all__ = ["Names", "comment_text", "identifier", "joined", "string_literal", "word_of"]
 

@@ -8,11 +8,10 @@ from functools import cache
 from importlib.resources import files
 
 from silo.bundle.contents import BundleKernel
-from silo.core.dtypes import DType, DTypeKind
 from silo.core.recipes import ArrayRecipe, CaseRecipe, DescriptorRecipe
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedForm, RecordedPlan, Source
 from silo.core.signature import Effect
-from silo.core.values import Value
+from silo.core.values import DType, DTypeKind, Value
 from silo.export.c_names import Names, comment_text, joined, string_literal
 from silo.export.function_signatures import ExportedFunction, ParameterRole, Taken
 
@@ -71,7 +70,7 @@ class ExportedLibrary:
 def element_type(dtype: DType | None) -> str:
     """The C type of an array's elements.
 
-    >>> from silo.core.dtypes import dtype
+    >>> from silo.core.values import dtype
     >>> element_type(dtype("int32")), element_type(dtype("bfloat16"))
     ('int32_t', 'silo_bfloat16')
     """

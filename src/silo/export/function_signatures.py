@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from silo.bundle.contents import BundleKernel
-from silo.core.dtypes import DType
-from silo.core.nodes import Extent, Stride, leaves
+from silo.core.device import Target
+from silo.core.expressions import Extent, Stride, leaves
 from silo.core.recipes import AliasRecipe, ArgumentRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind
 from silo.core.specialization import Fact
-from silo.core.target import Target
-from silo.core.values import FunctionValue, RecordValue, Value, identity_of, value_sort_key
+from silo.core.values import DType, FunctionValue, RecordValue, Value, identity_of, value_sort_key
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.export.c_names import Names, word_of

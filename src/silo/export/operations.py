@@ -8,9 +8,8 @@ from enum import Enum
 from keyword import iskeyword
 from typing import TypeVar
 
-from silo.core.dtypes import DType
 from silo.core.signature import NO_DEFAULT, NoDefault
-from silo.core.values import Value, identity_of
+from silo.core.values import DType, Value, identity_of
 from silo.errors import BundleError
 from silo.export.c_names import Names, string_literal
 from silo.export.function_signatures import ExportedFunction, ParameterRole, Taken

@@ -5,6 +5,7 @@ follow from the target, so cross-compiling finds the same configs as the device 
 (Inductor).
 """
 
+from silo.heuristics.blocks import fixed, foreach, lookup, lookup_key, template, user
 from silo.heuristics.candidates import Candidates, HeuristicCandidate
 from silo.heuristics.combo import BoundCombo, ComboLayout, ComboSpace, SubKernel, combo, combo_space
 from silo.heuristics.facts import (
@@ -16,12 +17,17 @@ from silo.heuristics.facts import (
     TileHint,
     TuningEffort,
 )
-from silo.heuristics.given_blocks import fixed, foreach, lookup, lookup_key, template, user
 from silo.heuristics.heuristic_space import BoundSpace, HeuristicSpace, space
-from silo.heuristics.kernel_choice import KernelChoice, cooperative_fits, fastest, nearest, persistent_fits
-from silo.heuristics.native_matmul import native_matmul
 from silo.heuristics.pointwise import pointwise
-from silo.heuristics.reductions import cooperative_reduction, mix_order, persistent_reduction, reduction, split_scan
+from silo.heuristics.reductions import (
+    cooperative_reduction,
+    mix_order,
+    native_matmul,
+    persistent_reduction,
+    reduction,
+    split_scan,
+)
+from silo.heuristics.unmeasured_choices import KernelChoice, cooperative_fits, fastest, nearest, persistent_fits
 
 __all__ = [
     "AutotuneHint",

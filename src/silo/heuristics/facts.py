@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from silo.core.plugins import driver_of
-from silo.core.target import Target
+from silo.core.device import Target, driver_of
 from silo.errors import SpaceError
 
 __all__ = [

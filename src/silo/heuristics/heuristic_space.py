@@ -8,20 +8,25 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 from silo.core.config import Config
+from silo.core.device import Target, driver_of
 from silo.core.dispatch import bucket_of
-from silo.core.nodes import Argument, Bindings, Const, Node, OpKind, evaluate, leaves, make
-from silo.core.plugins import driver_of
+from silo.core.expressions import Argument, Bindings, Const, Node, OpKind, evaluate, leaves, make
 from silo.core.signature import ParameterKind, Signature
 from silo.core.space import Constraint, Space
-from silo.core.target import Target
 from silo.core.trace import trace_value
 from silo.core.values import Value
 from silo.errors import ExpressionError, SpaceError, TraceError
 from silo.heuristics.candidates import Candidates, HeuristicCandidate
 from silo.heuristics.facts import KernelFacts, SizeHints, TargetFacts, TuningEffort
-from silo.heuristics.native_matmul import native_matmul
 from silo.heuristics.pointwise import pointwise
-from silo.heuristics.reductions import cooperative_reduction, mix_order, persistent_reduction, reduction, split_scan
+from silo.heuristics.reductions import (
+    cooperative_reduction,
+    mix_order,
+    native_matmul,
+    persistent_reduction,
+    reduction,
+    split_scan,
+)
 
 __all__ = ["KINDS", "OPTIONS", "BoundSpace", "HeuristicSpace", "check_blocks", "space"]
 

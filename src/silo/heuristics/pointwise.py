@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import SpaceError
 from silo.heuristics.blocks import pointwise_config
 from silo.heuristics.candidates import Candidates, Draft, descriptor_filter, max_block

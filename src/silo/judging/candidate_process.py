@@ -16,13 +16,12 @@ from silo.building.kernel_declaration import DeclaredKernel
 from silo.calls.resolver import Resolver
 from silo.compile.toolchain import select_compiler
 from silo.compile.wire import encode
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.expressions import Bindings, evaluate
 from silo.core.host_arrays import numpy_dtype
 from silo.core.protocols import GivesCheckedText
 from silo.core.signature import ParameterKind
-from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import Value, dtype
 from silo.core.variant import CompileJob, Variant
 from silo.errors import SiloError, SourceError, UnsupportedError
 from silo.frozen import replace

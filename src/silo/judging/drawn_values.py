@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from silo.core.dtypes import DType, DTypeKind
 from silo.core.host_arrays import numpy_dtype
+from silo.core.values import DType, DTypeKind
 
 if TYPE_CHECKING:
     from numpy.random import Generator

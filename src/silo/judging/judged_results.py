@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.core.checks import compare, default_tolerance, unchanged
-from silo.core.dtypes import DType, DTypeKind
 from silo.core.host_arrays import numpy_dtype
+from silo.core.values import DType, DTypeKind
 from silo.errors import CaseError
 from silo.judging.task import DrawnArray, DrawnCase, Role, Task
 

@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from silo.compile.toolchain import select_compiler
-from silo.core.check_limits import CheckLimits
 from silo.core.consent import HostCode, text_sha256
-from silo.core.dtypes import dtype
 from silo.core.host_arrays import numpy_dtype
 from silo.core.launch_info import LaunchInfo
-from silo.core.protocols import CheckedKernel, GivesCheckedText
+from silo.core.protocols import CheckedKernel, CheckLimits, GivesCheckedText
 from silo.core.signature import Effect, ParameterKind
+from silo.core.values import dtype
 from silo.core.variant import CompileJob
 from silo.errors import CheckError, CompileError, SiloError, UnsupportedError
 from silo.judging.candidate_data import CandidateData, VariantData
@@ -30,8 +29,7 @@ from silo.launch.runtime import Binding, Launcher, bind, load_blob, make_launche
 from silo.machine.device_plugins import device_named
 from silo.settings import hold_in_environment
 from silo.store.trust_ledger import consent_to_compiled
-from silo.tuner.measure import Contender, MeasurePolicy
-from silo.tuner.paired_ratio import compare_times
+from silo.tuner.measure import Contender, MeasurePolicy, compare_times
 
 __all__ = ["build_once", "run_kernel"]
 

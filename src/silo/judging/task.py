@@ -8,8 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, overload
 
-from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.host_arrays import numpy_dtype, require_numpy
+from silo.core.values import DType, DTypeKind, dtype
 from silo.errors import CaseError, SourceError
 from silo.frozen import frozen
 from silo.judging.candidate_data import ArrayShape, CaseShape

@@ -7,10 +7,20 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.bundle.contents import CPU_KIND, calls_of, host_cases, host_code, host_plan, variant_calls
-from silo.bundle.reader import Bundle, open_bundle
-from silo.core.consent import PackedHostCode
-from silo.core.device import HOST_MEMORY
+from silo.bundle.contents import (
+    CPU_KIND,
+    BundleKernel,
+    BundleVariant,
+    PackedCode,
+    calls_of,
+    host_cases,
+    host_code,
+    host_plan,
+    variant_calls,
+)
+from silo.bundle.reader import Bundle, OpenKernel, ServedVariant, open_bundle
+from silo.core.consent import Consent, HostCases, HostCode, PackedHostCode
+from silo.core.device import HOST_MEMORY, Target
 from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, Signature
 from silo.core.values import JSON, Value
@@ -30,22 +40,18 @@ from silo.machine.device_plugins import device_for, require_memory
 from silo.settings import settings
 
 if TYPE_CHECKING:
-    from silo.building.compiled_calls import CompiledKernel
+    from silo.building.code_forms import CompiledKernel
     from silo.building.loaded_kernels import CheckedLauncher
-    from silo.bundle.contents import BundleKernel, BundleVariant, PackedCode
-    from silo.bundle.reader import OpenKernel, ServedVariant
-    from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.decisions import Decision
+    from silo.core.expressions import Node
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
-    from silo.core.nodes import Node
     from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
     from silo.core.recorded_plans import RecordedPlan
-    from silo.core.target import Target
     from silo.kernels.bundle_plans import BundledPlans
     from silo.launch.native import LoadedKernel
-    from silo.store.trusted_keys import SignedFile
+    from silo.store.signatures import SignedFile
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
@@ -260,8 +266,7 @@ class BundledKernel:
 
     def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
         """The code that serves a call with these arguments; see :meth:`silo.Kernel.compiled`."""
-        from silo.building.code_forms import CodeForms  # noqa: PLC0415  # few calls look at it
-        from silo.building.compiled_calls import CompiledKernel  # noqa: PLC0415
+        from silo.building.code_forms import CodeForms, CompiledKernel  # noqa: PLC0415  # few calls look at it
 
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
         artifact = cast("ServedVariant", binding.tag).artifact
@@ -509,6 +514,6 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
 
 
 def _signed_file(bundle: Bundle, place: str) -> SignedFile:
-    from silo.bundle.signature_file import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
+    from silo.bundle.signing import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
 
     return signed_file(bundle, place)

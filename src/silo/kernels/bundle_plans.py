@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-from silo.core.dtypes import from_dlpack
-from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind, Stride, evaluate
-from silo.core.nodes import Bindings as NodeBindings
+from silo.core.expressions import Argument, Const, Extent, Node, Op, OpKind, Stride, evaluate
+from silo.core.expressions import Bindings as NodeBindings
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedForm, RecordedLaunch, RecordedPlan, Source
+from silo.core.values import from_dlpack
 from silo.errors import ArgumentError, BundleError
 from silo.kernels.plans import Plan
 from silo.launch import native

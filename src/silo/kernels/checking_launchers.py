@@ -7,27 +7,24 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.artifacts.artifact import decoded
+from silo.artifacts.artifact import Artifact, BlobRef, decoded
 from silo.building.loaded_kernels import HeuristicLauncher, guarded_launcher
-from silo.building.tuple_arguments import tuple_call
-from silo.building.zeroing import ZeroingLauncher, set_to_zero
+from silo.building.prepared_calls import ZeroingLauncher, set_to_zero, tuple_call
 from silo.compile.toolchain import select_compiler
-from silo.core.check_limits import CheckLimits
 from silo.core.plugins import declarations, is_checked_text
-from silo.core.protocols import CheckedKernel, ChecksKernels
+from silo.core.protocols import CheckedKernel, CheckLimits, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
 from silo.launch.arguments import SeenCall, describe_call
 from silo.launch.runtime import Binding, bind, inspect_call
 from silo.machine.device_plugins import device_named
 
 if TYPE_CHECKING:
-    from silo.artifacts.artifact import Artifact, BlobRef
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.calls.resolver import Resolver
+    from silo.core.device import Target
+    from silo.core.expressions import Node
     from silo.core.launch_info import LaunchInfo
-    from silo.core.nodes import Node
     from silo.core.signature import Effect, Signature
-    from silo.core.target import Target
     from silo.core.values import Value
     from silo.core.variant import Variant
     from silo.kernels.bundle_kernels import BundledKernel

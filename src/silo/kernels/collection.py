@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from silo.building.zeroing import refuse_zeroing
+from silo.building.prepared_calls import refuse_zeroing
 from silo.errors import SourceError
 from silo.kernels.kernel import Kernel, kernel_of
 from silo.kernels.recorded_steps import Step, step_of

@@ -13,12 +13,11 @@ from silo.building.kernel_declaration import DeclaredKernel
 from silo.building.ready_cases import CaseFunction
 from silo.core.cases import Case
 from silo.core.config import Config
+from silo.core.expressions import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.grids import Grid
-from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.plugins import is_option, option_names
-from silo.core.search_space import DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
 from silo.core.signature import ParameterKind
-from silo.core.space import Constraint
+from silo.core.space import Constraint, DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
@@ -27,12 +26,12 @@ from silo.heuristics.inferred import open_blocks, open_sizes
 from silo.settings import absolute_path, settings
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
-from silo.sources.source_kind import DefinesKernels, HasLaunchHooks
+from silo.sources.source_kind import DefinesKernels, HasLaunchHooks, SeenLaunch
 from silo.variables import TUNE_MODES
 
 if TYPE_CHECKING:
-    from silo.building.compiled_calls import CompiledKernel
-    from silo.building.tuple_arguments import TupleCall
+    from silo.building.code_forms import CompiledKernel
+    from silo.building.prepared_calls import TupleCall
     from silo.calls.resolver import Resolved, Resolver
     from silo.launch.hooks import LaunchEvent
 
@@ -77,7 +76,7 @@ class Kernel(DeclaredKernel):
         """The launcher of calls outside of kernels."""
         if not self.checking:
             return self.resolver.direct
-        from silo.core.check_limits import CheckLimits  # noqa: PLC0415
+        from silo.core.protocols import CheckLimits  # noqa: PLC0415
         from silo.kernels.checking_launchers import CheckingKernel  # noqa: PLC0415  # few programs check
 
         return CheckingKernel(self, self.resolver, CheckLimits())
@@ -148,7 +147,7 @@ class Kernel(DeclaredKernel):
         """The call with each value of its tuples as an argument; None for a call without tuples."""
         if not any(isinstance(one, tuple) for one in (*args, *kwargs.values())):
             return None
-        from silo.building.tuple_arguments import tuple_call  # noqa: PLC0415  # few kernels take tuples
+        from silo.building.prepared_calls import tuple_call  # noqa: PLC0415  # few kernels take tuples
 
         return tuple_call(self, args, kwargs)
 
@@ -161,12 +160,12 @@ class Kernel(DeclaredKernel):
         code now; later ``forget`` or retuning does not change it.
         """
         if (call := self._tuple_call(args, kwargs)) is not None:
-            from silo.building.tuple_arguments import TupleLauncher  # noqa: PLC0415  # few kernels take tuples
+            from silo.building.prepared_calls import TupleLauncher  # noqa: PLC0415  # few kernels take tuples
 
             bound = cast("Kernel", call.kernel).bind(grid=call.grid(grid), **call.named)
             return TupleLauncher(bound, self, call)
         if self.zeroed:
-            from silo.building.zeroing import refuse_zeroing  # noqa: PLC0415  # few kernels do
+            from silo.building.prepared_calls import refuse_zeroing  # noqa: PLC0415  # few kernels do
 
             refuse_zeroing(self, "bind")
         if self.checking:  # every call is checked in full
@@ -604,8 +603,6 @@ class _Shown:
 
     def _enter(self, event: LaunchEvent) -> Callable[[], object] | None:
         from silo.calls.resolver import Resolved  # noqa: PLC0415  # loaded by the first call
-        from silo.sources.kinds import kind_named  # noqa: PLC0415  # as above
-        from silo.sources.seen_launch import SeenLaunch  # noqa: PLC0415  # few programs have hooks
 
         found = event.tag
         if not isinstance(found, Resolved) or id(kind_named(found.kernel.source.kind)) != id(self._kind):
@@ -616,6 +613,6 @@ class _Shown:
 
 
 def _metadata(found: Resolved) -> object:
-    from silo.building.compiled_calls import code_metadata  # noqa: PLC0415  # few hooks look at it
+    from silo.building.code_forms import code_metadata  # noqa: PLC0415  # few hooks look at it
 
     return cast("object", code_metadata(found.artifact))

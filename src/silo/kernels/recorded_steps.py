@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
-from silo.core.dtypes import from_dlpack
-from silo.core.nodes import Argument, Const, Extent, Node, Op, OpKind, Stride, make
+from silo.core.expressions import Argument, Const, Extent, Node, Op, OpKind, Stride, make
 from silo.core.recorded_plans import (
     ArgumentKind,
     RecordedArgument,
@@ -21,7 +20,7 @@ from silo.core.recorded_plans import (
     RecordedSource,
     Source,
 )
-from silo.core.values import Value
+from silo.core.values import Value, from_dlpack
 from silo.errors import ArgumentError, SourceError
 from silo.kernels.kernel import Kernel
 from silo.kernels.plans import Plan, names_of_arguments

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.device import HOST_MEMORY
-from silo.core.dtypes import DType, from_dlpack
-from silo.core.values import Value
+from silo.core.expressions import Bindings, Node, evaluate
+from silo.core.values import DType, Value, from_dlpack
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import field, frozen
 from silo.launch import native
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from silo.bundle.contents import VariantCode
     from silo.bundle.reader import OpenKernel
     from silo.core.argument_facts import ArgumentFacts
-    from silo.core.dynamic_layout import DynamicLayout
-    from silo.core.extents import ArrayExtents, ExtentKind, HeldExtents
+    from silo.core.extents import ArrayExtents, DynamicLayout, ExtentKind, HeldExtents
     from silo.core.protocols import Device
     from silo.core.variant import Variant
     from silo.launch.native import RawChoiceArgument, RawChoiceCall, RawPlace
@@ -37,6 +36,7 @@ __all__ = [
     "SeenCall",
     "ValueKind",
     "block_shape_of",
+    "call_grid",
     "decide",
     "describe_call",
     "guard_of",
@@ -94,8 +94,7 @@ class CallArgument:
 
     def extents(self, kind: ExtentKind) -> ArrayExtents | None:
         """The facts that decide the code, if the code depends on facts of this kind; None for other arrays."""
-        from silo.core.dynamic_layout import MAX_DYNAMIC_AXES, DynamicLayout  # noqa: PLC0415  # few kernels have any
-        from silo.core.extents import ExtentKind, Extents  # noqa: PLC0415
+        from silo.core.extents import MAX_DYNAMIC_AXES, DynamicLayout, ExtentKind, Extents  # noqa: PLC0415  # few kernels have any  # noqa: PLC0415
 
         if kind is not ExtentKind.DYNAMIC:
             strides = self.strides if kind is ExtentKind.LAYOUT else None
@@ -237,7 +236,7 @@ def _argument(
     typed = kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
     element = from_dlpack(code, bits) if typed else None
     if typed and element is None:
-        from silo.core.argument_descriptions import describe  # noqa: PLC0415  # as below
+        from silo.core.argument_facts import describe  # noqa: PLC0415  # as below
 
         raise ArgumentError(
             f"{kernel}: argument '{name}' has a dtype that no kernel knows: "
@@ -264,7 +263,7 @@ def _argument(
 
 
 def _layout(word: int) -> DynamicLayout:
-    from silo.core.dynamic_layout import DynamicLayout  # noqa: PLC0415  # few kernels have any
+    from silo.core.extents import DynamicLayout  # noqa: PLC0415  # few kernels have any
 
     return DynamicLayout.of_word(word)
 
@@ -274,7 +273,7 @@ def describe_call(call: SeenCall) -> str:
 
     Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.
     """
-    from silo.core.argument_descriptions import describe  # noqa: PLC0415  # messages need it, and launches that work do not
+    from silo.core.argument_facts import describe  # noqa: PLC0415  # messages need it, and launches that work do not
 
     parts: list[str] = []
     for one in call.arguments:
@@ -367,7 +366,7 @@ class OneVariant:
     """
 
     def __init__(self, variant: Variant) -> None:
-        from silo.bundle import one_variant as bundle  # noqa: PLC0415  # checked launchers alone ask
+        from silo.bundle import encode as bundle  # noqa: PLC0415  # checked launchers alone ask
         from silo.bundle.reader import Bundle  # noqa: PLC0415  # as above
 
         self._kernel = Bundle.from_bytes(bundle.encode_variant(variant), variant.kernel).open_kernel(bundle.KERNEL)
@@ -425,4 +424,38 @@ def _grid(grid: object) -> tuple[int, int, int] | None:
         return None
     sizes = (grid,) if isinstance(grid, int) else tuple(cast("Sequence[int]", grid))
     first, second, third = (*sizes, 1, 1, 1)[:3]
+    return first, second, third
+
+
+_GRID_SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+
+
+def call_grid(
+    call: SeenCall, declared: Sequence[Node] | None, config: Mapping[str, Value], facts: Mapping[str, int]
+) -> tuple[int, int, int]:
+    """The grid that a call gives, or the declared one for it and one config.
+
+    The launcher holds the extents that the declared grid reads, and has read the call's own grid.
+
+    Raises:
+        ArgumentError: neither the call nor the declaration gives a grid.
+        ExpressionError: the declared grid cannot be computed from these arguments.
+    """
+    if call.grid is not None:
+        return cast("tuple[int, int, int]", call.grid)
+    if declared is None:
+        raise ArgumentError(
+            f"{call.kernel} has no declared grid: call it as {call.kernel}[grid](...), or declare "
+            "silo.kernel(grid=...), which cases need"
+        )
+    arrays = [one for one in call.arguments if one.shape is not None]
+    bindings = Bindings(
+        values={**{one.name: one.number for one in call.arguments if one.kind in _GRID_SCALARS}, **config},
+        shapes={one.name: one.shape or () for one in arrays},
+        strides={one.name: one.strides or () for one in arrays},
+        itemsizes={one.name: one.dtype.itemsize for one in call.arguments if one.dtype is not None},
+        config=config,
+        facts=facts,
+    )
+    first, second, third = (*(evaluate(axis, bindings) for axis in declared), 1, 1)[:3]
     return first, second, third

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.core.dtypes import DType, dtype_named
 from silo.core.plugins import driver_kinds
+from silo.core.values import DType, dtype_named
 from silo.errors import ArgumentError
 from silo.launch import native
 from silo.launch.native import has_driver, open_driver

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.core.compiled import Compiled
 from silo.core.consent import Consent, HostCode, require_consent
 from silo.core.launch_info import AbiType, LaunchInfo
+from silo.core.variant import Compiled
 from silo.errors import ArgumentError, LaunchError
 from silo.store.trust_ledger import consent_to_compiled
 

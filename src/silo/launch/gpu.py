@@ -1,4 +1,14 @@
-"""The common part of GPU devices of every vendor: facts, loading, one module for each device and blob."""
+"""The common part of GPU devices of every vendor: facts, loading, timing, one module for each device and blob.
+
+A sample depends on the state of the L2 cache, which is part of the timing's name:
+
+- ``cold``: one launch between two events, after a fill of twice the cache has put everything else out of it. The fill
+  is enqueued first and takes longer than enqueuing the launch, so the device never waits for the host within a sample.
+- ``warm``: launches back to back between two events; kernels shorter than the host takes to launch them are measured
+  as slow as that.
+
+Events count in steps of about half a microsecond; medians of many samples are finer than that.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +19,21 @@ from weakref import WeakValueDictionary
 
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision, Rejected
-from silo.core.device import DeviceModel, DriverDeclaration, Measuring, Memory, available_sms
+from silo.core.device import DeviceModel, DriverDeclaration, Measuring, Memory, Target, available_sms, driver_of
 from silo.core.launch_info import LaunchInfo, parameter_bytes
 from silo.core.plugins import load_place
-from silo.core.target import Target
 from silo.errors import DeviceError, SourceError
 from silo.forks import Mutex
 from silo.frozen import field, frozen
 from silo.launch import native
-from silo.launch.native import open_driver, reserved_sms
+from silo.launch.native import open_driver, reserved_sms, torch_with_gpu
 from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.core.consent import Consent
     from silo.core.protocols import EnergyMeter
-    from silo.launch.gpu_timer import GpuTimer
 
-__all__ = ["GpuDevice", "gpu_devices"]
+__all__ = ["GpuDevice", "GpuTimer", "current_stream", "flush_bytes", "gpu_devices"]
 
 # The same code loaded twice on a device would hold its memory twice. Modules live as long as kernels that use them.
 _modules: Final[WeakValueDictionary[tuple[str, int, str], native.GpuModule]] = WeakValueDictionary()
@@ -96,13 +104,11 @@ class GpuDevice:
 
     @property
     def timing(self) -> str:
-        """How times are taken; see :mod:`silo.launch.gpu_timer`."""
+        """How times are taken; see :mod:`silo.launch.gpu`."""
         return f"{self.target.kind}-events-{settings().l2}/1"
 
     def timer(self) -> GpuTimer:
         """Events of the driver, on the stream that launches go to."""
-        from silo.launch.gpu_timer import GpuTimer  # noqa: PLC0415  # a launch is not timed
-
         return GpuTimer(self.target.kind, self.index, self._number("l2_bytes"), cold=settings().l2 == "cold")
 
     def energy_meter(self) -> EnergyMeter | Rejected:
@@ -206,3 +212,62 @@ def gpu_devices(declared: DriverDeclaration) -> Sequence[GpuDevice]:
     if count == 0:
         raise DeviceError(f"the {declared.kind} driver is here and has no device")
     return tuple(GpuDevice(declared, index, native.gpu_attributes(declared.kind, index)) for index in range(count))
+
+
+def flush_bytes(kind: str, l2_bytes: int) -> int:
+    """How much is written between cold samples.
+
+    >>> flush_bytes("cuda", 50 << 20) >> 20
+    100
+    """
+    return max(2 * l2_bytes, driver_of(kind).least_flush)
+
+
+def current_stream(kind: str, index: int) -> int:
+    """The stream that launches without ``stream=`` go to: torch's current stream if torch uses the GPU, else 0."""
+    torch = torch_with_gpu(kind)
+    if torch is None or not torch.cuda.is_initialized():
+        return 0
+    return int(torch.cuda.current_stream(index).cuda_stream)
+
+
+class GpuTimer:
+    """Implements :class:`silo.core.protocols.Timer`. Used by one thread."""
+
+    def __init__(self, kind: str, index: int, l2_bytes: int, *, cold: bool) -> None:
+        self._kind = kind
+        self._index = index
+        self._flush_bytes = flush_bytes(kind, l2_bytes)
+        self._cold = cold
+        self._flush: native.GpuBuffer | None = None
+        self._events: list[native.GpuEvent] = []
+
+    def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
+        """Nanoseconds that ``repeats`` launches take on the device.
+
+        Raises the exception of a launch or of the device.
+        """
+        stream = current_stream(self._kind, self._index)
+        if not self._cold:
+            begin, end = self._pair(0)
+            begin.record(stream)
+            for _ in range(repeats):
+                launch()
+            end.record(stream)
+            end.synchronize()
+            return end.elapsed_ns(begin)
+        if self._flush is None:
+            self._flush = native.GpuBuffer((self._flush_bytes,), "uint8", self._kind, self._index)
+        for turn in range(repeats):
+            begin, end = self._pair(turn)
+            self._flush.fill(0, stream)
+            begin.record(stream)
+            launch()
+            end.record(stream)
+        self._pair(repeats - 1)[1].synchronize()
+        return sum(end.elapsed_ns(begin) for begin, end in (self._pair(turn) for turn in range(repeats)))
+
+    def _pair(self, turn: int) -> tuple[native.GpuEvent, native.GpuEvent]:
+        while len(self._events) < 2 * turn + 2:
+            self._events.append(native.GpuEvent(self._kind, self._index))
+        return self._events[2 * turn], self._events[2 * turn + 1]

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from silo.errors import SettingsError, SiloError
 from silo.launch import native
-from silo.launch.descriptor_arguments import is_descriptor, with_base
+from silo.launch.array_parts import is_descriptor, with_base
 from silo.launch.hooks import LaunchEvent, on_launch
 from silo.settings import settings
 

@@ -12,8 +12,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from silo.core.device import EXTENSION_MEMORY, DriverDeclaration
-from silo.core.plugins import driver_kinds, driver_of, drivers
+from silo.core.device import EXTENSION_MEMORY, DriverDeclaration, driver_of, drivers
+from silo.core.plugins import driver_kinds
 from silo.errors import DeviceError, SettingsError, native_missing
 from silo.forks import Mutex
 from silo.settings import settings

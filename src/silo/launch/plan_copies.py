@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, cast
 
-from silo.core.dtypes import dtype_named
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.traced import cdiv
+from silo.core.values import dtype_named
 from silo.errors import ArgumentError
 from silo.launch import native
 from silo.launch.arguments import SeenCall

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 
-from silo.core.dtypes import from_dlpack
-from silo.core.nodes import Argument, Node
-from silo.core.postfix_programs import encode
+from silo.core.expressions import Argument, Node, encode
+from silo.core.values import from_dlpack
 from silo.errors import ArgumentError, ExpressionError
 from silo.launch import native
 from silo.launch.argument_memory import allocation_of

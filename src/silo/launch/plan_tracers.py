@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn, Self, cast
 
-from silo.core.nodes import Argument, Bindings, Const, Extent, Node, Op, OpKind, Stride, evaluate, leaves, make
+from silo.core.expressions import Argument, Bindings, Const, Extent, Node, Op, OpKind, Stride, evaluate, leaves, make
 from silo.core.traced import FOLLOWED, Known, Operators, as_node
 from silo.errors import ArgumentError, ExpressionError, TraceError
 from silo.launch import native

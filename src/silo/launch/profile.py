@@ -22,7 +22,7 @@ from silo.core.signature import Effect
 from silo.errors import DeviceError, LaunchError, SettingsError, SiloError
 from silo.forks import Mutex
 from silo.launch import native
-from silo.launch.descriptor_arguments import is_descriptor
+from silo.launch.array_parts import is_descriptor
 from silo.launch.hooks import LaunchEvent, on_launch
 from silo.settings import settings
 from silo.store.atomic_files import AtomicFile

@@ -6,12 +6,11 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from silo.core.config import Config
-from silo.core.consent import require_consent
+from silo.core.consent import Consent, require_consent
 from silo.core.decisions import Rejected
+from silo.core.expressions import Argument, Const, Node, Op, encode, make, substitute
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.nodes import Argument, Const, Node, Op, make, substitute
 from silo.core.plugins import load_place, loader_of, shipped_options
-from silo.core.postfix_programs import encode
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
@@ -36,11 +35,10 @@ from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.artifacts.artifact import Artifact
-    from silo.core.consent import Consent
     from silo.core.declaration import LoaderDeclaration
     from silo.core.extents import HeldExtents
     from silo.core.protocols import Device, Loader
-    from silo.launch.descriptor_arguments import Packed
+    from silo.launch.array_parts import Packed
 
 __all__ = [
     "Binding",
@@ -427,7 +425,7 @@ def bind(
     values = dict(config.as_dict() if isinstance(config, Config) else config)
     parts: Mapping[int, Packed] = {}
     if any(slot.part or slot.type is AbiType.TENSORMAP for slot in launch.layout):
-        from silo.launch.descriptor_arguments import descriptor_slots  # noqa: PLC0415  # few kernels take descriptors
+        from silo.launch.array_parts import descriptor_slots  # noqa: PLC0415  # few kernels take descriptors
 
         parts = descriptor_slots(loaded.name, launch)
     held = {name for name, one in specialization.extents if getattr(one, "strides", True) is not None}

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from silo.errors import ArgumentError
-from silo.launch.array_extents import extent_of
+from silo.launch.array_parts import extent_of, is_descriptor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from silo.launch.array_libraries.array_library import ArrayLibrary
+    from silo.launch.array_libraries.library_table import ArrayLibrary
 
 __all__ = [
     "array_behind",
@@ -35,7 +35,6 @@ def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
     """The array that a kernel reads or writes through an argument: itself, a tensor descriptor's base, or None."""
     if is_array(value):
         return value
-    from silo.launch.descriptor_arguments import is_descriptor  # noqa: PLC0415  # a bundle's listing needs no native module
 
     return value.base if is_descriptor(value) and is_array(value.base) else None
 

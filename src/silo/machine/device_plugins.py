@@ -7,9 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from silo.core.decisions import Rejected
-from silo.core.device import HOST_MEMORY, memory_name
-from silo.core.plugins import DEVICES, driver_kinds, driver_of, drivers, installed_places, load_place, shipped_places
-from silo.core.target import Target
+from silo.core.device import HOST_MEMORY, Target, driver_of, drivers, memory_name
+from silo.core.plugins import DEVICES, driver_kinds, installed_places, load_place, shipped_places
 from silo.errors import DeviceError, TargetError
 from silo.frozen import frozen
 

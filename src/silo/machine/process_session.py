@@ -1,9 +1,11 @@
-"""The session of a process: its settings, store and compile workers."""
+"""The session of a process: its settings, store and compile workers, and handles of features that were switched on."""
 
 from __future__ import annotations
 
 import atexit
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from silo.forks import Mutex
 from silo.settings import Settings, settings
@@ -12,7 +14,7 @@ from silo.store.store import MemoryStore, Store, remote_link, store_of
 if TYPE_CHECKING:
     from silo.compile.pool import WorkerPool
 
-__all__ = ["Session", "session"]
+__all__ = ["Session", "SwitchedOn", "session"]
 
 
 class Session:
@@ -76,3 +78,30 @@ def session() -> Session:
         if made is None:
             made = _sessions[current] = Session(current, store_of(current))
         return made
+
+
+class SwitchedOn:
+    """A feature that is on until :meth:`stop`, or the block's end; ``undo`` is None if it was never switched on."""
+
+    def __init__(self, undo: Callable[[], None] | None) -> None:
+        self._undo = undo
+
+    def stop(self) -> None:
+        """Switches it off, once; it ends with the last handle of it."""
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo()
+
+    def __enter__(self) -> Self:
+        """Returns itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Calls :meth:`stop`."""
+        self.stop()
+
+    def __bool__(self) -> bool:
+        """Whether it is on."""
+        return self._undo is not None

@@ -217,7 +217,7 @@ def _line(error: BaseException, path: Path) -> str:
 def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
     """Writes each text under its name in ``folder``, which is created if it is missing.
 
-    A name is one :func:`~silo.core.file_names.file_name`, or two with a folder between. Each file is replaced in one
+    A name is one :func:`~silo.sanitized_text.file_name`, or two with a folder between. Each file is replaced in one
     piece. Existing files may be somebody else's, unpacked from an archive: links in the folder are not followed, a file
     replaces them.
 

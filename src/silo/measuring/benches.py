@@ -14,19 +14,18 @@ from silo.building.loaded_kernels import stored_code
 from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.core.device import Measuring
-from silo.core.nodes import Bindings, Node, evaluate
+from silo.core.expressions import Bindings, Node, evaluate
 from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError, TuneError
-from silo.launch.array_extents import ArrayExtent, extent_of
-from silo.launch.descriptor_arguments import is_descriptor
+from silo.launch.array_parts import ArrayExtent, extent_of, is_descriptor
 from silo.launch.hooks import without_hooks
 from silo.launch.runtime import VouchedCode
 from silo.machine.array_copies import array_behind, is_array, restorers, to_host
 from silo.machine.process_session import session
-from silo.machine.shared_arguments import describable, shared_limit
 from silo.measuring.device_energy import energy_of
 from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
+from silo.measuring.sent_calls import describable, shared_limit
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
 from silo.tuner.statistics import ReferenceConfig
 

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from silo.core.config import Config
-from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
-from silo.core.search_space import SearchSpace
+from silo.core.space import SearchSpace
+from silo.core.variant import seeds_key
 from silo.errors import SiloError
 from silo.measuring.lock_files import deployed_config
 from silo.settings import settings
 from silo.tuner.refine import Occupancy, Refiner
 from silo.tuner.search.search_state import Seed
-from silo.tuner.seeds import neighbours, seeds, seeds_from_records, spoken_of
+from silo.tuner.seeds import Neighbour, neighbours, seeds, seeds_from_records, spoken_of
 from silo.tuner.spilling import spill_limit
-from silo.tuner.study_distance import Neighbour
 from silo.tuner.trial import Study
 
 if TYPE_CHECKING:

@@ -1,16 +1,82 @@
-"""The energy of launches on a device of this process, if the device counts it."""
+"""The energy of launches, from a counter of the device that advances in steps of some ten milliseconds.
+
+A sample repeats the launch for half a second or more, from one step of the counter to another, so the width of a step
+is not part of the error. Nothing is subtracted: the sample includes the energy that an idle device would have used, and
+for a kernel that updates its arguments the copies that restore them before each launch.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from silo.core.decisions import Rejected
 from silo.core.protocols import Device, EnergyMeter, MetersEnergy
 from silo.errors import DeviceError
-from silo.tuner.energy import measure_energy
 from silo.tuner.measure import Contender
 
-__all__ = ["energy_of", "meter_of"]
+__all__ = ["energy_of", "measure_energy", "meter_of"]
+
+_WINDOW_NS = 500_000_000
+_SAMPLES = 3
+_BATCH_NS = 2_000_000  # the counter is read after about so much work
+_MOST_BATCH = 10_000
+_STILL_NS = 2_000_000_000  # a counter that does not advance for so long, under load, does not count
+_NJ_IN_MJ = 1_000_000
+
+
+def measure_energy(
+    contender: Contender,
+    meter: EnergyMeter,
+    synchronize: Callable[[], object],
+    once_ns: int,
+    clock: Callable[[], int],
+) -> tuple[float, ...]:
+    """Samples in nanojoules for one launch, which takes about ``once_ns``; ``clock`` returns monotonic nanoseconds.
+
+    Raises:
+        DeviceError: the counter does not advance, or runs backwards.
+    """
+    batch = min(max(_BATCH_NS // max(once_ns, 1), 1), _MOST_BATCH)
+
+    def step() -> int:
+        for _ in range(batch):
+            if contender.reset is not None:
+                contender.reset()
+            contender.launch()
+        synchronize()
+        return batch
+
+    read = meter.millijoules
+    samples: list[float] = []
+    begin_mj, _ = _advanced(read, step, read(), 0, clock)
+    while len(samples) < _SAMPLES:
+        end_mj, launches = _advanced(read, step, begin_mj, _WINDOW_NS, clock)
+        samples.append((end_mj - begin_mj) * _NJ_IN_MJ / launches)
+        begin_mj = end_mj
+    return tuple(samples)
+
+
+def _advanced(
+    read: Callable[[], int], step: Callable[[], int], before_mj: int, least_ns: int, clock: Callable[[], int]
+) -> tuple[int, int]:
+    """Works at least so long and until the counter has just advanced; returns its value and the number of launches."""
+    begun = moved = clock()
+    launches, last = 0, before_mj
+    while True:
+        launches += step()
+        now, now_mj = clock(), read()
+        if now_mj < last:
+            raise DeviceError(f"the device's energy counter ran backwards, from {last} to {now_mj} mJ")
+        if now_mj > last and now - begun >= least_ns:
+            return now_mj, launches
+        if now_mj > last:
+            last, moved = now_mj, now
+        elif now - moved > _STILL_NS:
+            raise DeviceError(
+                f"the device's energy counter stays at {now_mj} mJ under load for {_STILL_NS // 10**9} s, so energy is "
+                "not measured here"
+            )
 
 
 def meter_of(device: Device) -> EnergyMeter | Rejected:

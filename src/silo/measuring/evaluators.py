@@ -247,7 +247,7 @@ class KnownArtifacts:
 
 
 class BenchEvaluator:
-    """Implements :class:`silo.tuner.evaluator.Evaluator`: checks each config on a bench, then measures it there.
+    """Implements :class:`silo.tuner.lanes.Evaluator`: checks each config on a bench, then measures it there.
 
     Args:
         study: the study of the trials.
@@ -286,7 +286,7 @@ class BenchEvaluator:
         self._artifacts.prepare(configs)
 
     def spills(self, config: Config) -> int | None:
-        """See :class:`silo.tuner.evaluator.Evaluator`."""
+        """See :class:`silo.tuner.lanes.Evaluator`."""
         return self._artifacts.get(config).artifact.launch.spills
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
@@ -433,7 +433,7 @@ class BenchEvaluator:
             raise
 
     def interrupt(self) -> None:
-        """See :class:`silo.tuner.evaluator.Evaluator`."""
+        """See :class:`silo.tuner.lanes.Evaluator`."""
         self._bench.interrupt()
 
     def close(self) -> None:

@@ -14,12 +14,11 @@ from silo.forks import Mutex
 from silo.plain_files import read_plain
 from silo.settings import settings
 from silo.store.atomic_files import AtomicFile, sweep_abandoned
-from silo.store.locks import lock_of_place
-from silo.store.privacy import output_place
+from silo.store.privacy import lock_of_place, output_place
 from silo.tuner.foreign_decision import ForeignWinner
 from silo.tuner.lock import Lock, LockEntry, choose
 from silo.tuner.objective import named
-from silo.tuner.outcome import TuneOutcome
+from silo.tuner.session_values import TuneOutcome
 from silo.tuner.trial import Study
 
 if TYPE_CHECKING:

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 from silo.artifacts.artifact import Artifact
 from silo.compile.wire import Message, encode
 from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
-from silo.core.plugins import drivers
+from silo.core.device import drivers
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
 from silo.launch.runtime import VouchedCode
 from silo.machine.array_copies import array_behind
-from silo.machine.shared_arguments import SharedArguments, SharedResults
-from silo.measuring.sent_code import consent_to_json
+from silo.measuring.sent_calls import SharedArguments, SharedResults, consent_to_json
 from silo.settings import settings
 from silo.tuner.measure import Timing
 

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from silo.compile.wire import Message, encode, encode_error
 from silo.compile.worker_serving import run_when_idle, serve
+from silo.core.compound_arguments import TensorDescriptor
 from silo.core.decisions import Rejected
-from silo.core.descriptors import TensorDescriptor
 from silo.core.device import place_of
 from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import loader_of
@@ -30,9 +30,8 @@ from silo.launch.array_libraries.pinned import pinned
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import bind, make_launcher
 from silo.machine.device_plugins import device_named
-from silo.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.measuring.device_energy import energy_of
-from silo.measuring.sent_code import received_consent
+from silo.measuring.sent_calls import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors, received_consent
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, copy_fits, interleave, measure
 
 __all__ = ["main"]

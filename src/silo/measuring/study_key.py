@@ -6,16 +6,15 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from silo.core.config import Config, ConfigSet
+from silo.core.device import Target
 from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.protocols import Device, RecordStore
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import identity_of
 from silo.measuring.metric_plan import wanted_objective
-from silo.tuner.catalog import catch_up, studies_of
 from silo.tuner.generalization import Generalization, Sample, generalize
-from silo.tuner.ledger import read_trials
+from silo.tuner.ledger import catch_up, read_trials, studies_of
 from silo.tuner.measure import MeasurePolicy
 from silo.tuner.objective import named
 from silo.tuner.refine import ReachableConfigs

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from silo.report.kernel_page import render_page
+from silo.report.kernel_pages import render_page
 from silo.text_tables import format_time
 
 __all__ = ["FleetFailure", "FleetStudy", "coverage", "fleet_page", "spread"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from silo.core.case_work import Work
-from silo.core.dtypes import DTypeKind
 from silo.core.json_reader import NATURAL, NATURALS, Form, Persisted, named, read_list
+from silo.core.recipes import Work
 from silo.core.signature import Signature
-from silo.core.values import JSON, malformed
+from silo.core.values import JSON, DTypeKind, malformed
 from silo.frozen import field, frozen
 
 __all__ = ["Ceilings", "SpeedOfLight", "dot_dtype", "speed_of_light"]

@@ -30,8 +30,8 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import BundleError, SettingsError
 from silo.plain_files import read_plain
 from silo.settings import settings
-from silo.store.atomic_files import AtomicFile, make_directory
-from silo.store.privacy import check_folder
+from silo.store.atomic_files import AtomicFile
+from silo.store.privacy import check_folder, make_directory
 from silo.store.store import privacy_of
 from silo.version import __version__
 

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from silo.bundle.bundle_slices import targets_of
-from silo.bundle.cut import is_for
+from silo.bundle.bundle_slices import is_for, targets_of
 from silo.bundle.reader import open_bundle
-from silo.bundle.signature_file import SUFFIX, read_signature, signature_paths
-from silo.bundle.signing import header_of, settle_signature, signature_bytes
+from silo.bundle.signing import SUFFIX, header_of, read_signature, settle_signature, signature_bytes, signature_paths
 from silo.bundle.verify import verify_open
+from silo.core.device import Target
 from silo.core.minisign import MAX_SIGNATURE_BYTES
-from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleFormatError, RegistryError, TargetError
 from silo.shipping.oci_client import EMPTY, INDEX, MANIFEST, Descriptor, Registry, read_login

@@ -15,8 +15,7 @@ from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import BundleFormatError, PackageError, SignatureError
 from silo.machine.process_session import session
 from silo.plain_files import open_plain
-from silo.store.key_files import make_key_files
-from silo.store.signatures import SecretKey, check_signature, signer_among
+from silo.store.signatures import SecretKey, check_signature, make_key_files, signer_among
 
 __all__ = [
     "KeySummary",

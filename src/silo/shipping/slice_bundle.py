@@ -13,10 +13,10 @@ from silo.bundle.reader import Bundle, open_bundle, stored_blobs
 from silo.bundle.signing import header_of, settle_signature
 from silo.bundle.writer import Written, write_bundle
 from silo.core.consent import HostCases, HostPlan
-from silo.core.file_names import file_name
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import BundleError
 from silo.machine.process_session import session
+from silo.sanitized_text import file_name
 from silo.store.signatures import SecretKey
 
 __all__ = ["MergeSummary", "SliceSummary", "merge_bundles", "slice_bundle", "slice_by_target"]

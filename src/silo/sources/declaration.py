@@ -1,14 +1,16 @@
-"""A user's kernel object as a declaration: its source, and the space, key and hooks written beside it."""
+"""A user's kernel object as a declaration, with what is written beside it, and the callable object made of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from silo.core.config import Config
-from silo.core.search_space import DeclaredSpace
+from silo.core.space import DeclaredSpace
 from silo.sources.kernel_source import KernelSource
 
-__all__ = ["Declaration"]
+__all__ = ["Declaration", "PlainCallable", "plain_callable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,3 +40,31 @@ class Declaration:
     zeroed: tuple[tuple[Config, tuple[str, ...]], ...] = ()
     refusals: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+
+
+class PlainCallable:
+    """A kernel that users call as ``k(...)`` or ``k[grid](...)``, with its members as attributes."""
+
+    def __init__(self, source: KernelSource, members: Mapping[str, object]) -> None:
+        self._source = source
+        self.__dict__.update(members)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._source.name
+
+    def __repr__(self) -> str:
+        return f"<silo kernel {self._source}>"
+
+
+def plain_callable(source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> PlainCallable:
+    """A kernel with its own class: ``__call__`` is looked up there, so there is no Python frame in between."""
+    native = launcher()
+    own: dict[str, Any] = {
+        "__module__": __name__,
+        "__doc__": PlainCallable.__doc__,
+        "__call__": native,
+        "__getitem__": staticmethod(native.__getitem__),
+    }
+    return type("PlainCallable", (PlainCallable,), own)(source, members)

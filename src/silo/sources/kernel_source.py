@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.protocols import Source
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 
 if TYPE_CHECKING:
+    from silo.core.compound_arguments import TupleShapes
     from silo.core.extents import HeldExtents
-    from silo.core.tuples import TupleShapes
 
 __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "ReadsPlaces", "RunsInLibrary", "TakesTuples"]
 

@@ -16,7 +16,7 @@ from silo.sources.source_kind import BringsTools, DefinesKernels, NeedsPackages,
 
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
-    from silo.core.findings import SelfTestReport
+    from silo.sources.installations import SelfTestReport
 
 __all__ = [
     "broken_kinds",

@@ -24,8 +24,8 @@ from typing import Any, ClassVar, TypeAlias, cast
 from silo.core.python_syntax import parse_python
 from silo.core.values import JSON, Value, canonical_json, value_to_json
 from silo.errors import SourceError
-from silo.sources import constant_values
-from silo.sources.constant_values import NOT_SPECIAL, NotSpecial
+from silo.sources import written_values
+from silo.sources.written_values import NOT_SPECIAL, NotSpecial
 
 __all__ = [
     "Names",
@@ -463,7 +463,7 @@ class ReachedObjects(ReachedCode):
         """The canonical form of a plain value; functions raise TypeError, because they are reached by reference."""
         if isinstance(value, FunctionType):
             raise TypeError
-        return value_to_json(constant_values.to_value(value, self.special))
+        return value_to_json(written_values.to_value(value, self.special))
 
     def describe_class(self, kind: type) -> JSON:
         """Its text, its bases, its functions, and the values that its text may take from globals."""

@@ -1,8 +1,9 @@
-"""The protocols of source plug-ins: the required one, and the optional ones."""
+"""The protocols of source plug-ins: the required one, and the optional ones; and a launch as their hooks see it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from silo.core.decisions import Decision
@@ -11,8 +12,7 @@ from silo.sources.kernel_source import KernelSource
 
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
-    from silo.core.findings import Finding
-    from silo.sources.seen_launch import SeenLaunch
+    from silo.sources.installations import Finding
 
 __all__ = [
     "BringsTools",
@@ -22,6 +22,7 @@ __all__ = [
     "NamesDtypes",
     "NeedsCompilers",
     "NeedsPackages",
+    "SeenLaunch",
     "ServesPrograms",
     "SourceKind",
     "TestsItself",
@@ -52,7 +53,7 @@ class SourceKind(Protocol):
         """The object that users get and call: its calls and subscripts go to the launcher.
 
         ``members`` (``cases``, ``warmup``, ``compiled``, ``bind``, ``explain``, ``kernel``) become its attributes.
-        ``silo.sources.callables.plain_callable`` suits kinds whose kernels are called from Python only.
+        ``silo.sources.declaration.plain_callable`` suits kinds whose kernels are called from Python only.
         """
         ...
 
@@ -173,3 +174,19 @@ class MeasuresCeilings(Protocol):
         Raises ToolchainError if the library is not installed.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLaunch:
+    """A launch that is about to happen.
+
+    ``arguments`` holds the caller's objects and the config's constexprs by the kernel's parameter names; ``stream`` is
+    the driver's handle (0: the null stream, and every launch on a CPU). ``metadata`` makes the description of the
+    compiled code (``num_warps``, ``num_ctas``, ``shared`` in bytes, ...), which few hooks read.
+    """
+
+    source: KernelSource
+    arguments: Mapping[str, object]
+    grid: tuple[int, int, int]
+    stream: int
+    metadata: Callable[[], Any]

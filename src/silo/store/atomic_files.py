@@ -13,16 +13,14 @@ from types import TracebackType
 from typing import Self
 
 from silo.plain_files import open_plain
-from silo.store.privacy import check_folder
+from silo.store.privacy import check_folder, make_directory, sync_directory
 
 __all__ = [
     "TEMPORARY_PREFIX",
     "AtomicFile",
     "disk_bytes",
-    "make_directory",
     "publish",
     "sweep_abandoned",
-    "sync_directory",
     "write_all",
 ]
 
@@ -30,8 +28,6 @@ __all__ = [
 TEMPORARY_PREFIX = ".silo-tmp-"
 
 _BLOCK_BYTES = 4096
-
-_NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES})
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
@@ -42,37 +38,6 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         if written == 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         view = view[written:]
-
-
-def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable. File systems that cannot do so are left as they are.
-
-    So is a directory that may be written and not read.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except PermissionError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _NO_DIRECTORY_SYNC:
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def make_directory(path: Path) -> None:
-    """Create a directory and its missing parents, private to the user and durable."""
-    if path.is_dir():
-        return
-    if path.parent != path:
-        make_directory(path.parent)
-    with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    if not path.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-    sync_directory(path.parent)
 
 
 class AtomicFile:

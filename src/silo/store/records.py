@@ -20,13 +20,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
+from silo.forks import Notices
 from silo.frozen import frozen
-from silo.store.atomic_files import make_directory, sync_directory, write_all
-from silo.store.locks import file_lock, is_file_at
-from silo.store.privacy import open_private
+from silo.store.atomic_files import write_all
+from silo.store.privacy import file_lock, is_file_at, make_directory, open_private, sync_directory
 
 __all__ = [
     "LINES",

@@ -28,22 +28,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from silo.core.decisions import Decision, Rejected
-from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.settings import Settings
-from silo.store.atomic_files import make_directory, publish
-from silo.store.privacy import NotPrivateError, examine, read_private
+from silo.store.atomic_files import publish
+from silo.store.privacy import NotPrivateError, examine, make_directory, read_private
 from silo.store.records import DiskRecords, FallbackRecords, MemoryRecords
 from silo.store.trust_ledger import TrustLedger
 
 if TYPE_CHECKING:
-    from silo.store.artifacts import Artifacts, Blobs
-    from silo.store.entries import Entries
-    from silo.store.kept_files import KeptFiles
+    from silo.store.artifacts import Artifacts, Blobs, KeptFiles
     from silo.store.remote.client import RemoteClient
-    from silo.store.remote.shared_records import LocalRecords
+    from silo.store.remote.shared_parts import LocalRecords
+    from silo.store.stored_objects import Entries
     from silo.store.upkeep import Counts, Upkeep
 
 __all__ = [
@@ -156,8 +154,10 @@ class StoreBase:
 
 
 def _in_memory(trust: TrustLedger, notices: Notices, link: RemoteClient | None = None) -> _Parts:
-    from silo.store.blobs import MemoryBlobs  # noqa: PLC0415  # a program that launches from a bundle needs none
-    from silo.store.entries import MemoryEntries  # noqa: PLC0415
+    from silo.store.stored_objects import (  # noqa: PLC0415  # a program that launches from a bundle needs none
+        MemoryBlobs,
+        MemoryEntries,
+    )
 
     entries = (MemoryEntries(), MemoryEntries(), MemoryEntries())
     return _assembled(MemoryBlobs(), MemoryRecords(), *entries, trust, notices, link)
@@ -174,15 +174,16 @@ def _assembled(
     link: RemoteClient | None,
     counts: Counts | None = None,
 ) -> _Parts:
-    from silo.store.artifacts import Artifacts  # noqa: PLC0415  # see _in_memory
-    from silo.store.kept_files import KeptFiles  # noqa: PLC0415
+    from silo.store.artifacts import Artifacts, KeptFiles  # noqa: PLC0415  # see _in_memory
 
     files_store = KeptFiles(files, blobs, notices)
     if link is None:
         return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices, None, counts), files_store)
-    from silo.store.remote.fetched_artifacts import FetchedArtifacts  # noqa: PLC0415  # few programs have a remote store
-    from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
-    from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+    from silo.store.remote.shared_parts import (  # noqa: PLC0415  # few programs have a remote store
+        FetchedArtifacts,
+        SharedBlobs,
+        SharedRecords,
+    )
 
     shared = SharedBlobs(blobs, link)
     fetched = FetchedArtifacts(link, artifacts, jobs, shared, trust)
@@ -256,8 +257,7 @@ class Store(StoreBase):
     def _make(self) -> _Parts:
         if self.unused:
             return _in_memory(self.trust, self._notices, self.link)
-        from silo.store.blobs import DiskBlobs, FallbackBlobs  # noqa: PLC0415  # see _in_memory
-        from silo.store.entries import DiskEntries, FallbackEntries  # noqa: PLC0415
+        from silo.store.stored_objects import DiskBlobs, DiskEntries, FallbackBlobs, FallbackEntries  # noqa: PLC0415  # see _in_memory  # noqa: PLC0415
         from silo.store.upkeep import Counts, Upkeep  # noqa: PLC0415
 
         write, root, notices = self._write, self._directory, self._notices

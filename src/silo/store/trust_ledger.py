@@ -4,7 +4,7 @@ The subject of trust is a :class:`silo.core.consent.HostCode`: the bytes and eve
 calling them, by its digest. Mapping native code requires a :class:`silo.core.consent.Consent`, and only this module
 gives them: by the ledger of a store, to code compiled in this process, and to code that the parent process trusts.
 
-A key that is trusted vouches for all that it signs (:mod:`silo.store.trusted_keys`).
+A key that is trusted vouches for all that it signs (:mod:`silo.store.signatures`).
 
 Notes that an older Silo took cover the bytes alone. They give no consent; a refusal mentions them.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from silo.core.protocols import RecordStore
-    from silo.store.trusted_keys import KeyEntry, SignedFile, TrustedKeys
+    from silo.store.signatures import KeyEntry, SignedFile, TrustedKeys
 
 __all__ = [
     "TrustEntry",
@@ -146,7 +146,7 @@ class TrustLedger:
     @cached_property
     def keys(self) -> TrustedKeys:
         """The keys whose signatures are trusted."""
-        from silo.store.trusted_keys import TrustedKeys  # noqa: PLC0415  # what is known otherwise asks for no signature
+        from silo.store.signatures import TrustedKeys  # noqa: PLC0415  # what is known otherwise asks for no signature
 
         return TrustedKeys(self._records, self._stamp)
 

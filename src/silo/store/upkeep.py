@@ -10,16 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from silo.core.notices import Notices
 from silo.core.protocols import ListedRecords
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.frozen import frozen
 from silo.settings import settings
 from silo.store.atomic_files import write_all
-from silo.store.locks import file_lock
-from silo.store.privacy import open_private
-from silo.tuner.catalog import every_study
-from silo.tuner.ledger import read_trials
+from silo.store.privacy import file_lock, open_private
+from silo.tuner.ledger import every_study, read_trials
 from silo.tuner.objective import TIME, Objective
 from silo.tuner.trial import Study, Trial
 from silo.tuner.winner import choose_winner

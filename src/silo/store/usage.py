@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from silo.core.notices import Notices
 from silo.core.values import JSON
+from silo.forks import Notices
 from silo.store.atomic_files import TEMPORARY_PREFIX, sweep_abandoned
-from silo.store.entries import DiskEntries
+from silo.store.stored_objects import DiskEntries
 
 __all__ = [
     "PARTS",

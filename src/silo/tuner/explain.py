@@ -6,17 +6,15 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from silo.core.config import Config, ConfigSet
-from silo.core.search_space import SearchSpace
+from silo.core.space import SearchSpace
 from silo.text_tables import format_time
-from silo.tuner.doubts import doubt
 from silo.tuner.objective import TIME, Objective
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, make_searcher
-from silo.tuner.seeds import Seed
+from silo.tuner.seeds import Neighbour, Seed
 from silo.tuner.spilling import SpillingConfig, ranked
 from silo.tuner.statistics import Scales, median
-from silo.tuner.study_distance import Neighbour
 from silo.tuner.trial import Stage, Status, Study, Trial
-from silo.tuner.winner import Winner, choose_winner
+from silo.tuner.winner import Winner, choose_winner, doubt
 
 __all__ = ["Explanation", "explain_study", "near_lines"]
 
@@ -31,7 +29,7 @@ class Explanation:
     that spill and were not measured: they are neither known nor new, and a session with the same options skips them.
     For a space of groups, at most ``at_most`` configs are measured, and ``new`` are only the configs of the next group,
     because later groups depend on them. ``doubt`` is the reason why noise may have decided the winner
-    (:mod:`silo.tuner.doubts`), "" without one. ``unseen`` describes the config that other sizes predict for this one,
+    (:mod:`silo.tuner.winner`), "" without one. ``unseen`` describes the config that other sizes predict for this one,
     with its expected loss; "" if this size was measured, or no other.
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.errors import BlobLostError, CompilerMissingError, TuneError
-from silo.tuner.outcome import TuneOutcome
+from silo.tuner.session_values import TuneOutcome
 from silo.tuner.trial import Status, Trial
 
 __all__ = ["TunedCase", "failure_of", "fault_of", "fault_told", "require_winners"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from silo.core.config import Config
+from silo.core.device import TARGET, Target
 from silo.core.json_reader import TEXT, VALUE, Persisted, listed, value_of
-from silo.core.target import TARGET, Target
 from silo.core.values import Value, canonical_json, identity_of, value_to_json
 from silo.frozen import field, frozen
 

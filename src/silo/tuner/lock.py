@@ -25,8 +25,8 @@ from silo.core.values import JSON, canonical_json, parse_json
 from silo.tuner.foreign_decision import ForeignWinner
 from silo.tuner.objective import TIME, Objective
 from silo.tuner.refine import ReachableConfigs
+from silo.tuner.seeds import Neighbour, StudyDifference, differences, nearest
 from silo.tuner.statistics import Estimate, indistinguishable
-from silo.tuner.study_distance import Neighbour, StudyDifference, differences, nearest
 from silo.tuner.trial import Stage, Status, Study, Trial, distinct_trials
 from silo.tuner.winner import choose_winner, standings
 

@@ -1,27 +1,34 @@
-"""The measuring policy: how kernels are timed on any device."""
+"""The measuring policy: how kernels are timed on any device, and whether one of two is faster, by samples in turns."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import TypeVar
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.protocols import Timer, WatchfulTimer
-from silo.tuner.statistics import FINALIST_PERMILLE, estimate, median
+from silo.frozen import frozen
+from silo.tuner.statistics import FINALIST_PERMILLE, PPM, estimate, median, quiet_rounds
 
 __all__ = [
     "Beside",
     "Contender",
     "MeasurePolicy",
+    "Ratio",
+    "Speed",
     "Timing",
+    "compare_times",
     "copy_fits",
     "interleave",
     "is_beaten",
     "is_suspicious",
+    "judge_ratio",
     "measure",
     "pin_fits",
+    "sample_until_decided",
 ]
 
 Key = TypeVar("Key", bound=Hashable)
@@ -325,3 +332,119 @@ def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int)
         taken.append(_sample(contender, timer, 1))
     once = max(median(taken[len(taken) // 2 :]), 1)
     return (1 if contender.reset is not None else max(1, -(-window_ns // once))), once
+
+
+# The interval of each look at the samples. Looks stop early, and up to eight are taken: at this confidence, all of them
+# together are wrong about two equal kernels in fewer than one of a hundred comparisons.
+_CONFIDENCE_PERMILLE = 999
+_FIRST_ROUNDS, _MOST_ROUNDS = 16, 4096
+
+
+class Speed(Enum):
+    """The result of comparing two times."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    UNDECIDED = "undecided"
+
+
+@frozen
+class Ratio:
+    """A new time as a part of an old one, in millionths: the median of paired quotients, with its interval.
+
+    ``rounds`` is the number of pairs; ``new_ns`` and ``old_ns`` are median times in nanoseconds.
+    """
+
+    speed: Speed
+    median_ppm: int
+    low_ppm: int
+    high_ppm: int
+    rounds: int
+    new_ns: int
+    old_ns: int
+
+    @property
+    def text(self) -> str:
+        """The ratio with its interval.
+
+        >>> Ratio(Speed.SLOWER, 1_021_000, 1_015_000, 1_027_000, 64, 1021, 1000).text
+        '1.021 (1.015 to 1.027)'
+        """
+        return f"{self.median_ppm / PPM:.3f} ({self.low_ppm / PPM:.3f} to {self.high_ppm / PPM:.3f})"
+
+
+def judge_ratio(new: Sequence[int], old: Sequence[int], margin_ppm: int) -> Ratio:
+    """Compares samples in nanoseconds, of which the ones at one place were taken in the same round.
+
+    Rounds in which other work had the machine are left out. The new time is ``SLOWER`` or ``FASTER`` if the whole
+    interval of the quotients lies beyond the margin, and the ``SAME`` if all of it lies within.
+
+    >>> judge_ratio([102, 103, 102, 103] * 6, [100, 101, 100, 101] * 6, 10_000).speed.value
+    'slower'
+    >>> judge_ratio([100, 101, 100, 101] * 6, [100, 101, 100, 101] * 6, 10_000).speed.value
+    'same'
+
+    Raises:
+        ValueError: without samples, or with other numbers of them.
+    """
+    if len(new) != len(old) or not new:
+        raise ValueError(f"{len(new)} and {len(old)} samples are no pairs")
+    quiet = quiet_rounds({b"new": tuple(new), b"old": tuple(old)})
+    pairs = list(zip(quiet[b"new"], quiet[b"old"], strict=True))
+    found = estimate([one * PPM // max(two, 1) for one, two in pairs], _CONFIDENCE_PERMILLE)
+    slow, fast = PPM + margin_ppm, PPM * PPM // (PPM + margin_ppm)
+    if found.low_ns > slow:
+        speed = Speed.SLOWER
+    elif found.high_ns < fast:
+        speed = Speed.FASTER
+    elif fast <= found.low_ns and found.high_ns <= slow:
+        speed = Speed.SAME
+    else:
+        speed = Speed.UNDECIDED
+    new_ns, old_ns = (estimate([pair[place] for pair in pairs]).median_ns for place in (0, 1))
+    return Ratio(speed, found.median_ns, found.low_ns, found.high_ns, len(pairs), new_ns, old_ns)
+
+
+def compare_times(
+    new: Contender,
+    old: Contender,
+    timer: Timer,
+    policy: MeasurePolicy,
+    margin_ppm: int,
+    limit_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Ratio:
+    """Launches two contenders in turns until their ratio is decided, or for ``limit_s`` seconds."""
+
+    def take(rounds: int) -> tuple[Sequence[int], Sequence[int]]:
+        found = interleave({"old": old, "new": new}, timer, policy, rounds=rounds)
+        return found["new"], found["old"]
+
+    return sample_until_decided(take, margin_ppm, limit_s, clock)
+
+
+def sample_until_decided(
+    take: Callable[[int], tuple[Sequence[int], Sequence[int]]],
+    margin_ppm: int,
+    limit_s: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Ratio:
+    """Takes samples until their ratio is decided, or for ``limit_s`` seconds.
+
+    ``take`` returns samples of the new and of the old contender that were taken in turns, about as many as asked. Each
+    further look at the samples has at least twice as many as the one before.
+    """
+    end = clock() + limit_s
+    new: list[int] = []
+    old: list[int] = []
+    rounds = _FIRST_ROUNDS
+    while True:
+        while len(new) < rounds and (not new or clock() < end):
+            taken_new, taken_old = take(rounds - len(new))
+            new += taken_new
+            old += taken_old
+        ratio = judge_ratio(new, old, margin_ppm)
+        rounds = 2 * len(new)
+        if ratio.speed is not Speed.UNDECIDED or rounds > _MOST_ROUNDS or clock() >= end:
+            return ratio

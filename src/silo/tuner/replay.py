@@ -9,11 +9,10 @@ from pathlib import Path
 from statistics import fmean
 
 from silo.core.config import Config, ConfigSet
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, Target
 from silo.core.protocols import Searcher
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.errors import TuneError
 from silo.tuner.formats.result_files import read_results
 from silo.tuner.search.searchers import ahead_of
@@ -101,7 +100,7 @@ class RecordedSpace:
 
 
 class ReplayEvaluator:
-    """Answers from a recorded space. Implements :class:`silo.tuner.evaluator.Evaluator`.
+    """Answers from a recorded space. Implements :class:`silo.tuner.lanes.Evaluator`.
 
     ``clock`` is the session's clock: it advances only by the recorded cost of each config, so budgets in seconds mean
     the same as on the device. Failures cost as much as they did then. ``samples`` is the number of recorded samples

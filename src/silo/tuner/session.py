@@ -9,7 +9,7 @@ from typing import cast
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore, Searcher
-from silo.core.search_space import SearchSpace
+from silo.core.space import SearchSpace
 from silo.errors import (
     CompileError,
     CompilerMissingError,
@@ -27,10 +27,22 @@ from silo.tuner.lanes import InlineLane, Lanes
 from silo.tuner.ledger import Ledger
 from silo.tuner.outcome import ENOUGH, Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tuner.progress import Progress
+from silo.tuner.failures import fault_of
+from silo.tuner.lanes import Evaluator, InlineLane, Lanes
+from silo.tuner.ledger import Ledger, catch_up
 from silo.tuner.refine import Refinement, describe_refinements
 from silo.tuner.search.search_state import Seed
 from silo.tuner.search.searchers import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
-from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
+from silo.tuner.session_values import (
+    Budget,
+    Progress,
+    SearchOptions,
+    SessionScope,
+    SessionWatch,
+    TuneInterrupted,
+    TuneOutcome,
+    count_failures,
+)
 from silo.tuner.spilling import Aside, SpillingConfig, judge
 from silo.tuner.statistics import ReferenceConfig, Scales, comparison_name, median, successor
 from silo.tuner.trial import Stage, Status, Study, Trial

@@ -8,7 +8,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from silo.core.config import Config
-from silo.core.device import DeviceModel
+from silo.core.device import TARGET, DeviceModel, Target
 from silo.core.dispatch import BUCKET, EXACT_LIMIT, Bucket
 from silo.core.json_reader import (
     FLOAT,
@@ -25,7 +25,6 @@ from silo.core.json_reader import (
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import TARGET, Target
 from silo.core.values import JSON, Value, canonical_json, digest
 from silo.frozen import field, frozen, remembered, replace
 

@@ -13,7 +13,7 @@ from silo.building.compilation import Compilation
 from silo.building.derived_constexprs import call_opaque, derive
 from silo.building.loaded_kernels import stored_code
 from silo.building.ready_cases import PreparedCase
-from silo.calls.deterministic_candidates import deterministic_remark
+from silo.calls.candidate_filters import deterministic_remark
 from silo.calls.inferred_space import check_grid
 from silo.compile.build_list import BuildVariant
 from silo.compile.toolchain import select_compiler, target_kinds
@@ -28,10 +28,9 @@ from silo.core.values import Value, identity_of
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CaseError, DeviceError, SpaceError, TargetError, TuneError
 from silo.kernels.kernel import Kernel
-from silo.launch.array_libraries.filling import fill
-from silo.launch.array_libraries.library_table import NAMES
-from silo.launch.case_arrays import materialize
-from silo.launch.descriptor_arguments import is_descriptor
+from silo.launch.array_libraries.array_contents import fill
+from silo.launch.array_libraries.library_table import NAMES, materialize
+from silo.launch.array_parts import is_descriptor
 from silo.launch.runtime import inspect_call
 from silo.machine.device_plugins import absent_devices, all_devices, device_named
 from silo.machine.process_session import session
@@ -42,16 +41,14 @@ from silo.measuring.evaluators import CompiledArtifacts, evaluators
 from silo.measuring.lock_files import deployed_config
 from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.sources.kernel_source import BringsCode
-from silo.tuner.outcome import Budget, TuneOutcome
-from silo.tuner.progress import Progress
+from silo.tuner.policy import settle
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, check_searcher
 from silo.tuner.session import tune
-from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
-from silo.tuner.time_spent import settle
+from silo.tuner.session_values import Budget, Progress, SearchOptions, SessionScope, SessionWatch, TuneOutcome
 from silo.tuner.trial import Study
+from silo.tuning.agents.agent_documents import SentCase
 from silo.tuning.agents.fleet import Fleet
 from silo.tuning.agents.remote_evaluator import fleet_lanes, refused_case
-from silo.tuning.agents.sent_case import SentCase
 
 __all__ = [
     "CaseLimits",

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from silo.core.cases import Case, Make
 from silo.core.device import DeviceModel
-from silo.core.keys import ceilings_key
 from silo.core.protocols import Device
 from silo.core.values import Value
+from silo.core.variant import ceilings_key
 from silo.errors import ToolchainError
 from silo.kernels.kernel import Kernel, kernel, kernel_of
 from silo.machine.process_session import session

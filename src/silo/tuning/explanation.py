@@ -1,25 +1,31 @@
-"""``silo tune --explain``: the configs that would be measured, and the reasons why stored results do not count."""
+"""``silo tune --explain`` and ``--suggest``: the configs that would be measured, and the sizes worth measuring next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from silo.calls.decision import lock_advice
-from silo.errors import CaseError
+from silo.core.config import ConfigSet
+from silo.core.dispatch import Bucket
+from silo.core.values import JSON, Value, canonical_json, value_to_json
+from silo.errors import CaseError, TuneError
 from silo.kernels.collection import collect_kernels
 from silo.machine.device_plugins import device_named
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.measuring.case_session_options import spill_limit_of, study_seeds
 from silo.measuring.metric_plan import wanted_objective
 from silo.tuner.explain import Explanation, explain_study
-from silo.tuner.ledger import read_trials
+from silo.tuner.generalization import Generalization, Sample, Suggestion, generalize, suggest
+from silo.tuner.ledger import KeptStudy, read_trials
 from silo.tuner.seeds import neighbours
 from silo.tuner.spilling import spills_above
+from silo.tuner.trial import Study
 from silo.tuning.case_tuning import CaseStudy, case_studies, device_of
+from silo.tuning.stored_studies import case_values, kept_studies
 
-__all__ = ["explain_case", "explain_tuning"]
+__all__ = ["KernelSuggestions", "explain_case", "explain_tuning", "generalizations", "suggest_sizes"]
 
 
 def explain_tuning(
@@ -71,3 +77,126 @@ def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
         return explained
     expected = others.expect(tuple(situation.values[name] for name in problem.key))
     return replace(explained, unseen=f"{expected.config}, {expected}")
+
+
+@dataclass(frozen=True)
+class KernelSuggestions:
+    """The sizes of one kernel on one device that are worth measuring, the most worthwhile first.
+
+    ``generalization`` holds the rules for sizes that were not measured, learnt from the measured ones.
+    """
+
+    kernel: str
+    device: str
+    target: str
+    key: tuple[str, ...]
+    generalization: Generalization
+    sizes: tuple[Suggestion, ...]
+
+    @property
+    def text(self) -> str:
+        """Some lines of text for people."""
+        count = len(self.generalization.samples)
+        lines = [f"{self.kernel} on {self.target} ({self.device}): {count} measured sizes"]
+        lines.append(f"  {self.generalization.text}")
+        for one in self.sizes:
+            loss = "unknown" if one.regret_ppm is None else f"about {one.regret_ppm / 10_000:.1f} %"
+            lines.append(f"  measure {self._named(one.bucket)}: {one.reason}; predicted loss without it: {loss}")
+        if not self.sizes:
+            lines.append("  every size of its cases was measured, and none lies between them")
+        return "\n".join(lines)
+
+    def _named(self, bucket: Bucket) -> str:
+        return ", ".join(f"{name}={value}" for name, value in zip(self.key, bucket, strict=True)) or "calls"
+
+    def to_json(self) -> JSON:
+        """The same facts as JSON, for programs. Losses are predictions, in millionths of a size's best time."""
+        fitted = self.generalization.fitted
+        unseen = fitted.unseen
+        winners = ConfigSet(step.config for step in unseen.steps).listed if unseen else ()
+        return {
+            "kernel": self.kernel,
+            "device": self.device,
+            "target": self.target,
+            "measured": len(self.generalization.samples),
+            "winners": [config.to_json() for config in winners],
+            "held_out_list_ppm": fitted.list_ppm,
+            "held_out_nearest_ppm": fitted.nearest_ppm,
+            "reason": fitted.reason,
+            "suggested": [
+                {
+                    "size": {name: value_to_json(value) for name, value in zip(self.key, one.bucket, strict=True)},
+                    "predicted_loss_ppm": one.regret_ppm,
+                    "reason": one.reason,
+                }
+                for one in self.sizes
+            ],
+        }
+
+
+def suggest_sizes(
+    path: Path, *, device: str | None = None, kernels: Sequence[str] | None = None, count: int = 5
+) -> list[KernelSuggestions]:
+    """The sizes worth measuring next for the kernels of a Python file, module or bundle. Measures nothing.
+
+    Cases without trials come first, then sizes between and just beyond the measured ones, ``count`` of them for each
+    kernel, device and signature.
+
+    Raises:
+        TuneError: without trials.
+        SourceError, BundleError: the file cannot be read, or lacks the kernel.
+        DeviceError: the device does not exist.
+    """
+    found = generalizations(kept_studies(path, device, kernels))
+    if not found:
+        raise TuneError(f"{path}: nothing was measured yet, so nothing can be learnt; begin with silo tune {path}")
+    values = case_values(path, kernels)
+    return [
+        KernelSuggestions(
+            study.kernel,
+            study.device.name,
+            str(study.target),
+            study.bucket_names,
+            one,
+            suggest(one, _wanted(study, values.get(study.kernel, ())), count),
+        )
+        for study, one in found
+    ]
+
+
+def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generalization]]:
+    """The generalization of studies that differ in their size alone, with one of them, for each group of such studies.
+
+    Of several studies of one size (other alignments), the one with most facts counts. Groups without a winner are left
+    out.
+    """
+    groups: dict[bytes, list[KeptStudy]] = {}
+    for kept in studies:
+        groups.setdefault(_group(kept.study), []).append(kept)
+    found: list[tuple[Study, Generalization]] = []
+    for group in groups.values():
+        samples: dict[Bucket, Sample] = {}
+        for kept in sorted(group, key=lambda kept: len(kept.study.specialization.facts)):
+            sample = Sample.of_trials(kept.study.bucket, kept.trials)
+            if sample is not None:
+                samples[kept.study.bucket] = sample
+        if samples:
+            study, measured = group[0].study, tuple(samples.values())
+            tried = ConfigSet(config for sample in measured for config, _ in sample.times)
+            found.append((study, generalize(study.bucket_names, measured, measured[0].winner, tried.listed)))
+    return found
+
+
+def _group(study: Study) -> bytes:
+    """The canonical form of all that sizes have in common."""
+    members = study.to_json()
+    assert isinstance(members, dict)
+    constants: JSON = [[name, value_to_json(value)] for name, value in study.specialization.constants]
+    extents: JSON = [[name, str(one)] for name, one in study.specialization.extents]
+    return canonical_json({**members, "bucket": [], "specialization": [constants, extents]})
+
+
+def _wanted(study: Study, cases: Sequence[dict[str, Value]]) -> list[Bucket]:
+    """The sizes of the cases whose scalar arguments have every name of the key."""
+    names = study.bucket_names
+    return [tuple(case[name] for name in names) for case in cases if all(name in case for name in names)]

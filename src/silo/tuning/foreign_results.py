@@ -8,20 +8,18 @@ from pathlib import Path
 
 from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
-from silo.core.file_names import file_name
-from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.signature import ParameterKind
+from silo.core.variant import seeds_key
 from silo.errors import StoreError, TuneError
 from silo.machine.process_session import session
 from silo.machine.user_files import write_texts
-from silo.tuner.catalog import KeptStudy, note_studies
+from silo.sanitized_text import file_name
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.result_files import read_results
-from silo.tuner.formats.serving import write_token_tables
 from silo.tuner.formats.t4 import write_t4
-from silo.tuner.formats.triton import SUFFIX, write_autotune
-from silo.tuner.ledger import origin_now, read_trials
+from silo.tuner.formats.triton_configs import SUFFIX, write_autotune, write_token_tables
+from silo.tuner.ledger import KeptStudy, note_studies, origin_now, read_trials
 from silo.tuner.seeds import MOST_SEEDS, seeds_from_records, seeds_to_record
 from silo.tuner.trial import Status, Study, Trial, trials_to_record
 from silo.tuning.stored_studies import kept_studies

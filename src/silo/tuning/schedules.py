@@ -17,10 +17,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from silo.core.notices import Notices
 from silo.core.values import JSON
 from silo.errors import TuneError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.store.records import DiskRecords
 
 __all__ = [

@@ -17,8 +17,7 @@ from silo.errors import StoreError
 from silo.machine.process_session import session
 from silo.measuring.metric_plan import wanted_objective
 from silo.store.store import Store
-from silo.tuner.catalog import every_study
-from silo.tuner.ledger import dated_trials
+from silo.tuner.ledger import dated_trials, every_study
 from silo.tuner.trial import Made, Status, Study, Trial
 from silo.tuner.winner import Winner, choose_winner
 from silo.variables import REMOTE_SCHEMES

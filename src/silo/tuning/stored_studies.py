@@ -20,8 +20,7 @@ from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named
 from silo.machine.process_session import session
 from silo.machine.user_files import PlaceKind, kind_of
-from silo.tuner.catalog import KeptStudy, studies_of
-from silo.tuner.ledger import read_trials
+from silo.tuner.ledger import KeptStudy, read_trials, studies_of
 from silo.tuner.spilling import SpillingConfig, known_spills
 from silo.tuner.trial import Study, Trial
 from silo.tuning.case_tuning import make_of

@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.clang import find_clang
 from silo.errors import SiloError
 from silo.frozen import replace
 from silo.kinds.metal.compile_job import compile_job, emulator_identity
-from silo.kinds.metal.front.metal_definition import metal
-from silo.kinds.metal.front.metal_source import MetalSource
+from silo.kinds.metal.front.metal_source import MetalSource, metal
 from silo.kinds.metal.front.parser import MslText, parse_metal
 from silo.kinds.metal.front.preprocessor import makes_kernels, preprocess
 from silo.kinds.metal.metal_declaration import EMULATOR

@@ -6,14 +6,13 @@ from typing import Any, cast
 
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Source
 from silo.core.signature import Effect, ParameterKind, Signature
-from silo.core.target import Target
 from silo.core.values import JSON, value_to_json
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, SourceError
 from silo_rpn.declaration import RPN
 from silo_rpn.source import RpnSource

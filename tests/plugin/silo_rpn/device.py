@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from silo.artifacts.runs_on import runs_on
 from silo.core.consent import Consent
 from silo.core.decisions import Decision
-from silo.core.device import HOST_MEMORY, DeviceModel, Measuring, Memory
+from silo.core.device import HOST_MEMORY, DeviceModel, Measuring, Memory, Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import LoadedKernel
-from silo.core.target import Target
 from silo.errors import DeviceError
 
 __all__ = ["RpnDevice", "devices"]

@@ -12,15 +12,13 @@ from typing import Any
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Specialization
-from silo.core.values import Value, digest
+from silo.core.values import Value, digest, dtype
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
-from silo.sources.callables import plain_callable
-from silo.sources.declaration import Declaration
+from silo.sources.declaration import Declaration, plain_callable
 from silo.sources.kernel_source import KernelSource
 
 __all__ = ["RpnKind", "RpnSource", "rpn"]

@@ -19,14 +19,13 @@ from typing import cast
 from fake_backend.declaration import FAKE
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.signature import ParameterKind
-from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, value_to_json
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError
 
 __all__ = ["FakeCompiler"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from silo.core.consent import Consent
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.device import DeviceModel, Memory
+from silo.core.device import DeviceModel, Memory, Target
 from silo.core.launch_info import LaunchInfo
-from silo.core.target import Target
 from silo.errors import DeviceError
 
 __all__ = ["FAKE_MODEL", "FAKE_TARGET", "FakeDevice", "FakeKernel", "devices"]

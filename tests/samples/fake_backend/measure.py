@@ -101,7 +101,7 @@ class FakeLandscape:
 
 
 class FakeEvaluator:
-    """Implements :class:`silo.tuner.evaluator.Evaluator` over a landscape.
+    """Implements :class:`silo.tuner.lanes.Evaluator` over a landscape.
 
     Remembers what was asked of it in ``prepared``, ``evaluated`` and ``compared``. Each evaluation takes ``delay_s``.
     """

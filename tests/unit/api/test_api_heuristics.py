@@ -18,7 +18,7 @@ import silo
 from silo import heuristics
 from silo.core import grids
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import CaseError, NoVariantError, SpaceError, TraceError
 from silo.heuristics import KernelFacts, ReductionHint
 from silo.launch.runtime import inspect_call

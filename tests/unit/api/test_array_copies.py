@@ -3,7 +3,7 @@ import pytest
 
 import silo
 from silo.errors import ArgumentError
-from silo.launch.array_extents import extent_of
+from silo.launch.array_parts import extent_of
 from silo.machine import array_copies
 
 

@@ -20,8 +20,7 @@ from silo.machine.device_plugins import device_named
 from silo.machine.process_session import Session, session
 from silo.measuring.benches import benches_on
 from silo.settings import override
-from silo.tuner.policy import Action, Origin, TuneMode, decide
-from silo.tuner.time_spent import read_effort
+from silo.tuner.policy import Action, Origin, TuneMode, decide, read_effort
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402

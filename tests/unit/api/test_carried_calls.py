@@ -20,9 +20,8 @@ from silo.errors import FrozenError
 from silo.machine.process_session import session
 from silo.measuring import earlier_studies as carrying
 from silo.settings import override
-from silo.tuner.catalog import studies_of
-from silo.tuner.ledger import read_trials
-from silo.tuner.time_spent import read_effort
+from silo.tuner.ledger import read_trials, studies_of
+from silo.tuner.policy import read_effort
 from silo.tuner.winner import choose_winner
 
 FILE = """

@@ -21,17 +21,16 @@ from silo.commands.build_bundle import build_bundle
 from silo.commands.tune_cases import tune_path
 from silo.core import grids
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.grids import Part
 from silo.core.grouped_space import GroupedSpace
-from silo.core.target import Target
 from silo.errors import SpaceError, TuneError
 from silo.heuristics import KernelFacts, TuningEffort
 from silo.kernels.collection import collect_kernels
 from silo.launch.runtime import inspect_call
 from silo.machine.process_session import session
 from silo.settings import override
-from silo.tuner.catalog import studies_of
-from silo.tuner.ledger import read_trials
+from silo.tuner.ledger import read_trials, studies_of
 from silo.tuning.explanation import explain_tuning
 
 FILE = Path(__file__).resolve().parents[3] / "examples" / "combo.py"

@@ -18,18 +18,18 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.commands.tune_cases import tune_path
 from silo.core.config import Config
 from silo.core.device import Measuring
-from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TrustError, TuneError
 from silo.launch.runtime import VouchedCode
 from silo.machine.device_plugins import device_named
-from silo.machine.shared_arguments import describable
 from silo.measuring.benches import ConfinedBench, benches_on
 from silo.measuring.evaluators import KnownArtifacts, evaluators
 from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
+from silo.measuring.sent_calls import describable
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.store.trust_ledger import consent_to_compiled
@@ -311,19 +311,19 @@ def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, c
     size = arguments["x"].nbytes * 2 - 4 + arguments["out"].nbytes  # x has gaps
     # Once as arguments and once as the results of each process, in half of what there is.
     for available, count in ((10 * size, 4), (10 * size - 1, 3), (6 * size, 2), (6 * size - 1, 1), (4 * size, 1)):
-        monkeypatch.setattr("silo.machine.shared_arguments.available_memory", lambda available=available: available)
+        monkeypatch.setattr("silo.measuring.sent_calls.available_memory", lambda available=available: available)
         caplog.clear()
         with caplog.at_level("INFO", logger="silo"):
             assert len(made(four)) == count
         assert (f"k is measured on {count} of 4 devices" in caplog.text) == (count < 4)
-    monkeypatch.setattr("silo.machine.shared_arguments.available_memory", lambda: 4 * size - 1)
+    monkeypatch.setattr("silo.measuring.sent_calls.available_memory", lambda: 4 * size - 1)
     assert made(four) == []
 
 
 def test_what_cannot_be_copied_is_measured_here_and_said(confined_cpu, caplog, monkeypatch):
     from silo.measuring.benches import confines
 
-    monkeypatch.setattr("silo.machine.shared_arguments.shared_limit", lambda processes=1: 10)
+    monkeypatch.setattr("silo.measuring.sent_calls.shared_limit", lambda processes=1: 10)
     with caplog.at_level("INFO", logger="silo"):
         assert not confines("big", device_named("cpu"), {"x": np.zeros(100)})
     assert "big is measured in this process" in caplog.text

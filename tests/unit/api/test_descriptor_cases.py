@@ -9,9 +9,9 @@ from silo.building.ready_cases import prepare_recipe
 from silo.core.cases import Case, CaseRecipe, DescriptorRecipe, Make, record
 from silo.core.values import canonical_json, parse_json
 from silo.errors import CaseError
-from silo.launch.descriptor_arguments import with_base
+from silo.launch.array_parts import with_base
 from silo.machine.array_copies import array_behind
-from silo.machine.shared_arguments import SharedArguments, describable, read_descriptors
+from silo.measuring.sent_calls import SharedArguments, describable, read_descriptors
 
 NAMES = ("source", "target", "n")
 

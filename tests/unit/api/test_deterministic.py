@@ -171,7 +171,7 @@ def test_what_others_measured_and_any_mode_change_nothing(tunes):
 def test_the_code_is_looked_at_once(tunes, monkeypatch):
     kernel, out = made(total, deterministic=True), np.zeros(5000, np.float32)
     kernel(X, out, X.size)
-    monkeypatch.setattr("silo.calls.deterministic_candidates.lowered", lambda *_: pytest.fail("lowered again"))
+    monkeypatch.setattr("silo.calls.candidate_filters.lowered", lambda *_: pytest.fail("lowered again"))
     kernel(X, out, 4992)  # of the same bucket, divisible by 16
     kernel(X[1:], out, 4992)  # not aligned
 

@@ -6,10 +6,9 @@ import pytest
 
 import silo
 from silo.core.decisions import Rejected
-from silo.core.device import HOST_MEMORY, Memory, available_sms
+from silo.core.device import HOST_MEMORY, Memory, Target, available_sms, drivers
 from silo.core.expressions import Bindings, evaluate
-from silo.core.plugins import drivers, shipped_places
-from silo.core.target import Target
+from silo.core.plugins import shipped_places
 from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
 from silo.launch.arguments import read_call

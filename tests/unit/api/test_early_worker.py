@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from silo.building.early_worker import kinds_mentioned, start_early_worker
-from silo.core.target import Target
+from silo.core.device import Target
 
 GPU = Target.parse("cuda:sm_90")
 TRITON = "import triton\n@triton.jit\ndef add(x): pass\n"

@@ -8,9 +8,9 @@ from silo.building import compilation, packed_code
 from silo.building.compilation import Compilation
 from silo.compile.build_list import BuildVariant, Packing
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.variant import Variant
 
 VARIANTS = [

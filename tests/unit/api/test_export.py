@@ -16,12 +16,12 @@ from silo.bundle.reader import open_bundle
 from silo.commands import export_bundle as exporting
 from silo.commands.export_bundle import ExportOptions, check_export
 from silo.core.config import Config
-from silo.core.dtypes import DTYPES, dtype
+from silo.core.expressions import Argument, Const
 from silo.core.literal_data import Formula
-from silo.core.nodes import Argument, Const
 from silo.core.recipes import ArrayRecipe, CaseRecipe, ScalarRecipe
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
+from silo.core.values import DTYPES, dtype
 from silo.errors import BundleError, SourceError, StoreError
 
 # The code of these bundles is invented, so the ledger does not vouch for it.

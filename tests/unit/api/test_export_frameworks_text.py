@@ -98,7 +98,7 @@ def test_a_build_that_fails_shows_its_end(tmp_path):
     path = maker.write(tmp_path / "k.silo", [add_kernel(maker)])
     export_cpp(path, tmp_path / "out", ExportOptions(namespace="demo"))
     (tmp_path / "out" / "CMakeLists.txt").write_text('message(FATAL_ERROR "no luck today")')
-    from silo.export.shared_library import built_libraries
+    from silo.export.wheel import built_libraries
 
     with pytest.raises(CompileError, match=r"(?s)does not build: .*no luck today"):
         built_libraries(tmp_path / "out", "demo", tmp_path / "build", torch=False)

@@ -14,8 +14,8 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 from silo.commands.build_bundle import build_bundle
 from silo.commands.report_pages import write_reports
 from silo.commands.tune_cases import tune_path
-from silo.core.case_work import Work
 from silo.core.config import Config
+from silo.core.recipes import Work
 from silo.errors import SourceError, StoreError, TuneError
 from silo.kernels.collection import collect_kernels
 from silo.machine.device_plugins import device_named

@@ -9,11 +9,10 @@ import sys
 import numpy as np
 import pytest
 
-from silo.core.checks import check
-from silo.core.dtypes import DTYPES, DTypeKind
+from silo.core.checks import PlainArray, _decoded, check, check_plain
 from silo.core.host_arrays import numpy_dtype, round_to_bits
-from silo.core.plain_checks import PlainArray, _decoded, check_plain
 from silo.core.recipes import ExpectedRecipe
+from silo.core.values import DTYPES, DTypeKind
 from silo.errors import PackageError
 
 BLOCK = """
@@ -105,7 +104,7 @@ def test_what_needs_numpy_says_so_in_a_line(folder, words, message):
 
 
 def test_a_report_names_its_extra(folder, monkeypatch):
-    from silo.report import kernel_page as page
+    from silo.report import kernel_pages as page
 
     page._template.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)

@@ -9,12 +9,12 @@ import pytest
 import silo
 from silo.building.ready_cases import prepare_recipe
 from silo.core.cases import Make, record
-from silo.core.dtypes import DTYPES
 from silo.core.literal_data import OWN_LIMIT
 from silo.core.recipes import ArrayRecipe, CaseRecipe
+from silo.core.values import DTYPES
 from silo.errors import CaseError, TraceError
-from silo.launch.array_libraries.filling import fill
-from silo.launch.case_arrays import materialize
+from silo.launch.array_libraries.array_contents import fill
+from silo.launch.array_libraries.library_table import materialize
 
 
 @pytest.fixture(params=["python", "native"])

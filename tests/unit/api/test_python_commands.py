@@ -9,8 +9,8 @@ import pytest
 import silo
 from silo.cli.main import app
 from silo.commands.results import CaseOutcome, CaseResults
+from silo.commands.run_cases import CheckingLauncher
 from silo.errors import ArgumentError, CaseError, SourceError, TuneError
-from silo.kernels.checking_launchers import CheckingLauncher
 from silo.machine.user_files import load_module
 from silo.settings import override
 from silo.text_tables import Table

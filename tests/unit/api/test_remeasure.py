@@ -11,8 +11,7 @@ from silo.commands.build_bundle import build_bundle
 from silo.commands.tune_cases import tune_path
 from silo.machine.process_session import session
 from silo.settings import override
-from silo.tuner.catalog import studies_of
-from silo.tuner.ledger import read_trials
+from silo.tuner.ledger import read_trials, studies_of
 from silo.tuner.trial import Stage, Status, trials_to_record
 from silo.tuning.explanation import explain_tuning
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from silo.commands.tune_schedule import run_schedule, schedule_rows
+from silo.commands.tune_cases import run_schedule, schedule_rows
 from silo.errors import TuneError
 from silo.settings import override
 from silo.tuning.schedules import (

@@ -23,7 +23,7 @@ from silo.kernels.collection import collect_kernels
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.machine.process_session import session
 from silo.settings import override
-from silo.tuner.catalog import studies_of
+from silo.tuner.ledger import studies_of
 
 KERNELS = """
 import numpy as np

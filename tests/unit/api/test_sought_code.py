@@ -11,13 +11,12 @@ import pytest
 from fake_backend.compiler import FakeCompiler
 from silo.building import compilation
 from silo.building.compilation import Compilation
-from silo.core.compiled import CompiledBlob
 from silo.core.config import Config
 from silo.core.declaration import BlobKind
+from silo.core.device import Target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
-from silo.core.variant import Variant
+from silo.core.variant import CompiledBlob, Variant
 from silo.errors import CompileError
 from silo.frozen import replace
 from silo.store.remote.address import RemoteAddress

@@ -8,7 +8,7 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 from silo.commands.tune_cases import tune_path
 from silo.measuring.evaluators import BenchEvaluator
-from silo.report.kernel_page import kernel_page, study_report
+from silo.report.kernel_pages import kernel_page, study_report
 from silo.settings import override
 from silo.tuning.explanation import explain_tuning
 from silo.tuning.stored_studies import kept_studies

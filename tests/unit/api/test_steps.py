@@ -14,7 +14,7 @@ import silo
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
 from silo.commands.build_bundle import build_bundle
-from silo.core.nodes import Const
+from silo.core.expressions import Const
 from silo.core.recorded_plans import ArgumentKind, Source
 from silo.errors import ArgumentError, BundleError, SourceError, TrustError
 from silo.kernels.recorded_steps import record_step, step_of

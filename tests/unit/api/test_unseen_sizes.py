@@ -16,12 +16,10 @@ from silo.errors import TuneError
 from silo.kernels.collection import collect_kernels
 from silo.machine.process_session import session
 from silo.settings import override
-from silo.tuner.catalog import note_study
-from silo.tuner.ledger import Ledger
+from silo.tuner.ledger import Ledger, note_study
 from silo.tuner.trial import Status
 from silo.tuning.case_tuning import case_studies
-from silo.tuning.explanation import explain_tuning
-from silo.tuning.suggestions import suggest_sizes
+from silo.tuning.explanation import explain_tuning, suggest_sizes
 
 FILE = """
 import silo

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.values import canonical_json, parse_json
+from silo.core.values import canonical_json, dtype, parse_json
 from silo.core.variant import Variant
 
 BLOB = BlobRef("ab" * 32, "cubin", 4096)

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samples.made_binaries import make_cubin, make_elf, make_hsaco, pack
-from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary, read_msgpack
-from silo.artifacts.strip import free_of_folders
+from silo.artifacts.binary_inspection import BinaryKernel, free_of_folders, inspect_binary, read_msgpack
 from silo.errors import CompileError
 
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from silo.artifacts.runs_on import runs_on
-from silo.core.target import CPU_LEVELS, Target
+from silo.core.device import CPU_LEVELS, Target
 
 
 def decide(built: str, device: str, kind: str = ""):

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.artifacts.same_code import same_code
+from silo.artifacts.elf import same_code
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.store.blobs import MemoryBlobs
+from silo.store.stored_objects import MemoryBlobs
 
 BLOBS = MemoryBlobs()
 

@@ -15,7 +15,7 @@ from silo.bundle.format import TRIALS_KIND
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.frozen import replace
-from silo.tuner.catalog import pair_to_document
+from silo.tuner.ledger import pair_to_document
 
 ROOT = Path(__file__).parents[3]
 HIDE = """

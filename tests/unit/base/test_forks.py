@@ -20,7 +20,7 @@ import silo
 from silo import forks
 from silo.forks import Condition, Mutex, in_child, renew_properties_of
 from silo.launch import hooks
-from silo.store.locks import file_lock
+from silo.store.privacy import file_lock
 
 
 class Holder:

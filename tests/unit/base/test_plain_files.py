@@ -13,7 +13,7 @@ import pytest
 from silo.bundle.reader import open_bundle
 from silo.bundle.signing import header_of
 from silo.errors import BundleError, LockError, SourceError, StoreError, TuneError
-from silo.export.export_folder import read_record
+from silo.export.project import read_record
 from silo.measuring.lock_files import read_lock
 from silo.plain_files import FileRefusedError, open_plain, read_plain
 from silo.settings import override
@@ -69,7 +69,7 @@ def test_what_is_no_plain_file_is_refused_at_once_wherever_a_file_is_named(tmp_p
 @pytest.mark.parametrize("make", NOT_PLAIN)
 def test_kernels_read_from_files_need_plain_files(tmp_path, make):
     from silo.kinds.binary.binary_definition import _read as read_binary
-    from silo.kinds.metal.front.metal_definition import _read as read_metal
+    from silo.kinds.metal.front.metal_source import _read as read_metal
 
     make(tmp_path / "k.metal")
     with pytest.raises(SourceError, match="not a plain file"):

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from bench.mixed import Beside, beside
-from silo.tuner.paired_ratio import Ratio, Speed
+from silo.tuner.measure import Ratio, Speed
 
 
 def comparison(speed, case="n=1", reason=""):

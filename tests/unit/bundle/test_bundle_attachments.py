@@ -7,8 +7,7 @@ import pytest
 
 from bundle_samples import put, sample, sealed
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.bundle_slices import cut_slice, join_slices, targets_of
-from silo.bundle.cut import cut_contents
+from silo.bundle.bundle_slices import cut_contents, cut_slice, join_slices, targets_of
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle

@@ -11,8 +11,7 @@ import libsilo
 import silo
 from bundle_samples import sample, sealed
 from made_bundles import write_made
-from silo.bundle.bundle_slices import cut_slice, join_slices, targets_of
-from silo.bundle.cut import cut_contents
+from silo.bundle.bundle_slices import cut_contents, cut_slice, join_slices, targets_of
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle

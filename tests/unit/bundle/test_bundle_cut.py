@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from bundle_samples import sample
+from silo.bundle.bundle_slices import cut_contents, is_for
 from silo.bundle.contents import BundleContents
-from silo.bundle.cut import cut_contents, is_for
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import BundleError
 
 CPU, CUDA = Target.parse("cpu"), Target.parse("cuda:sm_90")

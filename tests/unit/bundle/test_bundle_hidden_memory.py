@@ -8,8 +8,7 @@ import pytest
 
 from bundle_samples import sample, sealed
 from silo.artifacts.artifact import Artifact
-from silo.bundle.bundle_slices import cut_slice, targets_of
-from silo.bundle.cut import cut_contents
+from silo.bundle.bundle_slices import cut_contents, cut_slice, targets_of
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle

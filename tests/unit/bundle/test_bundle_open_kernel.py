@@ -13,10 +13,10 @@ from silo.bundle.contents import CallHead, calls_of, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.signature import Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.drivers.cpu import cpu_device
 from silo.drivers.cpu.levels import host_target
 from silo.errors import BundleError, BundleFormatError, SiloError

@@ -10,15 +10,14 @@ import pytest
 
 from bundle_samples import sealed
 from made_plans import ROWS, SUMS, launch, twice, write_plans
-from silo.bundle.bundle_slices import cut_slice, join_slices, targets_of
+from silo.bundle.bundle_slices import cut_contents, cut_slice, join_slices, targets_of
 from silo.bundle.contents import host_plans
-from silo.bundle.cut import cut_contents
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle
-from silo.core.nodes import Argument
+from silo.core.expressions import Argument
 from silo.core.recorded_plans import RecordedPlan
 from silo.core.values import canonical_json
 from silo.errors import BundleError, BundleFormatError

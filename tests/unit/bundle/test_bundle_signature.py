@@ -12,8 +12,15 @@ from bundle_samples import sample
 from made_keys import OTHER, SECRET, minisign
 from silo.bundle.format import HEADER_BYTES
 from silo.bundle.reader import Bundle, open_bundle
-from silo.bundle.signature_file import read_signature
-from silo.bundle.signing import Signing, header_of, settle_signature, sign_header, signature_of, signed_by
+from silo.bundle.signing import (
+    Signing,
+    header_of,
+    read_signature,
+    settle_signature,
+    sign_header,
+    signature_of,
+    signed_by,
+)
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_open
 from silo.bundle.writer import write_bundle

@@ -11,7 +11,7 @@ from silo.bundle.update import KernelUpdate, document_blob, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import BundleError
 from silo.shipping.slice_bundle import merge_bundles, slice_bundle, slice_by_target
 

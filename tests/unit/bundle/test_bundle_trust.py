@@ -8,8 +8,8 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, ca
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import BundleFormatError, TrustError
 from silo.store.store import Store
 

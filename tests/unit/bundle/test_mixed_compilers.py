@@ -32,6 +32,9 @@ from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
+from silo.core.device import Target
+from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
+from silo.core.signature import Signature
 from silo.errors import BundleError, BundleFormatError, TrustError
 from silo.frozen import replace
 from silo.launch.runtime import inspect_call

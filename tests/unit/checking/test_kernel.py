@@ -7,11 +7,10 @@ import logging
 
 import pytest
 
-from silo.checking.findings import CheckFinding
 from silo.checking.kernel import LaunchableKernel, NativeCall, NativeKernel
-from silo.checking.machine import CheckedLaunch, Ran
-from silo.core.check_limits import CheckLimits
+from silo.checking.machine import CheckedLaunch, CheckFinding, Ran
 from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import CheckLimits
 from silo.errors import CheckError, LaunchError, SiloError
 
 LAUNCH = LaunchInfo("entry", ())

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from silo.checking.findings import CheckFinding
-from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ran, Unseen, check_launch
+from silo.checking.machine import CheckedLaunch, CheckFinding, Difference, Doubt, Exchange, Ran, Unseen, check_launch
 
 
 @dataclass

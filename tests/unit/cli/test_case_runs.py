@@ -12,7 +12,7 @@ import click
 import pytest
 
 import warm_python
-from silo.cli.case_runs import Attempt, Begun, rows_of
+from silo.cli.run import Attempt, Begun, rows_of
 
 KERNELS = """
 import silo

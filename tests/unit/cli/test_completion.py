@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from silo.cli.completion import kernels_in
 from silo.cli.main import app
-from silo.core.target import CPU_LEVELS
+from silo.cli.options import kernels_in
+from silo.core.device import CPU_LEVELS
 
 FILE = """
 import silo

@@ -19,11 +19,10 @@ from silo import status_line
 from silo.cli import console
 from silo.cli import progress_bars as progress
 from silo.cli.main import app, main
-from silo.core.file_names import file_name
 from silo.errors import SiloError, TuneError
 from silo.report.charts import effect_chart
 from silo.report.ranking import ParameterEffect, ValueLevel
-from silo.sanitized_text import one_line, printable, printable_json
+from silo.sanitized_text import file_name, one_line, printable, printable_json
 from silo.settings import override
 from silo.tuning.foreign_results import EXPORTS
 

@@ -11,8 +11,13 @@ import pytest
 
 import silo
 from silo.cli.main import app
-from silo.commands.build_with_toolchains import build_with_toolchains
-from silo.commands.toolchain_environments import Environment, find_environment, made_folder, parse_toolchain
+from silo.commands.build_with_toolchains import (
+    Environment,
+    build_with_toolchains,
+    find_environment,
+    made_folder,
+    parse_toolchain,
+)
 from silo.errors import CompileError, SpaceError, ToolchainError
 from silo.settings import override
 

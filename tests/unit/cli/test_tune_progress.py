@@ -17,8 +17,7 @@ from silo.core.config import Config
 from silo.errors import SettingsError
 from silo.store.store import MemoryStore
 from silo.text_tables import format_duration, format_time
-from silo.tuner.outcome import Budget
-from silo.tuner.progress import Progress, event_to_json
+from silo.tuner.session_values import Budget, Progress, event_to_json
 from silo.tuner.trial import Status
 from tuning_samples import tune
 

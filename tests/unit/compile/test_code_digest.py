@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 import silo
-from silo.compile import known_digests
-from silo.compile.identity import CodeFile, code_digest, digest_of, digest_table
-from silo.compile.known_digests import KnownDigest
+from silo.compile import identity
+from silo.compile.identity import CodeFile, KnownDigest, code_digest, digest_of, digest_table
 
 SOURCE = Path(silo.__file__).parent
 
@@ -122,13 +121,13 @@ def remembered(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     code_digest.cache_clear()
-    yield Path(cache_from_source(known_digests.__file__)).with_name(known_digests.SHIPPED)
+    yield Path(cache_from_source(identity.__file__)).with_name(identity.SHIPPED)
     code_digest.cache_clear()
 
 
 def test_a_digest_is_computed_once_for_equal_bytes(remembered, monkeypatch):
     found = code_digest(*PACKAGES)
-    assert [one.digest for one in known_digests.decode_table(remembered.read_bytes()).values()] == [found]
+    assert [one.digest for one in identity.decode_table(remembered.read_bytes()).values()] == [found]
     monkeypatch.setattr("silo.compile.identity.digest_of", None)
     code_digest.cache_clear()
     assert code_digest(*PACKAGES) == found
@@ -143,7 +142,7 @@ def test_a_wheel_brings_the_digests_of_its_code(remembered, monkeypatch, tmp_pat
     remembered.unlink()
     shipped = tmp_path / "code_digests.json"
     shipped.write_bytes(digest_table([PACKAGES]))
-    monkeypatch.setattr(known_digests, "_shipped_file", lambda: shipped)
+    monkeypatch.setattr(identity, "_shipped_file", lambda: shipped)
     monkeypatch.setattr("silo.compile.identity.digest_of", None)
     code_digest.cache_clear()
     assert code_digest(*PACKAGES) == found
@@ -164,26 +163,26 @@ def test_a_damaged_table_counts_as_none_and_is_written_again(remembered, damage)
     remembered.parent.mkdir(parents=True)
     remembered.write_bytes(damage)
     found = code_digest(*PACKAGES)
-    assert [one.digest for one in known_digests.decode_table(remembered.read_bytes()).values()] == [found]
+    assert [one.digest for one in identity.decode_table(remembered.read_bytes()).values()] == [found]
 
 
 def test_an_entry_counts_while_its_names_are_what_they_were(remembered):
-    known_digests.remember("content", KnownDigest("a" * 32, {"silo.x": True, "silo.y": False}))
-    assert known_digests.known_digest("content", lambda name: name == "silo.x") is not None
-    assert known_digests.known_digest("content", lambda name: True) is None
-    assert known_digests.known_digest("other", lambda name: name == "silo.x") is None
+    identity.remember("content", KnownDigest("a" * 32, {"silo.x": True, "silo.y": False}))
+    assert identity.known_digest("content", lambda name: name == "silo.x") is not None
+    assert identity.known_digest("content", lambda name: True) is None
+    assert identity.known_digest("other", lambda name: name == "silo.x") is None
 
 
 def test_old_entries_make_room(remembered):
-    for number in range(known_digests._MOST + 3):
-        known_digests.remember(f"content {number}", KnownDigest("a" * 32, {}))
-    kept = [*known_digests.decode_table(remembered.read_bytes())]
-    assert (kept[0], kept[-1], len(kept)) == ("content 3", f"content {known_digests._MOST + 2}", known_digests._MOST)
+    for number in range(identity._MOST + 3):
+        identity.remember(f"content {number}", KnownDigest("a" * 32, {}))
+    kept = [*identity.decode_table(remembered.read_bytes())]
+    assert (kept[0], kept[-1], len(kept)) == ("content 3", f"content {identity._MOST + 2}", identity._MOST)
 
 
 def test_nothing_is_written_where_python_writes_no_byte_code(remembered, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    known_digests.remember("content", KnownDigest("a" * 32, {}))
+    identity.remember("content", KnownDigest("a" * 32, {}))
     assert not remembered.exists()
 
 

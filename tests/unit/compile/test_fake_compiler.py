@@ -2,10 +2,10 @@ import pytest
 
 from fake_backend.compiler import FakeCompiler
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import CompileError
 

@@ -21,16 +21,15 @@ import silo
 from silo.compile.c_compiler import CCompiler
 from silo.compile.toolchain import Toolchain
 from silo.core.config import Config
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, Target
 from silo.core.plugins import shipped_places
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.drivers.cpu.levels import host_target, level_of
 from silo.kinds.triton.cpu import cpu_identity
 from silo.kinds.triton.cpu import object_build as build
-from silo.kinds.triton.front.adapter import triton_installation as installation
+from silo.kinds.triton.front.adapter import triton_toolchain as installation
 from silo.settings import override
 from silo.tuner.trial import Study
 
@@ -97,7 +96,7 @@ import silo
 from silo.compile.identity import code_digest
 from silo.compile.toolchain import Toolchain
 from silo.core.plugins import load_place, shipped_places
-from silo.core.target import Target
+from silo.core.device import Target
 
 root = Path(silo.__file__).parent
 assert str(root) == sys.argv[1], root
@@ -134,7 +133,7 @@ FILES = {
     "kinds/cute/cute_compiler.py": {"cute"},
     "kinds/pallas/pallas_compiler.py": {"pallas"},
     "kinds/cuda_cpp/cpu/cpu_text.py": {"cudacpu"},
-    "kinds/metal/compile_job.py": {"metal", "metalcpu"},
+    "kinds/metal/metal_compiler.py": {"metal", "metalcpu"},
     "kinds/metal/runtime/metal_math": {"metal", "metalcpu"},
     "emulation/runtime/checking/check_state.h": {"cudacpu", "metal", "metalcpu"},
     "cli/main.py": set(),

@@ -2,7 +2,7 @@ import pytest
 
 from silo.compile.build_list import LeftOut, pair_kernels
 from silo.core.decisions import Accepted, Rejected
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import TargetError
 
 CPU, GPU, TPU = (Target.parse(text) for text in ("cpu:x86-64-v3", "cuda:sm_90", "tpu:v5e"))

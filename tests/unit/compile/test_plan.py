@@ -2,12 +2,12 @@ import pytest
 
 from silo.compile.build_list import BuildCase, BuildKernel, Chosen, Packing, plan_variants
 from silo.core.config import Config
-from silo.core.decision_source import Origin
-from silo.core.dtypes import dtype
+from silo.core.decisions import Origin
+from silo.core.device import Target
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.errors import SpaceError
 
 HERE = Target.parse("fake:here")

@@ -4,14 +4,12 @@ import threading
 
 import pytest
 
-from silo.compile.executor import InProcess
 from silo.compile.pool import WorkerPool
-from silo.compile.toolchain import Toolchain
+from silo.compile.toolchain import InProcess, Toolchain
 from silo.compile.wire import decode_outcome, encode, encode_compiled, encode_error, read_message
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.target import Target
-from silo.core.variant import CompileJob
+from silo.core.variant import Compiled, CompiledBlob, CompileJob
 from silo.errors import CompileError, SiloError, UnsupportedError
 
 PLUGINS = {"fake": "fake_backend.declaration:FAKE"}

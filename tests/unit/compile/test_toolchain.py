@@ -7,13 +7,12 @@ import pytest
 
 from silo.compile import toolchain
 from silo.compile.toolchain import Toolchain, select_compiler
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Rejected
 from silo.core.declaration import BlobKind, CompilerDeclaration
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import COMPILERS, installed_places, shipped_places
-from silo.core.target import Target
-from silo.core.variant import CompileJob
+from silo.core.variant import Compiled, CompiledBlob, CompileJob
 from silo.drivers.cpu.levels import host_target
 from silo.errors import CompileError, TargetError
 

@@ -18,11 +18,10 @@ from silo.core.cases import (
     label_of,
     record,
 )
-from silo.core.dtypes import DTYPES, DTypeKind, dtype
 from silo.core.expressions import Argument, ConfigValue, Op, OpKind
 from silo.core.generator import Fill, generate
 from silo.core.recipes import SAMPLES, WHOLE_LIMIT
-from silo.core.values import canonical_json, parse_json
+from silo.core.values import DTYPES, DTypeKind, canonical_json, dtype, parse_json
 from silo.errors import CaseError
 
 NAMES = ["x", "y", "out", "n", "BLOCK"]

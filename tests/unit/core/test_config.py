@@ -1,9 +1,9 @@
 import pytest
 
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.signature import Parameter, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import canonical_json, parse_json
 from silo.core.variant import CompileJob, Variant
 

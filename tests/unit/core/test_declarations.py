@@ -86,7 +86,7 @@ def test_the_table_of_words_is_that_of_the_declarations():
             assert same == (others.kind, others.default, others.launch, others.arithmetic)
 
 
-@pytest.mark.parametrize("file", ["core/config.py", "core/compiled.py", "core/launch_info.py", "bundle/reader.py"])
+@pytest.mark.parametrize("file", ["core/config.py", "core/variant.py", "core/launch_info.py", "bundle/reader.py"])
 def test_the_core_names_no_compilers_options_and_no_kinds(file):
     text = (SOURCES / file).read_text()
     words = {*OPTIONS, *BLOB_KINDS} - {"num_warps", "debug", "c"}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 
 pytest.importorskip("triton")
 

@@ -4,9 +4,8 @@ import pytest
 
 from silo.core.config import Config
 from silo.core.dispatch import EXACT_LIMIT, DispatchRules, bucket_from_json, bucket_of, bucket_to_json, distance
-from silo.core.dtypes import dtype
 from silo.core.expressions import INT64_MAX, INT64_MIN
-from silo.core.values import canonical_json, parse_json
+from silo.core.values import canonical_json, dtype, parse_json
 
 SMALL, LARGE, OTHER = Config.of(BLOCK=64), Config.of(BLOCK=1024), Config.of(BLOCK=256)
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from silo.core.dtypes import DTYPES, dtype, from_dlpack
 from silo.core.host_arrays import numpy_dtype
+from silo.core.values import DTYPES, dtype, from_dlpack
 
 
 @pytest.mark.parametrize("element", DTYPES, ids=str)

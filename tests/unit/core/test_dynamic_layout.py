@@ -1,7 +1,6 @@
 import pytest
 
-from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
-from silo.core.extents import ExtentKind, Extents, HeldExtents, kind_of
+from silo.core.extents import DynamicAxis, DynamicLayout, ExtentKind, Extents, HeldExtents, kind_of
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, StructLeaf
 from silo.core.specialization import Specialization
 from silo.core.values import canonical_json, parse_json

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from silo.core.dtypes import DTYPES, DTypeKind, dtype, dtype_named
 from silo.core.generator import Fill, FillParams, generate, generate_bits, philox, sample_indices
 from silo.core.host_arrays import SMALL_FLOATS, numpy_dtype, round_to_bits
+from silo.core.values import DTYPES, DTypeKind, dtype, dtype_named
 from silo.errors import CaseError
 
 

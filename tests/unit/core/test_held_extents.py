@@ -1,12 +1,12 @@
 import pytest
 
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
+from silo.core.expressions import Argument, ConfigValue, Const, Extent, OpKind, Stride, make
 from silo.core.extents import ExtentKind, Extents, HeldExtents, guard_for_grid
-from silo.core.nodes import Argument, ConfigValue, Const, Extent, OpKind, Stride, make
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 
 SHAPE, LAYOUT = ExtentKind.SHAPE, ExtentKind.LAYOUT

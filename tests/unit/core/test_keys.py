@@ -8,8 +8,8 @@ from pathlib import Path
 import silo
 from fake_backend.measure import fake_study
 from silo.core.device import DeviceModel
-from silo.core.keys import SCHEMAS, ceilings_key, effort_key, seeds_key, spills_key, studies_key
 from silo.core.values import digest
+from silo.core.variant import SCHEMAS, ceilings_key, effort_key, seeds_key, spills_key, studies_key
 
 SOURCE = Path(silo.__file__).parent
 

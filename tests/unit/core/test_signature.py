@@ -1,9 +1,8 @@
 import pytest
 
-from silo.core.dtypes import dtype
 from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import canonical_json, parse_json
+from silo.core.values import canonical_json, dtype, parse_json
 
 SIGNATURE = Signature(
     (

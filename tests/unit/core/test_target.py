@@ -1,6 +1,6 @@
 import pytest
 
-from silo.core.target import CPU_LEVELS, Target, target_kinds
+from silo.core.device import CPU_LEVELS, Target, target_kinds
 from silo.errors import TargetError
 
 

@@ -2,11 +2,11 @@ import math
 
 import pytest
 
-from silo.core.dtypes import dtype
 from silo.core.values import (
     FunctionValue,
     canonical_json,
     digest,
+    dtype,
     malformed,
     parse_json,
     value_from_json,

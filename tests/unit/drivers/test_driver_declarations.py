@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from silo.core.device import DriverDeclaration
-from silo.core.plugins import driver_kinds, driver_of, drivers, load_place, shipped_places
-from silo.core.target import Target
+from silo.core.device import DriverDeclaration, Target, driver_of, drivers
+from silo.core.plugins import driver_kinds, load_place, shipped_places
 from silo.drivers.cpu.cpu_device import CpuDevice
 from silo.drivers.metal.metal_device import MetalDevice
 from silo.drivers.tpu.tpu_device import TpuDevice

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from silo.errors import StoreError
-from silo.export.export_folder import RECORD, Differences, compare_folder, read_record, write_folder
+from silo.export.project import RECORD, Differences, compare_folder, read_record, write_folder
 
 FILES = {"a.c": b"a", "silo/b.h": b"b", "tests/c.cpp": b"c"}
 OPTIONS = {"tests": True}

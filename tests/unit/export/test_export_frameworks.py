@@ -2,8 +2,8 @@
 
 import pytest
 
-from silo.core.dtypes import dtype
 from silo.core.signature import NO_DEFAULT
+from silo.core.values import dtype
 from silo.errors import BundleError
 from silo.export.function_signatures import ExportedFunction, FunctionChoice, ParameterRole, Taken
 from silo.export.operations import (

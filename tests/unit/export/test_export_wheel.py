@@ -14,11 +14,10 @@ import numpy as np
 import pytest
 
 import silo
-from silo.core.dtypes import dtype
+from silo.core.values import dtype
 from silo.errors import BundleError
 from silo.export.operations import ExportedOperation, GivenArgument, OperationArgument
-from silo.export.shared_library import needs_of
-from silo.export.wheel import package_files, package_of, write_wheel
+from silo.export.wheel import needs_of, package_files, package_of, write_wheel
 
 FLOAT = (dtype("float32"),)
 SCALE = ExportedOperation(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silo.core.dtypes import dtype
+from silo.core.values import dtype
 from silo.export.c_names import Names, comment_text, identifier, string_literal, word_of
 
 TEXTS = st.text(max_size=30) | st.sampled_from(["", "_", "__x", "_X", "a__b", "int", "9", "a.b", "*/", "??/", "\\"])

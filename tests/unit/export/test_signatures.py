@@ -4,11 +4,10 @@ import pytest
 
 from export_samples import SHAPED_GRID, Maker, add_kernel, add_parameters, parameter
 from silo.core.config import Config
-from silo.core.dtypes import dtype
 from silo.core.recipes import ArrayRecipe, CaseRecipe, ScalarRecipe
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import FunctionValue
+from silo.core.values import FunctionValue, dtype
 from silo.errors import BundleError
 from silo.export.function_signatures import ParameterRole, functions_of
 

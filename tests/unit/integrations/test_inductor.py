@@ -14,7 +14,7 @@ from triton.backends import Backend, backends  # noqa: E402
 
 from inductor_cpu import finds_triton  # noqa: E402
 from silo.core.decisions import Rejected  # noqa: E402
-from silo.core.notices import Notices  # noqa: E402
+from silo.forks import Notices  # noqa: E402
 from silo.integrations import inductor  # noqa: E402
 from silo.integrations.inductor import generated_kernels as launchers  # noqa: E402
 from silo.integrations.inductor import inductor_patching as seams  # noqa: E402

@@ -5,9 +5,8 @@ import ast
 import pytest
 
 from silo.errors import UnsupportedError
-from silo.integrations.helion.cute_host_text import HostParameter, host_text
+from silo.integrations.helion.cute_host_text import HostParameter, host_lines, host_text, read_plans
 from silo.integrations.helion.launcher_call import LaunchMarks
-from silo.integrations.helion.matmul_description import host_lines, read_plans
 
 OPERANDS = {
     "kind": "tcgen05_ab_tma",

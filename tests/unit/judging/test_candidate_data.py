@@ -4,11 +4,11 @@ import pytest
 
 from silo.compile.wire import encode
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.judging.candidate_data import (
     ArrayShape,

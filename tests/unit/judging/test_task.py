@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import silo
-from silo.core.dtypes import dtype
+from silo.core.values import dtype
 from silo.errors import CaseError, SourceError
 from silo.judging.drawn_values import VALUES, draw_values, poison
 from silo.judging.judged_results import expected_arrays, scales_of, wrong_results

@@ -12,7 +12,7 @@ from silo.core.device import HOST, Memory, Place, place_of
 from silo.core.recipes import ArrayRecipe
 from silo.errors import ArgumentError, CaseError
 from silo.launch.array_libraries import library_table as table
-from silo.launch.case_arrays import materialize
+from silo.launch.array_libraries.library_table import materialize
 
 HERE = ["numpy", "torch", "buffer", "jax"]
 

@@ -13,7 +13,7 @@ import triton.language as tl
 
 import silo
 from silo.errors import ArgumentError
-from silo.launch import native, traced_calls
+from silo.launch import arrays_without_memory, native
 
 NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
 
@@ -175,7 +175,7 @@ def torch_cases():
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, in its jvp
 @pytest.mark.parametrize("name", torch_cases())
 def test_tensors_that_stand_for_others_say_what_they_are(monkeypatch, name):
-    monkeypatch.setattr(traced_calls, "_tracers", [])  # so that torch is not asked to trace the call
+    monkeypatch.setattr(arrays_without_memory, "_tracers", [])  # so that torch is not asked to trace the call
     torch = pytest.importorskip("torch", reason="torch is not installed here")
     run, said = torch_cases()[name]
 

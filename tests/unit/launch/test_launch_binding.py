@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import launch_kernels as kernels
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.config import Config
 from silo.core.consent import HostCode
-from silo.core.dtypes import dtype
+from silo.core.device import Target
+from silo.core.expressions import Argument, ConfigValue, DeviceFact
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.nodes import Argument, ConfigValue, DeviceFact
 from silo.core.protocols import Device
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.drivers.cpu.cpu_device import devices
 from silo.errors import ArgumentError, DeviceError, ExpressionError, SourceError, TrustError
 from silo.launch.arguments import ValueKind, describe_call

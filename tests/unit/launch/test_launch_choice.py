@@ -11,11 +11,11 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Rejected
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import NoVariantError
 from silo.kernels.bundle_kernels import load

@@ -77,7 +77,7 @@ CALLS = {
         "measuring/launch_worker.py": "Device.load without consent: code for GPUs alone",
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
-        "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
+        "kinds/triton/programs/records/replayer.py": "Device.load of a recording's code, with consent to it",
         "integrations/inductor/gpu_decisions.py": "Place.load: torch's own function that makes a kernel",
         "commands/compare_bundles.py": "silo.load of the two bundles, with the caller's trust",
         "integrations/inductor/gpu_launchers.py": "Device.load of what Inductor had Triton compile, with consent",
@@ -126,7 +126,7 @@ CALLS = {
         "kinds/triton/programs/searches/ahead_compiles.py": "what a worker of this process has compiled",
         "kinds/triton/front/adapter/cache_compiles.py": "put_back_files, which refuses files for the host",
     },
-    "put_back_files": {"kinds/triton/programs/records/stored_code.py": "what Triton compiled on this machine"},
+    "put_back_files": {"kinds/triton/programs/records/stored_decisions.py": "what Triton compiled on this machine"},
     # Calls that issue consent.
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust_ledger.py": "the ledger"},
@@ -137,7 +137,7 @@ CALLS = {
     },
     "consent_of_caller": {"kernels/bundle_kernels.py": "a bundle's code, if the caller passed trust=True"},
     "consent_to_confirmed": {
-        "measuring/sent_code.py": "received_consent: what the process has consent to that this one was started for"
+        "measuring/sent_calls.py": "received_consent: what the process has consent to that this one was started for"
     },
     "received_consent": {
         "measuring/measuring_worker.py": "code of the process that tunes",
@@ -171,7 +171,7 @@ CALLS = {
     "note_trusted": {
         "commands/trust_code.py": "silo trust",
         "store/trust_ledger.py": "note_variants, of those whose job came from a trusted remote store",
-        "store/remote/fetched_artifacts.py": "the outcome of a job, if its remote store or its signer is trusted",
+        "store/remote/shared_parts.py": "the outcome of a job, if its remote store or its signer is trusted",
     },
     "trust_remote": {"commands/trust_code.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {
@@ -239,7 +239,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
         "integrations/inductor/generated_kernels.py",
         "integrations/inductor/gpu_launchers.py",
         "kinds/triton/programs/program_kernels.py",
-        "kinds/triton/programs/records/served_launches.py",
+        "kinds/triton/programs/records/replayer.py",
         "launch/runtime.py",
         "measuring/launch_worker.py",
         "measuring/measuring_worker.py",

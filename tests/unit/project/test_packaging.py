@@ -171,8 +171,8 @@ def test_a_build_carries_the_sources_that_exports_copy(tmp_path):
     assert {path.name for path in (export / "templates").iterdir()} == {path.name for path in templates.iterdir()}
     # An installed package finds them beside its code, with no source tree around it.
     program = (
-        "from silo.export.export_folder import native_sources as of; "
-        "from silo.export.export_folder import licence; licence(); "
+        "from silo.export.project import native_sources as of; "
+        "from silo.export.project import licence; licence(); "
         "print(*of('core', 'silo.h'), *of('frameworks', 'framework.h'))"
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}

@@ -40,7 +40,7 @@ TRITON = {
     "cli/exec.py": "the command for such programs",
     "cli/build.py": "an example of a package with its version",
     "cli/options.py": "an example of a package with its version",
-    "commands/toolchain_environments.py": "an example of a package with its version",
+    "commands/build_with_toolchains.py": "an example of a package with its version",
     "builtin_plugins.py": "the table of the plug-ins that Silo ships",
     "old_names.py": "names that modules had",
     "cli/cache.py": "the option that names that format",
@@ -54,8 +54,7 @@ TRITON = {
     "integrations/cuda_on_cpu/activation.py": "the variable SILO_TRITON, which has to hold before torch has a device",
     "settings.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
     "tuner/formats/result_files.py": "the table of foreign formats",
-    "tuner/formats/triton.py": "that format",
-    "tuner/formats/serving.py": "tables of Triton configs, and folders of Triton's version",
+    "tuner/formats/triton_configs.py": "these formats",
     "commands/python_commands.py": "the advice for a Triton function that is no kernel yet",
     "variables.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
 }

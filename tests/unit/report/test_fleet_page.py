@@ -9,7 +9,7 @@ import types
 import pytest
 
 from fake_backend.measure import fake_study
-from silo.commands.fleet_pages import write_fleet_report
+from silo.commands.report_pages import write_fleet_report
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.errors import StoreError, TuneError
@@ -18,8 +18,7 @@ from silo.settings import override
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
 from silo.store.store import Store
-from silo.tuner.catalog import note_study
-from silo.tuner.ledger import Ledger
+from silo.tuner.ledger import Ledger, note_study
 from silo.tuner.trial import Made, Status, trials_to_record
 from silo.tuning.store_query import DecisionRow, decisions_in, query, seconds_of
 

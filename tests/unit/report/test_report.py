@@ -12,19 +12,18 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fake_backend.measure import fake_study
-from silo.core.case_work import Work
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.recipes import Work
 from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.values import dtype
 from silo.errors import PackageError
-from silo.report import kernel_page as page
+from silo.report import kernel_pages as page
 from silo.report.charts import LinearScale, LogScale, RooflinePoint, effect_chart, progress_chart, roofline_chart
-from silo.report.index_page import index_page
-from silo.report.kernel_page import ConfigCode, OtherSizes, kernel_page, study_report
+from silo.report.kernel_pages import ConfigCode, OtherSizes, index_page, kernel_page, study_report
 from silo.report.least_time import Ceilings, dot_dtype, speed_of_light
 from silo.report.ranking import best_so_far, compare, effects, failure_groups, front, parameter_names
-from silo.tuner.catalog import KeptStudy
 from silo.tuner.generalization import Sample, generalize
+from silo.tuner.ledger import KeptStudy
 from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status
 from silo.tuner.winner import choose_winner

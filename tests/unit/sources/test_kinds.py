@@ -14,8 +14,7 @@ from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.errors import SourceError
 from silo.sources import kinds
-from silo.sources.callables import plain_callable
-from silo.sources.declaration import Declaration
+from silo.sources.declaration import Declaration, plain_callable
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from silo.store.remote import address as objects
 from silo.store.remote import client as link
 from silo.store.remote import cloud, redis_server, web
-from silo.store.remote import object_protocol as objects
 from web_double import web_double
 
 PATIENT_S = 60.0

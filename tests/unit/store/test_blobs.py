@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from silo.core.notices import Notices
 from silo.errors import StoreError
-from silo.store.blobs import DiskBlobs, MemoryBlobs
+from silo.forks import Notices
+from silo.store.stored_objects import DiskBlobs, MemoryBlobs
 
 
 @pytest.fixture(params=["disk", "memory"])

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from silo.errors import StoreError
-from silo.store.kept_files import MOST_BYTES, blobs_kept_here
+from silo.store.artifacts import MOST_BYTES, blobs_kept_here
 from silo.store.store import MemoryStore, Store
 from silo.store.usage import PruneRule, clear, prune, usage
 

@@ -17,14 +17,13 @@ import pytest
 
 from silo.bundle.update import locked_bundle
 from silo.calls.leader import _lease
-from silo.core.notices import Notices
 from silo.errors import BundleError, LockError
-from silo.kinds.triton.programs.records.archive import Archive
-from silo.kinds.triton.programs.records.archive_entries import TextNames
+from silo.forks import Notices
+from silo.kinds.triton.programs.records.archive import Archive, TextNames
 from silo.kinds.triton.programs.records.journal import Journal
 from silo.measuring.lock_files import update_lock
 from silo.settings import override
-from silo.store.locks import HeldLockError, file_lock, holder_of, lock_of_place
+from silo.store.privacy import HeldLockError, file_lock, holder_of, lock_of_place
 from silo.store.records import DiskRecords
 
 HOLD = """
@@ -83,14 +82,16 @@ PLACES = {
     "a lock file": (update_a_lock_file, LockError),
     "a bundle": (take_bundle, BundleError),
 }
-HOLD_PLACE = HOLD.format(imports="from silo.store.locks import lock_of_place", block="lock_of_place(Path(sys.argv[1]))")
+HOLD_PLACE = HOLD.format(
+    imports="from silo.store.privacy import lock_of_place", block="lock_of_place(Path(sys.argv[1]))"
+)
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", PLACES)
 def test_a_wait_ends_and_names_the_process_that_is_waited_for(tmp_path, lock_folder, caplog, monkeypatch, name):
     take, error = PLACES[name]
-    monkeypatch.setattr("silo.store.locks._SILENT_S", 0.5)
+    monkeypatch.setattr("silo.store.privacy._SILENT_S", 0.5)
     path = tmp_path / "K.silo"
     with holding(HOLD_PLACE, path) as process, override(lock_wait_s=1.5):
         begun = time.monotonic()
@@ -237,7 +238,7 @@ def test_a_lock_folder_that_others_may_write_is_not_used(tmp_path, lock_folder):
 def test_the_holder_is_read_from_the_lock_file_where_the_system_shows_none(tmp_path, monkeypatch):
     path = tmp_path / "lock"
     path.write_bytes(b"process 7 on far (python \x1b[2J train.py)")
-    monkeypatch.setattr("silo.store.locks._locking_process", lambda device, inode: None)
+    monkeypatch.setattr("silo.store.privacy._locking_process", lambda device, inode: None)
     with path.open("rb") as file:
         assert holder_of(file.fileno()) == "process 7 on far (python \\x1b[2J train.py)"
     path.write_bytes(b"")
@@ -269,7 +270,7 @@ def test_a_child_that_leaves_the_block_unlocks_nothing_of_its_parent(tmp_path):
 
 
 def test_nothing_else_of_silo_takes_a_lock_without_a_limit():
-    """A new flock in the sources goes through ``silo.store.locks``, or does not wait."""
+    """A new flock in the sources goes through ``silo.store.privacy``, or does not wait."""
     root = Path(__file__).parents[3]
     sources = [*(root / "src" / "silo").rglob("*.py"), *(root / "native").rglob("*.[ch]")]
     assert len(sources) > 500

@@ -9,17 +9,16 @@ import pytest
 
 from silo.commands import examine_machine as doctor
 from silo.commands.cache_actions import clear_store, prune_store, store_usage
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
-from silo.core.notices import Notices
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import StoreError
+from silo.forks import Notices
 from silo.settings import override
 from silo.store import privacy
-from silo.store.blobs import DiskBlobs
-from silo.store.entries import DiskEntries
 from silo.store.privacy import Node, NotPrivateError, is_safe_on_the_way, open_private, read_private
 from silo.store.records import DiskRecords
 from silo.store.store import Store, privacy_of
+from silo.store.stored_objects import DiskBlobs, DiskEntries
 
 JOB = "1" * 64
 CODE = b"native code"

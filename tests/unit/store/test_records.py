@@ -2,8 +2,8 @@ import logging
 
 import pytest
 
-from silo.core.notices import Notices
 from silo.errors import StoreError
+from silo.forks import Notices
 from silo.store.records import DiskRecords, MemoryRecords, decode_line, encode_line
 
 RECORDS = [{"n": 1}, {"text": "line\nbreak and ünïcode"}, [1, [2, None, True]], "x", 7, {"n": 1}]

@@ -15,15 +15,15 @@ import pytest
 
 from bundle_samples import variant
 from silo.artifacts.artifact import Artifact
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import RemoteError, SettingsError
 from silo.settings import Settings
 from silo.store.remote import copying
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import MOST_LINE_BYTES, blob_name, entry_name, record_name
-from silo.store.remote.record_log import digest_of, line_of
+from silo.store.remote.upload_queue import digest_of, line_of
 from silo.store.store import Store
 from web_double import web_double
 
@@ -94,8 +94,8 @@ def test_records_from_before_and_of_an_outage_are_sent_when_their_list_is_asked_
 @pytest.mark.parametrize("ended", ["complete", "evaluations", "settled"])
 def test_that_a_study_was_gone_through_is_known_in_whatever_order_records_arrive(tmp_path, share, ended):
     from fake_backend.measure import fake_study
-    from silo.tuner.catalog import catch_up
-    from silo.tuner.time_spent import BEGUN, note_effort, read_effort
+    from silo.tuner.ledger import catch_up
+    from silo.tuner.policy import BEGUN, note_effort, read_effort
 
     study = fake_study()
     first = machine(tmp_path / "first", f"file:{share}")
@@ -155,7 +155,7 @@ def test_code_that_was_compiled_here_stays_so_whatever_the_remote_store_holds(tm
 @pytest.fixture
 def key_files(tmp_path):
     pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'kernel-silo[sign]'")
-    from silo.store.key_files import make_key_files
+    from silo.store.signatures import make_key_files
 
     return tmp_path / "ci.key", make_key_files(tmp_path / "ci.key", tmp_path / "ci.pub", lambda: None)
 
@@ -195,8 +195,8 @@ def test_native_code_that_a_trusted_key_signed_is_used_until_the_key_is_trusted_
 
 def test_a_key_with_a_password_signs_nothing_and_says_so_once(tmp_path, share, caplog):
     pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'kernel-silo[sign]'")
-    from silo.store.key_files import ScryptLimits, make_key_files
     from silo.store.remote.signed_outcomes import Sealer
+    from silo.store.signatures import ScryptLimits, make_key_files
 
     make_key_files(tmp_path / "k", tmp_path / "k.pub", lambda: "secret", ScryptLimits(32768, 1 << 20))
     maker = Store(

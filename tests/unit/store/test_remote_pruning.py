@@ -6,11 +6,10 @@ import pytest
 
 from pruned_stores import keep_kernel, key_of, ledger_study
 from silo.errors import RemoteError, StoreError
-from silo.store.remote import leases
+from silo.store.remote import remote_pruning
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
-from silo.store.remote.leases import LeaseHolder, holding_lease, leases_of
-from silo.store.remote.remote_pruning import prune_remote, remote_records
+from silo.store.remote.remote_pruning import LeaseHolder, holding_lease, leases_of, prune_remote, remote_records
 from silo.store.store import Store
 from silo.store.upkeep import KEPT_RIVALS
 from silo.tuner.ledger import read_trials
@@ -109,7 +108,7 @@ def test_two_prunings_at_once_are_one(filled):
 
 def test_a_lease_of_a_killed_process_ends_by_itself_and_is_removed(filled, monkeypatch):
     link = link_to(filled)
-    monkeypatch.setattr(leases, "_SKEW_S", -10)  # it ended, by so much
+    monkeypatch.setattr(remote_pruning, "_SKEW_S", -10)  # it ended, by so much
     assert LeaseHolder(link, "tune", 0).begin()
     assert prune_remote(link, 1 << 30).freed_bytes == 0
     assert not link.list("leases").names

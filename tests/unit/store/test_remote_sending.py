@@ -10,14 +10,13 @@ import time
 
 import pytest
 
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.variant import Compiled, CompiledBlob
 from silo.store.remote import copying
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import blob_name, entry_name, record_name
-from silo.store.remote.record_log import MOST_FOLDED, fold_of, line_of, verified_fold
-from silo.store.remote.upload_queue import UploadQueue
+from silo.store.remote.upload_queue import MOST_FOLDED, UploadQueue, fold_of, line_of, verified_fold
 from silo.store.store import Store
 
 KEY = "5" * 64
@@ -201,10 +200,10 @@ def test_an_outcome_is_sent_when_its_code_is_there_and_code_goes_side_by_side(tm
 
 
 def test_reading_a_list_that_is_followed_never_waits_for_the_remote_store(tmp_path, double, monkeypatch):
-    from silo.store.remote import shared_records
+    from silo.store.remote import shared_parts
 
-    monkeypatch.setattr(shared_records, "_EVERY_S", 0.0)
-    monkeypatch.setattr(shared_records, "_SHARE", 0)
+    monkeypatch.setattr(shared_parts, "_EVERY_S", 0.0)
+    monkeypatch.setattr(shared_parts, "_SHARE", 0)
     first, second = machine(tmp_path / "first", double.address), machine(tmp_path / "second", double.address)
     second.records.catch_up([KEY], follow=True)
     first.records.append(KEY, {"n": 1})

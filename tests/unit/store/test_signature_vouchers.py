@@ -16,11 +16,17 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import PackageError, SignatureError, TrustError
 from silo.frozen import replace
-from silo.store.key_files import ScryptLimits, make_key_files, read_public_key, read_secret_key
-from silo.store.signatures import check_signature, signer_among
+from silo.store.signatures import (
+    ScryptLimits,
+    SignedFile,
+    check_signature,
+    make_key_files,
+    read_public_key,
+    read_secret_key,
+    signer_among,
+)
 from silo.store.store import MemoryStore, Store
 from silo.store.trust_ledger import may_load
-from silo.store.trusted_keys import SignedFile
 
 CODE = HostCode("a" * 64, "so", LaunchInfo("f", ()))
 LIGHT = ScryptLimits(1 << 15, 1 << 24)  # what minisign asks for takes seconds and a gigabyte
@@ -190,7 +196,7 @@ def test_halves_of_two_keys_are_not_used(tmp_path):
     """A signature made with another key's public half would give the secret half away."""
     import base64
 
-    from silo.store.key_files import _NO_SCRYPT, _checksum
+    from silo.store.signatures import _NO_SCRYPT, _checksum
 
     hidden = SECRET.number + SECRET.seed + OTHER.public.point
     hidden += _checksum(SECRET.number, SECRET.seed, OTHER.public.point)

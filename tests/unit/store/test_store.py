@@ -8,10 +8,10 @@ import pytest
 
 from bundle_samples import variant
 from silo.artifacts.artifact import Artifact
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import RecordStore
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import StoreError
 from silo.store.store import MemoryStore, Store
 from silo.store.usage import PruneRule, clear, prune, usage

@@ -6,16 +6,15 @@ import logging
 import pytest
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.config import Config
 from silo.core.consent import Consent, HostCode, require_consent
 from silo.core.decisions import Accepted, Rejected
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.variant import Variant
+from silo.core.values import dtype
+from silo.core.variant import Compiled, CompiledBlob, Variant
 from silo.errors import TrustError
 from silo.frozen import replace
 from silo.store.store import MemoryStore, Store

@@ -6,14 +6,14 @@ import pytest
 
 from fake_backend.measure import fake_study
 from silo.core.config import Config, ConfigSet
-from silo.store.store import MemoryStore
-from silo.tuner.carried_trials import (
+from silo.measuring.earlier_studies import (
     EarlierStudy,
     carried_before,
     carried_trials,
     differing_in_compiler,
     earlier_studies,
 )
+from silo.store.store import MemoryStore
 from silo.tuner.ledger import Ledger, read_trials
 from silo.tuner.refine import ReachableConfigs
 from silo.tuner.trial import ReferenceSamples, Stage, Status

@@ -16,8 +16,18 @@ from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.settings import override
 from silo.store.store import MemoryStore
-from silo.tuner.policy import Action, Origin, TuneMode, decide
-from silo.tuner.time_spent import BEGUN, TimeSpent, Unfinished, note_effort, read_effort, settle
+from silo.tuner.policy import (
+    BEGUN,
+    Action,
+    Origin,
+    TimeSpent,
+    TuneMode,
+    Unfinished,
+    decide,
+    note_effort,
+    read_effort,
+    settle,
+)
 
 STUDY = fake_study()
 CONFIGS = (Config.of(BLOCK=64), Config.of(BLOCK=128))
@@ -40,7 +50,7 @@ def test_what_was_spent_adds_up_and_the_last_word_counts():
 def test_records_of_a_newer_silo_are_left_out():
     records = MemoryStore().records
     note_effort(STUDY, records, "seconds", 1.0)
-    from silo.core.keys import effort_key
+    from silo.core.variant import effort_key
 
     records.append(effort_key(STUDY.key), {"schema": "effort/2"})
     assert read_effort(STUDY, records) == TimeSpent(1.0, "seconds")
@@ -128,7 +138,7 @@ def test_it_ends_when_enough_was_spent(tmp_path, messages):
 def test_tuning_at_leisure_settles_it(tmp_path, messages):
     from silo.machine.device_plugins import device_named
     from silo.machine.process_session import session
-    from silo.tuner.catalog import studies_of
+    from silo.tuner.ledger import studies_of
 
     with override(home=tmp_path, tune="auto", tune_budget_s=0.001, tune_total_s=1000.0):
         process()

@@ -3,10 +3,9 @@ import pytest
 from fake_backend.device import FAKE_TARGET, FakeDevice, devices
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device
-from silo.core.target import Target
 from silo.errors import DeviceError
 from silo.tuner.statistics import median
 from silo.tuner.trial import Status

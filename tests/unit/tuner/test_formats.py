@@ -7,18 +7,17 @@ import re
 import pytest
 
 from silo.core.config import Config
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, Target
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.errors import TuneError
-from silo.tuner.formats import kernel_tuner, t4, triton
+from silo.tuner.formats import kernel_tuner, t4, triton_configs
 from silo.tuner.formats.foreign import by_config
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.parts import Results
 from silo.tuner.formats.result_files import read_results
 from silo.tuner.formats.t4 import write_t4
-from silo.tuner.formats.triton import write_autotune
+from silo.tuner.formats.triton_configs import write_autotune
 from silo.tuner.trial import Status, Study
 
 STUDY = Study(
@@ -44,7 +43,7 @@ def read_t4(text):
 
 
 def read_autotune(text, name=""):
-    return triton.read_autotune(Results.of_text(text, name))
+    return triton_configs.read_autotune(Results.of_text(text, name))
 
 
 def config(block, warps=4):

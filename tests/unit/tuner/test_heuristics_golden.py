@@ -5,7 +5,7 @@ import pytest
 
 from silo import heuristics
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import SpaceError
 from silo.heuristics import (
     AutotuneHint,

@@ -10,16 +10,16 @@ import pytest
 from fake_backend.device import FAKE_MODEL
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.extents import Extents
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
 from silo.errors import LockError
 from silo.measuring.lock_files import read_lock, update_lock
 from silo.store.store import MemoryStore
 from silo.tuner.foreign_decision import ForeignWinner
 from silo.tuner.lock import Lock, LockEntry, choose, slot_of
-from silo.tuner.outcome import Budget
 from silo.tuner.refine import ReachableConfigs
+from silo.tuner.session_values import Budget
 from silo.tuner.statistics import Estimate
 from silo.tuner.trial import Stage, Status
 from silo.tuner.winner import choose_winner

@@ -11,8 +11,8 @@ from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
 from silo.errors import DeviceError, TuneError
 from silo.frozen import replace
+from silo.measuring.device_energy import measure_energy
 from silo.store.records import MemoryRecords as Records
-from silo.tuner.energy import measure_energy
 from silo.tuner.ledger import read_trials
 from silo.tuner.lock import LockEntry, choose
 from silo.tuner.loss_model import Sample

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from silo.tuner.measure import Contender, MeasurePolicy
-from silo.tuner.paired_ratio import Speed, compare_times, judge_ratio
+from silo.tuner.measure import Contender, MeasurePolicy, Speed, compare_times, judge_ratio
 
 POLICY = MeasurePolicy("a machine of a test/1", warmup_ns=20_000, window_ns=20_000)
 MARGIN = 10_000  # 1 %: half of the 2 % that have to be found

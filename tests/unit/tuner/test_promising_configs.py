@@ -5,7 +5,7 @@ import math
 import pytest
 
 from silo.core.config import Config
-from silo.heuristics.promising_configs import promising_configs
+from silo.heuristics.unmeasured_choices import promising_configs
 
 TILES = [
     Config.of(BM=height, BN=width, BK=depth)

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.store.store import MemoryStore
-from silo.tuner.doubts import REMEDY, doubt, superseding_record
 from silo.tuner.ledger import Ledger, read_trials
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, measure
 from silo.tuner.statistics import ReferenceConfig, Rounds, Scales, comparison_name, counted_samples, successor
 from silo.tuner.trial import ReferenceSamples, Stage, Status, Trial, trials_to_record
-from silo.tuner.winner import choose_winner, finalists, standings, undecided
+from silo.tuner.winner import REMEDY, choose_winner, doubt, finalists, standings, superseding_record, undecided
 from tuning_samples import tune
 
 STUDY = fake_study()

@@ -9,8 +9,8 @@ from silo.core.config import Config
 from silo.errors import CompileError, LaunchError
 from silo.store.store import MemoryStore
 from silo.tuner.ledger import read_trials
-from silo.tuner.outcome import Budget
 from silo.tuner.refine import Occupancy, Refinement, Refiner, reason_of
+from silo.tuner.session_values import Budget
 from silo.tuner.trial import Status
 from tuning_samples import tune
 

@@ -8,17 +8,14 @@ import pytest
 from fake_backend.device import FAKE_MODEL
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config, ConfigSet
-from silo.core.device import DeviceModel
-from silo.core.dtypes import dtype
+from silo.core.device import DeviceModel, Target
 from silo.core.extents import Extents
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.store.store import MemoryStore, Store
-from silo.tuner.catalog import note_study, studies_of
-from silo.tuner.ledger import Ledger
-from silo.tuner.seeds import neighbours, seeds
-from silo.tuner.study_distance import differences, nearest
+from silo.tuner.ledger import Ledger, note_study, studies_of
+from silo.tuner.seeds import differences, nearest, neighbours, seeds
 from silo.tuner.trial import Status, Study
 from tuning_samples import tune
 
@@ -198,7 +195,7 @@ def test_seeds_are_measured_first_and_the_rest_follows():
 
 def test_the_catalog_names_each_study_once_and_skips_what_it_cannot_read(tmp_path):
     records = Store(tmp_path).records
-    from silo.core.keys import studies_key
+    from silo.core.variant import studies_key
 
     records.append(studies_key("add"), {"schema": "study/9", "study": {}})
     records.append(studies_key("add"), {"schema": "study/1", "study": {"kernel": 3}})

@@ -16,8 +16,8 @@ from silo.store.store import MemoryStore
 from silo.tuner.explain import explain_study
 from silo.tuner.lanes import ThreadedLanes
 from silo.tuner.ledger import read_trials
-from silo.tuner.outcome import Budget, TuneInterrupted
 from silo.tuner.search.search_state import Seed
+from silo.tuner.session_values import Budget, TuneInterrupted
 from silo.tuner.trial import Status
 from tuning_samples import drain, make_searcher, tune
 

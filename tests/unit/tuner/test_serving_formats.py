@@ -13,10 +13,10 @@ from silo.core.config import Config
 from silo.core.dispatch import bucket_of
 from silo.errors import TuneError
 from silo.settings import override
-from silo.tuner.catalog import KeptStudy
 from silo.tuner.formats.parts import Results
 from silo.tuner.formats.result_files import read_results
-from silo.tuner.formats.serving import write_token_tables
+from silo.tuner.formats.triton_configs import write_token_tables
+from silo.tuner.ledger import KeptStudy
 from silo.tuner.seeds import MOST_SEEDS, seeds_from_records, seeds_to_record
 from silo.tuner.trial import Status
 

@@ -19,8 +19,8 @@ from silo.errors import (
     TuneError,
 )
 from silo.tuner.ledger import read_trials
-from silo.tuner.outcome import Budget, TuneInterrupted
 from silo.tuner.search.search_state import Seed
+from silo.tuner.session_values import Budget, TuneInterrupted
 from silo.tuner.trial import Stage, Status
 from silo.tuner.winner import choose_winner
 from tuning_samples import tune

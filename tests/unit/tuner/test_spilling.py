@@ -9,13 +9,13 @@ import pytest
 
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import StoreError, TuneError
 from silo.store.store import MemoryStore
 from silo.tuner.lanes import ThreadedLanes
 from silo.tuner.ledger import read_trials
-from silo.tuner.outcome import Budget
 from silo.tuner.search.searchers import SEARCHERS
+from silo.tuner.session_values import Budget
 from silo.tuner.spilling import SpillingConfig, judge, known_spills, ranked, spill_limit
 from silo.tuner.trial import Status
 from tuning_samples import space_of, tune
@@ -312,7 +312,7 @@ def test_records_of_a_newer_silo_are_left_out():
     run(records)
     before = known_spills(STUDY, records)
     assert {one.config for one in before} == SPILLING
-    from silo.core.keys import spills_key
+    from silo.core.variant import spills_key
 
     for record in ({"schema": "spills/2", "spills": []}, "what", {"schema": "spills/1", "spills": [[1]]}, [3]):
         records.append(spills_key(STUDY.key), record)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fake_backend.measure import fake_study
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
-from silo.core.target import Target
 from silo.core.values import canonical_json, parse_json
 from silo.tuner.trial import Stage, Status, Study, Trial, resources_of, trials_from_record, trials_to_record
 

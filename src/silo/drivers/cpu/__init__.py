@@ -3,8 +3,7 @@
 import re
 from itertools import chain
 
-from silo.core.device import HOST_MEMORY, DriverDeclaration, Memory
-from silo.core.target import CPU_LEVELS
+from silo.core.device import CPU_LEVELS, HOST_MEMORY, DriverDeclaration, Memory
 
 DRIVER = DriverDeclaration(
     kind="cpu",

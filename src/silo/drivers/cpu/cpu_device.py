@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from silo.artifacts.runs_on import runs_on
 from silo.core.consent import Consent, require_consent
 from silo.core.decisions import Decision
-from silo.core.device import DeviceModel, Measuring, Memory, available_sms
+from silo.core.device import DeviceModel, Measuring, Memory, Target, available_sms
 from silo.core.launch_info import LaunchInfo
-from silo.core.target import Target
 from silo.drivers.cpu import DRIVER
 from silo.errors import DeviceError
 from silo.frozen import frozen

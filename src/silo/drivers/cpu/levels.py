@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
-from silo.core.target import CPU_LEVELS, Target
+from silo.core.device import CPU_LEVELS, Target
 from silo.errors import TargetError
 from silo.frozen import field, frozen
 

@@ -12,10 +12,9 @@ from typing import Any
 from silo.artifacts.runs_on import runs_on
 from silo.core.consent import Consent
 from silo.core.decisions import Decision
-from silo.core.device import DeviceModel, Measuring, Memory
+from silo.core.device import DeviceModel, Measuring, Memory, Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import LoadedKernel
-from silo.core.target import Target
 from silo.drivers.tpu import DRIVER
 from silo.errors import DeviceError
 from silo.frozen import frozen

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.compile.native_build import build
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.values import digest
-from silo.errors import CompileError, LaunchError
+from silo.core.variant import Compiled, CompiledBlob
+from silo.errors import CompileError, DeviceError, LaunchError, SettingsError, ToolchainError
 from silo.launch.cpu_objects import open_object
 from silo.machine.process_session import session
-from silo.settings import settings
+from silo.settings import settings, triton_mode
 
 __all__ = ["begin", "guard_job", "has_gpus", "load_guard", "program_changes"]
 
@@ -64,7 +64,6 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
     """
     from importlib.metadata import entry_points  # noqa: PLC0415
 
-    from silo.errors import ToolchainError  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
     from silo.launch.torch_versions import installed_version, release_of  # noqa: PLC0415
 
@@ -90,15 +89,13 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
 
 def has_gpus() -> bool:
     """Return whether the drivers list a GPU that torch calls ``cuda``."""
-    from silo.core.plugins import drivers  # noqa: PLC0415
+    from silo.core.device import drivers  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
     return any(devices_of_kind(one.kind) for one in drivers() if one.torch_build)
 
 
 def _require_triton() -> None:
-    from silo.errors import SettingsError  # noqa: PLC0415
-    from silo.settings import triton_mode  # noqa: PLC0415
 
     if triton_mode() == "off":
         raise SettingsError("--on cpu (SILO_ON=cpu) runs Triton's kernels on the CPU, and SILO_TRITON=off forbids it")
@@ -108,11 +105,8 @@ def _install(torch: Any) -> None:  # noqa: ANN401
     import logging  # noqa: PLC0415
     import warnings  # noqa: PLC0415
 
-    from silo.core.decisions import Rejected  # noqa: PLC0415
-    from silo.errors import DeviceError  # noqa: PLC0415
-    from silo.integrations.cuda_on_cpu.placement import Placement  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.placement import Placement, refuse_what_needs_cuda  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
-    from silo.integrations.cuda_on_cpu.refusals import refuse_what_needs_cuda  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.torch_cuda import (  # noqa: PLC0415
         replace_autocast,
         replace_devices,
@@ -121,7 +115,6 @@ def _install(torch: Any) -> None:  # noqa: ANN401
         replace_parallel,
         replace_streams,
     )
-    from silo.settings import settings  # noqa: PLC0415
 
     device = device_for(settings().pretend)
     _require_triton()

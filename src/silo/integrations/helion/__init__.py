@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from silo.integrations.helion.call_notes import CallNotes, NotedCall
-from silo.integrations.helion.cute_launcher import bundled_cute_launcher, default_cute_launcher
+from silo.integrations.helion.helion_kernels import bundled_cute_launcher, default_cute_launcher
 from silo.integrations.helion.helion_patching import install, installed, num_sm
 from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.pallas_launcher import default_pallas_launcher

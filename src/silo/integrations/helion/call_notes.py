@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from silo.core.cases import Case
-from silo.core.dtypes import DTypeKind, dtype
+from silo.core.values import DTypeKind, dtype
 from silo.errors import CaseError
 from silo.integrations.helion.helion_kernels import silo_kernel
 from silo.integrations.helion.launcher_call import Axes, axes, check_options, name_of, plain_arguments

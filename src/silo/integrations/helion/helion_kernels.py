@@ -1,22 +1,36 @@
-"""Silo's kernels for Helion's kernels: made at the first launch, then looked up."""
+"""Silo's kernels for Helion's kernels, made at the first launch, and launchers with the form of Helion's for CuTe."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from silo.core.dtypes import dtype
-from silo.core.values import Value
+from silo.core.values import Value, dtype
 from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.frozen import frozen
-from silo.integrations.helion.cute_host_text import STREAM, HostParameter, host_function, host_text
-from silo.integrations.helion.launcher_call import Axes, launch_marks, marks_said, name_of
-from silo.integrations.helion.matmul_description import shares_loads
+from silo.integrations.helion.cute_host_text import STREAM, HostParameter, host_function, host_text, shares_loads
+from silo.integrations.helion.launcher_call import (
+    Axes,
+    axes,
+    check_options,
+    launch_marks,
+    marks_said,
+    name_of,
+    plain_arguments,
+)
+from silo.kernels.bundle_kernels import Kernels
 from silo.kernels.kernel import maker
 
-__all__ = ["KernelsOfHelion", "host_parameters", "silo_kernel", "written_signature"]
+__all__ = [
+    "KernelsOfHelion",
+    "bundled_cute_launcher",
+    "default_cute_launcher",
+    "host_parameters",
+    "silo_kernel",
+    "written_signature",
+]
 
 _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
 # The types that Helion gives to the numbers its host code passes.
@@ -147,3 +161,66 @@ def _rank(argument: Any) -> int | None:  # noqa: ANN401
     """Returns the number of axes of an array; None for a number."""
     shape = getattr(argument, "shape", None)
     return None if shape is None else len(shape)
+
+
+_kernels = KernelsOfHelion()
+
+
+def default_cute_launcher(
+    kernel: object,
+    grid: tuple[int, ...],
+    *args: object,
+    block: tuple[int, ...] = (256, 1, 1),
+    cute_compile_options: str | None = None,
+    **options: object,
+) -> None:
+    """Launch a CuTe kernel that Helion generated; pass this as ``_launcher=`` of its host function.
+
+    The first launch with arguments of these types compiles the kernel, and Silo's store keeps the code. Shapes and
+    strides are folded into the code, unless Helion marked the kernel otherwise. An empty grid launches nothing.
+
+    Args:
+        kernel: the ``@cute.kernel`` function, with Helion's attributes (cluster, plans of its operands).
+        grid: blocks along one to three axes.
+        *args: the kernel's arguments in its order: arrays on the GPU, numbers.
+        block: threads of a block along one to three axes.
+        cute_compile_options: options of the DSL. Only options that change neither results nor speed are accepted.
+        **options: must be empty.
+
+    Raises:
+        GridError: the grid or block is not a tuple of one to three numbers.
+        UnsupportedError: an option, or a plan that is not of one matmul, by name.
+        ArgumentError: an argument that is neither an array nor a number.
+    """
+    check_options(kernel, cute_compile_options, options)
+    blocks, threads = axes("grid", grid), axes("block", block)
+    if min(blocks) <= 0:
+        return
+    arguments = plain_arguments(kernel, args)
+    _kernels.serving(kernel, arguments, blocks, threads)[blocks](*arguments)
+
+
+def bundled_cute_launcher(kernels: Kernels) -> Callable[..., None]:
+    """Returns a launcher that takes its code from a bundle, for a process that may lack the DSL.
+
+    ``kernels`` is the result of ``silo.load``. The launcher finds a kernel by its name and calls nothing of the object;
+    the block size is stored in the bundle.
+    """
+
+    def launch(
+        kernel: object,
+        grid: tuple[int, ...],
+        *args: object,
+        block: tuple[int, ...] = (256, 1, 1),
+        cute_compile_options: str | None = None,
+        **options: object,
+    ) -> None:
+        check_options(kernel, cute_compile_options, options)
+        blocks = axes("grid", grid)
+        axes("block", block)
+        if min(blocks) <= 0:
+            return
+        bundled: Any = kernels[name_of(kernel)]
+        bundled[blocks](*plain_arguments(kernel, args))
+
+    return launch

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from silo.errors import PackageError, UnsupportedError
-from silo.integrations.helion.cute_launcher import default_cute_launcher
+from silo.integrations.helion.helion_kernels import default_cute_launcher
 from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.pallas_launcher import default_pallas_launcher
 from silo.integrations.helion.triton_launcher import launcher

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.errors import ArgumentError, GridError, UnsupportedError
 
 __all__ = ["Axes", "LaunchMarks", "axes", "check_options", "launch_marks", "marks_said", "name_of", "plain_arguments"]
@@ -78,7 +78,7 @@ class LaunchMarks:
     """Helion's attributes of a kernel.
 
     ``dynamic``: shapes and strides are not folded into the code. ``plans`` describe the values that the host makes for
-    the kernel's last parameters (``silo.integrations.helion.matmul_description``). ``min_blocks`` is the number of
+    the kernel's last parameters (``silo.integrations.helion.cute_host_text``). ``min_blocks`` is the number of
     blocks that an SM must hold at once, ``carveout`` the percentage of its memory used as shared memory.
     """
 

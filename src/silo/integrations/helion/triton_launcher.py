@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from silo.core.notices import Notices
 from silo.errors import PackageError, UnsupportedError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.integrations.helion.launcher_call import axes, name_of
 from silo.kernels.kernel import kernel as make_kernel
 from silo.kinds.triton.programs.triton_patching import served_run

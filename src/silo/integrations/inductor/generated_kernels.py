@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
-from silo.core.notices import Notices
 from silo.core.specialization import Specialization
 from silo.errors import SiloError, UnsupportedError
+from silo.forks import Notices
 from silo.frozen import frozen
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.programs.compiled_code import consent_to, read_launch

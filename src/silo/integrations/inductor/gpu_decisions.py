@@ -20,10 +20,10 @@ from typing import Any, Final, cast
 
 from silo.calls.leader import led
 from silo.core.config import Config
-from silo.core.notices import Notices
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import JSON, Value, digest
 from silo.errors import FrozenError, LockError, SiloError, UnsupportedError
+from silo.forks import Notices
 from silo.frozen import frozen, replace
 from silo.integrations.inductor.gpu_records import (
     KernelRecords,

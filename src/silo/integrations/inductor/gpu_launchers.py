@@ -8,9 +8,9 @@ from functools import wraps
 from typing import Any
 
 from silo.core.launch_info import LaunchInfo
-from silo.core.notices import Notices
 from silo.core.specialization import Specialization
 from silo.errors import ArgumentError, SiloError, UnsupportedError
+from silo.forks import Notices
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.adapter import CompiledProgram
 from silo.kinds.triton.programs.compiled_code import consent_to, device_at, plain_signature, read_launch

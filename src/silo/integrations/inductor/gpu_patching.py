@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.notices import Notices
 from silo.errors import PackageError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.integrations.inductor.gpu_decisions import (
     ChoiceDecisions,
     TunerDecisions,

@@ -16,9 +16,9 @@ from types import FunctionType
 from typing import Any, cast
 
 from silo.core.config import Config
-from silo.core.notices import Notices
 from silo.core.values import digest, parse_json
 from silo.errors import FrozenError, SiloError, UnsupportedError
+from silo.forks import Notices
 from silo.kinds.triton.front.adapter import CompileCall, KeptCode, cache_key_text, requested, revived
 from silo.kinds.triton.programs.records.capture import Capture
 from silo.kinds.triton.programs.records.capture_activation import present_records

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from silo.core.case_work import Work
 from silo.core.config import Config
+from silo.core.recipes import Work
 from silo.errors import SiloError
 from silo.frozen import frozen
 from silo.integrations.inductor.gpu_decisions import question_about

@@ -11,9 +11,8 @@ from typing import Any
 
 from silo.compile.c_compiler import find_compiler
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.notices import Notices
 from silo.errors import PackageError, SettingsError, SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.frozen import frozen
 from silo.integrations.inductor.generated_kernels import (
     bool_sums_by_torch,
@@ -28,7 +27,7 @@ from silo.integrations.inductor.generated_kernels import (
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
-from silo.machine.switched_on import SwitchedOn
+from silo.machine.process_session import SwitchedOn
 from silo.settings import settings, triton_mode
 
 __all__ = [

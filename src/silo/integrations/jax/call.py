@@ -8,12 +8,11 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import describe
 from silo.core.plugins import is_option, option_names
 from silo.core.signature import Effect, ParameterKind
 from silo.errors import ArgumentError, SiloError, SourceError, UnsupportedError
-from silo.integrations.jax.callees import Callee, callee_of
-from silo.integrations.jax.form import ArrayForm, JaxCallForm, Scalar, element_of, named
+from silo.integrations.jax.jax_call_form import ArrayForm, Callee, JaxCallForm, Scalar, callee_of, element_of, named
 from silo.integrations.jax.jax_programs import TARGET, connected, device_of, record_of
 
 __all__ = ["bind", "jax_call"]

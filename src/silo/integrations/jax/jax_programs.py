@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from silo.artifacts.artifact import Artifact
 from silo.building.loaded_kernels import stored_code
-from silo.core.dtypes import dtype
 from silo.core.json_reader import (
     BOOL,
     INTEGER,
@@ -27,13 +26,12 @@ from silo.core.json_reader import (
 )
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Fact
-from silo.core.values import JSON, digest, malformed
+from silo.core.values import JSON, digest, dtype, malformed
 from silo.errors import ArgumentError, BlobLostError, DeviceError, SourceError, StoreError, TrustError, UnsupportedError
 from silo.forks import Mutex
 from silo.frozen import field, frozen
 from silo.launch import native
-from silo.launch.arguments import CallArgument, ValueKind
-from silo.launch.call_grid import call_grid
+from silo.launch.arguments import CallArgument, ValueKind, call_grid
 from silo.launch.jax_versions import load_jax
 from silo.launch.runtime import VouchedCode, bind, load_code
 from silo.machine.device_plugins import device_named, devices_of_kind
@@ -42,9 +40,7 @@ from silo.machine.process_session import session
 if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.variant import Variant
-    from silo.integrations.jax.callees import CalledCode
-    from silo.integrations.jax.form import ArrayForm, JaxCallForm
-    from silo.launch.runtime import VouchedCode
+    from silo.integrations.jax.jax_call_form import ArrayForm, CalledCode, JaxCallForm
 
 __all__ = [
     "TARGET",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from silo.building.zeroing import refuse_zeroing
+from silo.building.prepared_calls import refuse_zeroing
 from silo.core.decisions import Decision
 from silo.errors import ArgumentError, SiloError
 from silo.integrations.torch.automatic import named_arguments, operator_for

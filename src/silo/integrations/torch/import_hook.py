@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from silo.launch.traced_calls import set_tracer
+from silo.launch.arrays_without_memory import set_tracer
 from silo.settings import checks_wanted
 
 __all__ = ["watch", "watch_extensions", "watch_inductor", "watch_memory"]
@@ -32,7 +32,7 @@ _SEAMS = {
 # Connected only for checks: the allocator of the CPU.
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}
 # Connected if cuda is the CPU: the builder of extensions in CUDA.
-_EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.refusals"}
+_EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.placement"}
 # Connected in an accelerated program: the tuner and the caches of Inductor's kernels for GPUs.
 _GPU = "silo.integrations.inductor.gpu_patching"
 _INDUCTOR = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from silo.artifacts.artifact import Artifact
-from silo.building.zeroing import refuse_zeroing
+from silo.building.prepared_calls import refuse_zeroing
 from silo.core.signature import ParameterKind
 from silo.errors import ArgumentError, LaunchError, SourceError
 from silo.frozen import frozen

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from silo.building.zeroing import refuse_zeroing
+from silo.building.prepared_calls import refuse_zeroing
 from silo.core.signature import ParameterKind
 from silo.errors import ArgumentError
 from silo.integrations.torch.automatic import named_arguments, operator_for

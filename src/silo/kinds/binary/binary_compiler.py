@@ -9,12 +9,11 @@ from typing import Any, cast
 from silo.artifacts.device_code import check_layout, read_device_code
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Source
-from silo.core.target import Target
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, NoVariantError, SourceError
 from silo.kinds.binary.binary_declaration import BINARY
 from silo.kinds.binary.binary_source import BinarySource, choose_code

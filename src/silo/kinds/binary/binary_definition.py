@@ -12,14 +12,12 @@ from typing import Any, cast
 
 from silo.artifacts.binary_inspection import BinaryKernel as Inspected
 from silo.artifacts.device_code import DeviceCode, check_layout, read_device_code
+from silo.core.device import Target, driver_of
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap, format_block
-from silo.core.plugins import driver_of
 from silo.core.signature import Parameter, ParameterKind, Signature
-from silo.core.target import Target
 from silo.core.values import Value, value_sort_key
 from silo.errors import SourceError, TargetError
-from silo.kinds.binary.binary_parameters import parse_assumptions, parse_signature
-from silo.kinds.binary.binary_source import BinaryCode, BinarySource
+from silo.kinds.binary.binary_source import BinaryCode, BinarySource, parse_assumptions, parse_signature
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 

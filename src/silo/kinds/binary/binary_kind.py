@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.sources.callables import plain_callable
-from silo.sources.declaration import Declaration
+from silo.sources.declaration import Declaration, plain_callable
 from silo.sources.kernel_source import KernelSource
 
 __all__ = ["BinaryKind"]

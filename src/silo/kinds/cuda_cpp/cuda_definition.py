@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from silo.core.config import Config
-from silo.core.dtypes import DTypeKind, dtype
 from silo.core.grids import Grid
-from silo.core.search_space import DeclaredSpace, space_of
 from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
+from silo.core.space import DeclaredSpace, space_of
 from silo.core.space import Space as SearchSpace
-from silo.core.values import Value
+from silo.core.values import DTypeKind, Value, dtype
 from silo.errors import SourceError, SpaceError
 from silo.frozen import replace
 from silo.kinds.cuda_cpp.cuda_source import CudaSource, DeclaredParameter, member_name, scalar_parameter
@@ -33,8 +32,7 @@ from silo.kinds.cuda_cpp.signature_probe import written_scalar
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, Wanted, closed_text, decoded
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
-from silo.sources.launch_options import LaunchOption, read_launch_options
-from silo.sources.written_signature import written_map, written_members
+from silo.sources.written_values import LaunchOption, read_launch_options, written_map, written_members
 
 __all__ = ["cuda"]
 

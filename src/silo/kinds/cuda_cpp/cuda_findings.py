@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from silo.core.findings import Finding
 from silo.errors import SiloError
 from silo.kinds.cuda_cpp.nvrtc import INSTALL, NvrtcPlace, load_nvrtc, places
+from silo.sources.installations import Finding
 
 __all__ = ["findings"]
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.sources.callables import plain_callable
-from silo.sources.declaration import Declaration
+from silo.sources.declaration import Declaration, plain_callable
 from silo.sources.kernel_source import KernelSource
 
 if TYPE_CHECKING:
-    from silo.core.findings import Finding
+    from silo.sources.installations import Finding
 
 __all__ = ["CudaKind"]
 

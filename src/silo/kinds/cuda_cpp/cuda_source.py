@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
-from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
-from silo.core.values import JSON, Value, digest
+from silo.core.values import JSON, DType, DTypeKind, Value, digest, dtype
 from silo.core.variant import Variant
 from silo.emulation.text_source import TextSource
 from silo.errors import ArgumentError, CompileError, CompilerMissingError, SourceError
@@ -21,7 +19,7 @@ from silo.frozen import frozen, replace
 from silo.kinds.cuda_cpp.cuda_unit import CudaParameter, CudaText, CudaType, CudaUnit, Form
 from silo.kinds.cuda_cpp.literal_places import LiteralPlaces
 from silo.kinds.cuda_cpp.signature_probe import Prober, parameter_types
-from silo.sources.launch_options import LaunchOptions
+from silo.sources.written_values import LaunchOptions
 
 __all__ = [
     "CudaSource",

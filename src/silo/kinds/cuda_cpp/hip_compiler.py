@@ -19,12 +19,10 @@ from silo.compile.c_compiler import CCompiler, identify
 from silo.compile.compiler_process import memory_note, run_compiler
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.plugins import driver_of
+from silo.core.device import Target, driver_of
 from silo.core.protocols import Source
-from silo.core.target import Target
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError
 from silo.kinds.cuda_cpp.compile_log import explained
 from silo.kinds.cuda_cpp.cuda_declaration import HIPCLANG

@@ -14,8 +14,7 @@ from silo.errors import CompileError, CompilerMissingError, ToolchainError
 from silo.frozen import frozen
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.settings import settings
-from silo.store.atomic_files import make_directory
-from silo.store.privacy import NotPrivateError, check_folder
+from silo.store.privacy import NotPrivateError, check_folder, make_directory
 
 __all__ = [
     "FIXED_FLAGS",

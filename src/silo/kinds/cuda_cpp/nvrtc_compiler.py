@@ -13,13 +13,12 @@ from silo.artifacts.device_code import check_layout
 from silo.artifacts.runs_on import specific_form
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo, format_block
 from silo.core.protocols import Source
 from silo.core.signature import Effect, ParameterKind, Signature
-from silo.core.target import Target
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError
 from silo.kinds.cuda_cpp.cuda_declaration import NVRTC
 from silo.kinds.cuda_cpp.cuda_source import CudaSource

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from silo.core.dtypes import dtype
+from silo.core.values import dtype
 from silo.errors import SourceError
 from silo.frozen import frozen
 from silo.kinds.cuda_cpp.cuda_text import members_of

@@ -16,24 +16,25 @@ from silo.artifacts.binary_inspection import inspect_binary
 from silo.artifacts.runs_on import capability, specific_form
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Decision, Rejected
+from silo.core.device import Target
 from silo.core.protocols import Source
-from silo.core.target import Target
 from silo.core.values import digest
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, SiloError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
 from silo.gc_pause import seldom_collected
-from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
 from silo.kinds.cute.cute_declaration import CUTE
 from silo.kinds.cute.cute_job import CuteJob, host_arguments
 from silo.kinds.cute.cute_launch import launch_info
 from silo.kinds.cute.cute_toolchain import (
     DslBindings,
+    back_end,
     bindings,
     diagnosis,
     dsl_identity,
+    read_artifact,
+    read_module,
     require_dsl,
     toolkit_version,
     usable,

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterable
 from enum import Enum
 
+from silo.core.device import Target
 from silo.core.json_reader import (
     TEXT,
     Form,
@@ -20,7 +21,6 @@ from silo.core.json_reader import (
     read_text,
 )
 from silo.core.launch_info import AbiType
-from silo.core.target import Target
 from silo.core.values import JSON, malformed
 from silo.core.variant import CompileJob
 from silo.errors import CompileError

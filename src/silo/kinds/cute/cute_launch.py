@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from silo.artifacts.binary_inspection import BinaryKernel
 from silo.artifacts.runs_on import capability
+from silo.core.device import Target
 from silo.core.launch_info import ABI_BYTES, AbiType, LaunchInfo, LayoutSlot, format_block
-from silo.core.target import Target
 from silo.errors import CompileError, UnsupportedError
 from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument
 from silo.kinds.cute.launch_call import ArgumentLeaf, Computed, HostValue, LaunchCall, LaunchValue, PassedParameter

@@ -14,8 +14,16 @@ from typing import Any
 
 from silo.core.launch_info import ABI_BYTES, AbiType
 from silo.errors import CompileError, UnsupportedError
-from silo.kinds.cute.launch_call import ArgumentLeaf, Computed, HostValue, LaunchCall, LaunchValue, PassedParameter
-from silo.kinds.cute.layouts import CLayout, layout_of
+from silo.kinds.cute.launch_call import (
+    ArgumentLeaf,
+    CLayout,
+    Computed,
+    HostValue,
+    LaunchCall,
+    LaunchValue,
+    PassedParameter,
+    layout_of,
+)
 
 __all__ = [
     "COMPARISONS",

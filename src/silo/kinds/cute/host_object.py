@@ -10,16 +10,15 @@ from typing import Any
 from silo.artifacts.binary_inspection import inspect_binary
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.compile.compiler_process import memory_note, run_compiler
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Rejected
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.target import Target
+from silo.core.variant import Compiled, CompiledBlob
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
-from silo.kinds.cute.compiled_module import device_codes
 from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument
-from silo.kinds.cute.cute_toolchain import DslBindings, diagnosis
+from silo.kinds.cute.cute_toolchain import DslBindings, device_codes, diagnosis
 from silo.kinds.cute.front.cute_installation import runtime_library, tvm_ffi_library
-from silo.kinds.cute.host_blob import CUTEOBJ, HostObject, HostValue, Passing
+from silo.kinds.cute.host_loader import CUTEOBJ, HostObject, HostValue, Passing
 from silo.settings import child_environment, settings
 from silo.temporary import own_folder
 

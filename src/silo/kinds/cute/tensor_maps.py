@@ -11,8 +11,7 @@ from silo.core.launch_info import TensorMap
 from silo.core.values import JSON
 from silo.errors import CompileError, UnsupportedError
 from silo.frozen import field, frozen
-from silo.kinds.cute.launch_call import LaunchCall
-from silo.kinds.cute.layouts import LayoutLeaf, flat, parse_layout, type_parameters
+from silo.kinds.cute.launch_call import LaunchCall, LayoutLeaf, flat, parse_layout, type_parameters
 
 __all__ = ["BY_THE_DSL", "NO_MAPS", "ArrayMap", "HostMaps", "is_map", "maps_of_kernel", "read_maps"]
 

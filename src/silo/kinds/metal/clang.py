@@ -7,7 +7,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.emulation.clang import common_flags, include_flag
 from silo.errors import ToolchainError
 from silo.kinds.metal.front.parser import TokenKind, tokens_of

@@ -8,11 +8,10 @@ import re
 from silo.compile.c_compiler import CCompiler
 from silo.compile.identity import code_digest
 from silo.compile.native_build import BuiltObject, build
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
-from silo.core.target import Target
 from silo.core.values import canonical_json, digest
-from silo.core.variant import CompileJob
+from silo.core.variant import Compiled, CompiledBlob, CompileJob
 from silo.emulation.clang import (
     STACK,
     link_flags,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.core.code_facts import CodeFacts, Lowered
-from silo.core.compiled import Compiled
+from silo.core.device import Target
 from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Effect, ParameterKind, Signature
-from silo.core.target import Target
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompileJob, Variant
 from silo.emulation.clang import find_clang
 from silo.emulation.emulated_compiler import EmulatedCompiler
 from silo.errors import SourceError

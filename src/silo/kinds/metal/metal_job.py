@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, cast
 
+from silo.core.device import Target
 from silo.core.json_reader import read_bool, read_integers, read_list, read_natural, read_object, read_text
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import ParameterKind
-from silo.core.target import Target
 from silo.core.values import JSON, malformed
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError

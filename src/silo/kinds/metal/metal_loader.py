@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
-from silo.core.dtypes import DTypeKind
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
+from silo.core.values import DTypeKind
 from silo.errors import ArgumentError, DeviceError, SourceError
 from silo.frozen import frozen
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, parse_metal

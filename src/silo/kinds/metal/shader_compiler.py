@@ -8,17 +8,15 @@ from typing import cast
 
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.dtypes import DType
+from silo.core.device import CPU_LEVELS, Target
 from silo.core.json_reader import read_dtype, read_integers, read_list, read_natural, read_object, read_text
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.signature import Effect, ParameterKind, Signature
-from silo.core.target import CPU_LEVELS, Target
-from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
-from silo.core.variant import CompileJob, Variant
-from silo.drivers.metal.target_versions import TARGETS
+from silo.core.values import JSON, MAX_PARAMETERS, DType, canonical_json, malformed, parse_json
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
+from silo.drivers.metal.metal_device import TARGETS
 from silo.emulation.clang import find_clang
 from silo.errors import CompileError, CompilerMissingError, SourceError
 from silo.frozen import frozen, names_of

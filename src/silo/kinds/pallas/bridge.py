@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from silo.core.dtypes import dtype
 from silo.core.extents import shape_text
-from silo.core.notices import Notices
+from silo.core.values import dtype
 from silo.errors import ArgumentError, LaunchError
+from silo.forks import Notices
 from silo.kinds.pallas.call_plan import ArrayPlace
 from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version
-from silo.launch.array_extents import extent_of
 from silo.launch.array_libraries.library_table import library_of
+from silo.launch.array_parts import extent_of
 from silo.sanitized_text import one_line
 
 __all__ = ["NOTICES", "Arrays", "Importer", "is_torch"]

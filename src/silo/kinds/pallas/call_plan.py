@@ -5,10 +5,9 @@ Launch info has it for the loader (``LaunchInfo.loader``), as text: its canonica
 
 from __future__ import annotations
 
-from silo.core.dtypes import DType
 from silo.core.json_reader import read_dtype, read_integers, read_list, read_natural, read_object, read_text
 from silo.core.signature import Signature
-from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
+from silo.core.values import JSON, MAX_PARAMETERS, DType, canonical_json, malformed, parse_json
 from silo.frozen import frozen, names_of
 from silo.kinds.pallas.front.launch_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch

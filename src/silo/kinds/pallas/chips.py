@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.dtypes import DTypeKind
 from silo.core.extents import shape_text
+from silo.core.values import DTypeKind
 from silo.errors import TargetError
 from silo.frozen import frozen
 from silo.kinds.pallas.front.launch_spec import MemorySpace

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import Value
 from silo.errors import CompileError
 from silo.frozen import replace

@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from silo.core.dtypes import DType, DTypeKind
 from silo.core.extents import shape_text
 from silo.core.json_reader import read_integers, read_list, read_natural, read_object, read_text
-from silo.core.values import JSON, malformed
+from silo.core.values import JSON, DType, DTypeKind, malformed
 from silo.errors import ResourceError
 from silo.frozen import frozen, names_of
 from silo.kinds.pallas.chips import Chip
 from silo.kinds.pallas.front.launch_spec import ArgumentRole, MemorySpace, ScratchKind
-from silo.kinds.pallas.front.pallas_element_types import dtype_of
+from silo.kinds.pallas.front.pallas_source import dtype_of
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, ScratchBuffer
 
 __all__ = ["MemoryReport", "MemoryRow", "body_memory", "estimate", "require_memory", "tiled_bytes"]
@@ -147,7 +146,7 @@ def require_memory(report: MemoryReport, kernel: str) -> None:
 def tiled_bytes(shape: Sequence[int], element: DType) -> int:
     """Returns the bytes of a block in VMEM: its last axis in lanes, the one before in sublanes, both rounded up.
 
-    >>> from silo.core.dtypes import dtype
+    >>> from silo.core.values import dtype
     >>> tiled_bytes((256, 100), dtype("fp32")) == 256 * 128 * 4
     True
     >>> tiled_bytes((64, 3, 200), dtype("bf16")) == 64 * 4 * 256 * 2

@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.expressions import Bindings
 from silo.core.extents import Extents
-from silo.core.nodes import Bindings
+from silo.core.values import DType, DTypeKind, dtype
 from silo.core.variant import Variant
 from silo.errors import SourceError
 from silo.frozen import frozen

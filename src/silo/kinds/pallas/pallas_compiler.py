@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from silo.compile.identity import code_digest
 from silo.core.code_facts import CodeFacts, Lowered
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Decision, Rejected
+from silo.core.device import CPU_LEVELS, Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.notices import Notices
-from silo.core.protocols import Source
+from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Effect
-from silo.core.target import CPU_LEVELS, Target
 from silo.core.values import JSON
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, ResourceError, SourceError, ToolchainError, UnsupportedError
+from silo.forks import Notices
 from silo.frozen import replace
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, call_plan
 from silo.kinds.pallas.chips import CHIPS, Chip, blocks_for_tpus, chip_named
@@ -32,11 +31,10 @@ from silo.kinds.pallas.pallas_declaration import PALLAS
 from silo.kinds.pallas.pallas_job import PallasJob, export_program
 from silo.kinds.pallas.pallas_program import PallasProgram, make_program
 from silo.settings import hold_in_environment
-from silo.sources.package_versions import version_of
+from silo.sources.installations import version_of
 
 if TYPE_CHECKING:
     from silo.core.consent import Consent
-    from silo.core.protocols import CheckedKernel
 
 __all__ = ["LIBTPU", "PallasCompiler", "accept", "libtpu_version", "refusal"]
 

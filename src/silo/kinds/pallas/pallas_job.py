@@ -10,8 +10,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
+from silo.core.device import Target
 from silo.core.json_reader import read_list, read_natural, read_object, read_text
-from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, SiloError

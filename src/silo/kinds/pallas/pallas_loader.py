@@ -1,20 +1,318 @@
-"""Loads exported programs of jax, and calls them with a call's arrays. Does not import Pallas."""
+"""Loads exported programs of jax, and calls them with a call's arrays, on a GPU's stream too. Imports no Pallas."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from silo.core.decisions import Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
-from silo.errors import DeviceError
-from silo.kinds.pallas.bridge import Arrays
-from silo.kinds.pallas.call_plan import CallLayout
+from silo.errors import ArgumentError, DeviceError
+from silo.kinds.pallas.bridge import Arrays, is_torch
+from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, ScalarPlace
 from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version, usable
 from silo.kinds.pallas.gpu_program import MOSAIC_CALL
-from silo.kinds.pallas.program_calls import GpuCall, HostCall
+from silo.launch.array_parts import extent_of
 
-__all__ = ["load_jaxexp"]
+__all__ = ["GpuCall", "HostCall", "Span", "donated_results", "given_scalar", "load_jaxexp", "returned"]
+
+# ---- Calls of a program of jax with arrays in host memory, and with jax's own in any memory ----
+
+
+class HostCall:
+    """Implements :class:`silo.core.protocols.LibraryCall` for CPUs and TPUs: returns when the results are written.
+
+    Contiguous tensors of torch and arrays of jax are passed without a copy, if jax accepts their address (a multiple of
+    64 bytes); all others are copied in. Results are copied to the arrays of the call, because on a CPU jax writes only
+    to memory of its own.
+    """
+
+    def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
+        jax = jax_module()
+        place = jax.sharding.SingleDeviceSharding(device)
+        # Arguments without a device yet go to this one.
+        self._run = jax.jit(program, in_shardings=place, out_shardings=place)
+        self._plan = plan
+        self._arrays = arrays
+        self._elements = {one.parameter: jax.numpy.dtype(one.dtype.name) for one in plan.operands}
+
+    def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
+        """Runs the program. Returns the results for which the call has no arrays.
+
+        Raises:
+            LaunchError: jax does not compile the program, or it fails.
+        """
+        del grid, stream  # the program is compiled for its grid; a CPU has no streams
+        plan, arrays = self._plan, self._arrays
+        given: list[Any] = []
+        for one in plan.operands:
+            value = arguments[one.parameter]
+            if isinstance(one, ScalarPlace):
+                given.append(given_scalar(value, self._elements[one.parameter]))
+            else:
+                arrays.check(one, value)
+                given.append(arrays.take(one, value))
+        for one in plan.results:
+            if (value := arguments[one.parameter]) is not None:
+                arrays.check(one, value)
+                arrays.check_written(one, value)
+        made: list[Any] = []
+        try:
+            results = self._run(*given)
+            for result in results:
+                # Operands may be views of the caller's memory: the program must end before that is written.
+                result.block_until_ready()
+        except Exception as error:
+            raise arrays.failed(error) from error
+        for one, result in zip(plan.results, results, strict=True):
+            value = arguments[one.parameter]
+            if value is None:
+                made.append(arrays.like(result, _first(plan, arguments)))
+            else:
+                arrays.put(value, result)
+        return returned(made)
+
+
+def given_scalar(value: Any, element: Any) -> Any:  # noqa: ANN401
+    """Returns a scalar as the program's operand."""
+    import numpy as np  # noqa: PLC0415  # jax needs it
+
+    return np.array([value], element)
+
+
+def returned(made: list[Any]) -> Any:  # noqa: ANN401
+    """Returns the result of a call: None, one array, or several in the order of the parameters."""
+    return tuple(made) if len(made) > 1 else made[0] if made else None
+
+
+def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
+    """Returns the first array of a call, whose library new arrays use."""
+    for one in plan.operands:
+        if not isinstance(one, ScalarPlace):
+            return arguments[one.parameter]
+    return None
+
+
+# ---- Calls of a program of jax with arrays on a GPU, on the stream of the arrays' library ----
+
+Span = tuple[int, int]
+"""The address of an array's first byte, and of the byte after its last."""
+_LEGACY_STREAM = 1  # DLPack's number for the stream with the handle 0
+
+
+class GpuCall:
+    """Implements :class:`silo.core.protocols.LibraryCall` for NVIDIA's GPUs. The host does not wait: streams do.
+
+    jax writes to memory of the call's arrays if it is given away for the time of a call (donated), also to arrays that
+    are only written: they are operands that nothing reads. An array that cannot be donated (a strided array, or one
+    that overlaps another argument) is copied, which is logged once.
+    """
+
+    def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
+        self._jax = jax_module()
+        self._plan = plan
+        self._arrays = arrays
+        self._device = device
+        self._array_type: type = self._jax.Array
+        self._stream = device.get_stream_for_external_ready_events()
+        self._external: Any = None  # the same as a stream of torch, which may not be imported yet
+        self._program = program
+        self._runs: dict[tuple[bool, ...], Callable[..., Any]] = {}
+        self._elements = {one.parameter: self._jax.numpy.dtype(one.dtype.name) for one in plan.operands}
+        self._read = [
+            place for place in range(len(plan.operands)) if place not in {operand for operand, _ in plan.donated}
+        ]
+        self._operand_of = {result: operand for operand, result in plan.donated}
+
+    def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
+        """Enqueues the program. Returns the results for which the call has no arrays.
+
+        Raises:
+            LaunchError: jax does not compile the program, or refuses its operands.
+        """
+        del grid  # the program is compiled for its grid
+        with self._within(arguments, stream):
+            return self._call(arguments)
+
+    def _call(self, arguments: tuple[Any, ...]) -> object:
+        plan = self._plan
+        passed: dict[int, Any] = {}
+        spans: list[tuple[int, Span]] = []
+        for one in (*plan.operands, *plan.results):
+            value = arguments[one.parameter]
+            if isinstance(one, ScalarPlace):
+                passed[one.parameter] = given_scalar(value, self._elements[one.parameter])
+            elif value is not None and one.parameter not in passed:
+                self._arrays.check(one, value)
+                passed[one.parameter], span = self._take(one, value)
+                spans.append((one.parameter, span))
+        torch_stream = self._import(passed)
+        for one in plan.results:
+            if (value := arguments[one.parameter]) is not None:
+                self._arrays.check_written(one, value)
+        donated = donated_results(
+            [None if self._kept(arguments[one.parameter]) else one.parameter for one in plan.results], spans
+        )
+        for one, gone in zip(plan.results, donated, strict=True):
+            if not gone and not self._kept(arguments[one.parameter]):
+                self._arrays.copied(one, "its memory is part of another argument's, or is not one piece")
+        reads = [passed[plan.operands[place].parameter] for place in self._read]
+        wanted = [
+            passed[one.parameter]
+            for place, one in enumerate(plan.results)
+            if donated[place] or place in self._operand_of
+        ]
+        try:
+            results = self._runner(donated)(*wanted, *reads)
+        except Exception as error:
+            raise self._arrays.failed(error) from error
+        made: list[Any] = []
+        for one, result, gone in zip(plan.results, results, donated, strict=True):
+            value = arguments[one.parameter]
+            if value is None:
+                made.append(self._arrays.like(result, next((arguments[place] for place, _ in spans), None)))
+            else:
+                self._deliver(one, value, result, torch_stream, written=gone)
+        return returned(made)
+
+    def _kept(self, value: object) -> bool:
+        """Whether the call lacks an array for a result, which jax then keeps."""
+        return value is None
+
+    def _runner(self, donated: tuple[bool, ...]) -> Callable[..., Any]:
+        """Returns the program for a set of donations; ``donated[i]``: the memory of result ``i`` is given to jax.
+
+        It takes first the written arrays that are donated or also read, in the order of the results, because jax pairs
+        donated arrays with results of the same shape and dtype in turn; then the arrays that are only read.
+        """
+        found = self._runs.get(donated)
+        if found is not None:
+            return found
+        plan, read, operand_of = self._plan, self._read, self._operand_of
+        first = [place for place in range(len(plan.results)) if donated[place] or place in operand_of]
+
+        def run(*given: Any) -> Any:  # noqa: ANN401
+            operands: list[Any] = [None] * len(plan.operands)
+            for place, value in zip(first, given[: len(first)], strict=True):
+                if place in operand_of:
+                    operands[operand_of[place]] = value
+            for place, value in zip(read, given[len(first) :], strict=True):
+                operands[place] = value
+            return self._program(*operands)
+
+        place = self._jax.sharding.SingleDeviceSharding(self._device)
+        gone = tuple(number for number, result in enumerate(first) if donated[result])
+        # keep_unused: an operand that nothing reads is needed for its memory.
+        self._runs[donated] = made = self._jax.jit(
+            run, donate_argnums=gone, keep_unused=True, in_shardings=place, out_shardings=place
+        )
+        return made
+
+    def _take(self, one: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
+        """Returns an array of jax, or a contiguous tensor; and its span of memory."""
+        if isinstance(value, self._array_type):
+            return value, (0, 0)  # it is never written to
+        size = one.dtype.itemsize
+        for extent in one.shape:
+            size *= extent
+        if is_torch(value):
+            plain = value.detach() if value.requires_grad else value
+            if not plain.is_contiguous():
+                self._arrays.copied(one, "jax has no views of strided arrays")
+                return plain.contiguous(), (0, 0)  # memory of this call only
+            address = plain.data_ptr()
+            return plain, (address, address + size)
+        extent = extent_of(value)
+        if extent.size != size or extent.low:
+            raise ArgumentError(
+                f"{self._arrays.name(one)} is a strided array of {type(value).__module__}, which jax cannot read: pass "
+                "a contiguous one"
+            )
+        return self._jax.dlpack.from_dlpack(value), (extent.address, extent.address + size)
+
+    def _import(self, passed: dict[int, Any]) -> int:
+        """Replaces tensors by arrays of jax. Returns the handle of torch's current stream, 0 without tensors.
+
+        jax's stream waits for torch's once, after all work that this call enqueued there (copies of strided tensors).
+        The first array passes this wait to jax; a program waits for all operands, so the others skip it: 15
+        microseconds each.
+        """
+        tensors = [place for place, value in passed.items() if is_torch(value)]
+        if not tensors:
+            return 0
+        torch: Any = sys.modules["torch"]
+        current = torch.cuda.current_stream(passed[tensors[0]].device)
+        if self._external is None:
+            self._external = torch.cuda.ExternalStream(self._stream, device=current.device)
+        self._external.wait_stream(current)
+        stream: int | None = self._stream
+        for place in tensors:
+            passed[place] = self._arrays.importer(passed[place], stream)
+            stream = None
+        return int(current.cuda_stream) or _LEGACY_STREAM
+
+    def _deliver(
+        self,
+        one: ArrayPlace,
+        value: Any,  # noqa: ANN401
+        result: Any,  # noqa: ANN401
+        stream: int,
+        *,
+        written: bool,
+    ) -> None:
+        """Makes the caller's stream wait for a result, and copies the result if it is not in the caller's memory."""
+        if not is_torch(value):
+            result.block_until_ready()
+            if written and result.unsafe_buffer_pointer() == extent_of(value).address:
+                return
+            raise ArgumentError(
+                f"{self._arrays.name(one)}: jax wrote its result elsewhere than to this array of "
+                f"{type(value).__module__}; pass a tensor of torch, or leave it out where the kernel makes it"
+            )
+        if written and result.unsafe_buffer_pointer() == value.data_ptr():
+            result.__dlpack__(stream=stream)  # makes the stream wait; the capsule is unused
+            return
+        if written:
+            self._arrays.copied(one, "jax did not take the memory that was given for it")
+        torch: Any = sys.modules["torch"]
+        value.detach().copy_(torch.from_dlpack(result))  # torch's current stream waits for jax's
+
+    def _within(self, arguments: Sequence[Any], stream: object) -> AbstractContextManager[Any]:
+        """Returns a block in which a given stream is torch's current one; without a stream, it changes nothing."""
+        torch: Any = sys.modules.get("torch")
+        if stream is None:
+            return nullcontext()
+        if torch is None or not any(is_torch(one) for one in arguments):
+            raise ArgumentError("a stream is given to a kernel that jax runs, and none of its arrays is a torch tensor")
+        if isinstance(stream, torch.cuda.Stream):
+            return torch.cuda.stream(stream)
+        handle = stream if isinstance(stream, int) else getattr(stream, "cuda_stream", getattr(stream, "ptr", None))
+        if not isinstance(handle, int):
+            raise ArgumentError(f"{stream!r} is no stream of torch, and has no handle of one")
+        device = next(one.device for one in arguments if is_torch(one))
+        return torch.cuda.stream(torch.cuda.ExternalStream(handle, device=device))
+
+
+def donated_results(results: Sequence[int | None], spans: Sequence[tuple[int, Span]]) -> tuple[bool, ...]:
+    """Returns for each result whether its memory may be given to jax: no other argument has a part of it.
+
+    ``results`` has the parameter of each result, None for a result without an array; an empty span is memory that no
+    other argument shares.
+
+    >>> donated_results([2, 3, None], [(0, (0, 64)), (1, (256, 320)), (2, (64, 128)), (3, (300, 364))])
+    (True, False, False)
+    """
+    found: list[bool] = []
+    for parameter in results:
+        own = next((span for place, span in spans if place == parameter), None)
+        alone = own is not None and not any(
+            place != parameter and span[0] < own[1] and own[0] < span[1] for place, span in spans
+        )
+        found.append(alone)
+    return tuple(found)
 
 
 def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from silo.core.dtypes import DType
-from silo.core.values import FunctionValue, Value
+from silo.core.values import DType, FunctionValue, Value
 from silo.errors import CompileError, ToolchainError
 from silo.kinds.pallas.front.launch_spec import ArgumentRole, Dim, MemorySpace, Scheme, ScratchKind
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, PassedScalar
-from silo.sources.constant_values import recall
+from silo.sources.written_values import recall
 
 __all__ = [
     "PallasProgram",

@@ -6,17 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from silo.errors import ArgumentError, CaseError
-from silo.launch.array_extents import ALIGNMENT
-from silo.launch.array_libraries.array_library import imported
-from silo.launch.array_libraries.filling import fill
-from silo.launch.array_libraries.host_copies import as_bits, flat_memory
+from silo.launch.array_libraries.array_contents import as_bits, fill, flat_memory
+from silo.launch.array_libraries.library_table import ArrayLibrary, imported
+from silo.launch.array_parts import ALIGNMENT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

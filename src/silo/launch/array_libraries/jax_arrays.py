@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from silo.core.host_arrays import numpy_dtype
 from silo.errors import ArgumentError, CaseError
-from silo.launch.array_extents import ALIGNMENT, extent_of
-from silo.launch.array_libraries.array_library import imported
-from silo.launch.array_libraries.filling import fill
-from silo.launch.array_libraries.host_copies import as_bits
+from silo.launch.array_libraries.array_contents import as_bits, fill
+from silo.launch.array_libraries.library_table import ArrayLibrary, imported
+from silo.launch.array_parts import ALIGNMENT, extent_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from silo.launch.array_libraries.array_library import LibraryDevice
+from silo.launch.array_libraries.library_table import LibraryDevice
 
 __all__ = ["count", "describe"]
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from silo.core.host_arrays import has_numpy, require_numpy
 from silo.errors import CaseError
-from silo.launch.array_libraries.filling import fill
-from silo.launch.array_libraries.host_copies import as_bits, duplicate_of, keep_on_host
+from silo.launch.array_libraries.array_contents import as_bits, duplicate_of, fill, keep_on_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
+    from silo.launch.array_libraries.library_table import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from silo.core.device import HOST_MEMORY
+from silo.core.device import HOST_MEMORY, Place
 from silo.errors import ArgumentError, CaseError
-from silo.launch.array_libraries.host_copies import as_bits, duplicate_of, keep_on_host
+from silo.launch.array_libraries.array_contents import as_bits, duplicate_of, keep_on_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
+    from silo.launch.array_libraries.library_table import ArrayLibrary
 
 __all__ = ["LIBRARY"]
 

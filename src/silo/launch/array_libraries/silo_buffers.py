@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 from silo.core.decisions import Rejected
 from silo.errors import CaseError
 from silo.launch import native
-from silo.launch.array_extents import extent_of
-from silo.launch.array_libraries.filling import fill_into
-from silo.launch.array_libraries.host_copies import keep_on_host
+from silo.launch.array_libraries.array_contents import fill_into, keep_on_host
 from silo.launch.array_libraries.pinned import pinned, tell_where
+from silo.launch.array_parts import extent_of
 from silo.launch.buffers import Buffer, split_device
 from silo.tuner.measure import copy_fits
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
+    from silo.launch.array_libraries.library_table import ArrayLibrary
 
 __all__ = ["LIBRARY", "host_bytes", "pristine_copy"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from silo.errors import DeviceError
-from silo.launch.array_libraries.array_library import LibraryDevice
+from silo.launch.array_libraries.library_table import LibraryDevice
 
 __all__ = ["count", "describe"]
 

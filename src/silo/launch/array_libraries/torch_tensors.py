@@ -7,22 +7,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from silo.core.decisions import Rejected
+from silo.core.device import Place, driver_of
 from silo.core.host_arrays import numpy_dtype
-from silo.core.plugins import driver_of
 from silo.errors import CaseError
-from silo.launch.array_extents import ALIGNMENT, extent_of
-from silo.launch.array_libraries.filling import fill, fill_into
-from silo.launch.array_libraries.host_copies import as_bits, flat_memory
+from silo.launch.array_libraries.array_contents import as_bits, fill, fill_into, flat_memory
 from silo.launch.array_libraries.pinned import tell_where
+from silo.launch.array_parts import ALIGNMENT, extent_of
 from silo.launch.native import available_memory, torch_with_gpu
 from silo.tuner.measure import copy_fits, pin_fits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.array_library import ArrayLibrary
+    from silo.launch.array_libraries.library_table import ArrayLibrary
 
 __all__ = ["LIBRARY", "pristine_copy"]
 

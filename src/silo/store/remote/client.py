@@ -1,6 +1,6 @@
 """The client of one remote store: all requests of this process to it.
 
-No caller waits for the store longer than the limits of :mod:`silo.store.remote.object_protocol`. After a fault the
+No caller waits for the store longer than the limits of :mod:`silo.store.remote.address`. After a fault the
 client is off for the rest of the process, which is logged once; later requests return at once, without a result.
 """
 
@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from silo.core.notices import Notices
 from silo.errors import RemoteError, SiloError
-from silo.forks import Mutex, in_child
+from silo.forks import Mutex, Notices, in_child
 from silo.store.remote.address import RemoteAddress
 from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_NAMES, Objects, blob_name, limit_s
 from silo.store.remote.signed_outcomes import Sealer

@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from silo.artifacts.artifact import Artifact
-from silo.core.notices import Notices
 from silo.core.values import JSON
 from silo.errors import RemoteError, SiloError
+from silo.forks import Notices
 from silo.frozen import frozen
-from silo.store.artifacts import Artifacts, Outcome
-from silo.store.blobs import DiskBlobs
-from silo.store.entries import DiskEntries
-from silo.store.kept_files import blobs_kept_here
+from silo.store.artifacts import Artifacts, Outcome, blobs_kept_here
 from silo.store.records import DiskRecords, decode_line, encode_line
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import (
@@ -27,8 +24,17 @@ from silo.store.remote.object_protocol import (
     record_name,
     records_of,
 )
-from silo.store.remote.record_log import MOST_FOLDED, digest_of, fold_of, is_fold, line_of, verified_fold, verified_line
-from silo.store.remote.shared_records import SharedRecords
+from silo.store.remote.shared_parts import SharedRecords
+from silo.store.remote.upload_queue import (
+    MOST_FOLDED,
+    digest_of,
+    fold_of,
+    is_fold,
+    line_of,
+    verified_fold,
+    verified_line,
+)
+from silo.store.stored_objects import DiskBlobs, DiskEntries
 
 __all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "pull_records", "push"]
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-from silo.store.blobs import check_sha256
 from silo.store.records import check_key
+from silo.store.stored_objects import check_sha256
 
 __all__ = [
     "LIMIT_S",

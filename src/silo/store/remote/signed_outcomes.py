@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from silo.core.decisions import Rejected
-from silo.errors import PackageError, SiloError
-from silo.store.blobs import check_sha256
+from silo.errors import PackageError, SignatureError, SiloError
+from silo.store.stored_objects import check_sha256
 
 if TYPE_CHECKING:
     from silo.core.minisign import PublicKey
@@ -42,8 +42,7 @@ class Sealer:
 
     def sealed(self, key: str, line: bytes) -> tuple[str, bytes]:
         """The name and bytes of the signed outcome. ``SiloError`` if the key cannot be read, or needs a password."""
-        from silo.errors import SignatureError  # noqa: PLC0415  # few sign
-        from silo.store.key_files import read_secret_key  # noqa: PLC0415
+        from silo.store.signatures import read_secret_key  # noqa: PLC0415
 
         if self._key is None:
 

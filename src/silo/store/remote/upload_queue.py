@@ -1,18 +1,93 @@
-"""The upload queue: objects that are sent to a remote store in the background, at the latest when the program ends."""
+"""The upload queue: objects sent to a remote store in the background; and the form in which records travel.
+
+A fold holds the very lines that would be objects of their own, so that a list is the union of all lines wherever they
+are, and a repeated line counts once. A fold never changes and replaces nothing: its name is the sha256 of its bytes and
+how many lines it holds.
+"""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from silo.core.values import JSON
+from silo.errors import StoreError
 from silo.forks import Condition
-from silo.store.remote.record_log import MOST_FOLDED, fold_of
+from silo.store.records import decode_line, encode_line
+from silo.store.remote.object_protocol import MOST_LINE_BYTES
 
-__all__ = ["AT_EXIT_S", "UploadQueue"]
+__all__ = [
+    "AT_EXIT_S",
+    "MOST_FOLDED",
+    "UploadQueue",
+    "digest_of",
+    "fold_of",
+    "is_fold",
+    "line_of",
+    "verified_fold",
+    "verified_line",
+]
+
+# Bytes of a fold, which is as long as one line may be.
+MOST_FOLDED = MOST_LINE_BYTES
+
+_FOLD = re.compile(r"[0-9a-f]{64}\.[1-9][0-9]{0,5}")
+
+
+def line_of(key: str, record: JSON) -> bytes:
+    """The line of a record, as it is kept and sent."""
+    return encode_line(f"record/{key}", record)
+
+
+def digest_of(line: bytes) -> str:
+    """The name of a line."""
+    return hashlib.sha256(line).hexdigest()
+
+
+def fold_of(lines: Sequence[bytes]) -> tuple[str, bytes]:
+    r"""Lines of one list as one object: the last part of its name, and its bytes.
+
+    >>> fold_of([b"a\n", b"b\n"])[0][-4:]
+    'a2.2'
+    """
+    data = b"".join(lines)
+    return f"{hashlib.sha256(data).hexdigest()}.{len(lines)}", data
+
+
+def is_fold(name: str) -> bool:
+    """Whether the last part of a name can be a fold's."""
+    return _FOLD.fullmatch(name) is not None
+
+
+def verified_line(key: str, digest: str, line: bytes) -> JSON:
+    """The record on a line that somebody sent; ``ValueError`` if it is torn, of another key or of another name."""
+    if digest_of(line) != digest:
+        raise ValueError("its sha256 differs")
+    if not line.endswith(b"\n"):
+        raise ValueError("it is torn")
+    record = decode_line(f"record/{key}", line[:-1])
+    try:
+        same = line_of(key, record) == line
+    except (StoreError, TypeError) as error:
+        raise ValueError(str(error)) from error
+    if not same:
+        raise ValueError("it is not in canonical form")
+    return record
+
+
+def verified_fold(key: str, name: str, data: bytes) -> dict[str, JSON]:
+    """The records of a fold by the names of their lines; raises ``ValueError`` if a line contradicts its name."""
+    lines = [line + b"\n" for line in data.removesuffix(b"\n").split(b"\n")]  # canonical JSON never contains a newline
+    if f"{digest_of(data)}.{len(lines)}" != name or not data.endswith(b"\n"):
+        raise ValueError("its sha256 or its number of lines differs")
+    return {digest: verified_line(key, digest, line) for line in lines for digest in (digest_of(line),)}
+
 
 AT_EXIT_S = 5.0
 _MOST_OBJECTS = 32768
@@ -36,7 +111,7 @@ class UploadQueue:
     Blobs go first, several at a time: an outcome or an artifact is sent when all blobs that were queued before it are
     there, so that no reader finds one without its code. Records are sent separately, one object at a time until a
     caller waits for all: records of one list that have come meanwhile travel in one object
-    (:mod:`silo.store.remote.record_log`), so a remote store that is slow, or that many processes send to at once, gets
+    (:func:`fold_of`), so a remote store that is slow, or that many processes send to at once, gets
     few large objects and not many small ones.
 
     Args:

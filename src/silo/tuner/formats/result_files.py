@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from silo.errors import TuneError
-from silo.tuner.formats import kernel_tuner, serving, t4, triton
+from silo.tuner.formats import kernel_tuner, t4, triton_configs
 from silo.tuner.formats.foreign import ForeignResults
 from silo.tuner.formats.parts import LimitError, Results
 
@@ -17,10 +17,10 @@ __all__ = ["FORMATS", "read_results"]
 FORMATS: dict[str, tuple[Callable[[frozenset[str]], bool], Callable[[Results], ForeignResults]]] = {
     "kernel-tuner": (lambda members: "tune_params_keys" in members, kernel_tuner.read_cache),
     "t4": (lambda members: "results" in members, t4.read_t4),
-    "triton": (lambda members: "configs_timings" in members, triton.read_autotune),
-    "vllm": (serving.is_token_table, serving.read_token_table),
-    "sglang": (serving.is_token_table, serving.read_token_table),
-    "flashinfer": (serving.is_flashinfer, serving.read_flashinfer),
+    "triton": (lambda members: "configs_timings" in members, triton_configs.read_autotune),
+    "vllm": (triton_configs.is_token_table, triton_configs.read_token_table),
+    "sglang": (triton_configs.is_token_table, triton_configs.read_token_table),
+    "flashinfer": (triton_configs.is_flashinfer, triton_configs.read_flashinfer),
 }
 
 # Errors that readers raise for JSON that no writer makes.

@@ -1,7 +1,7 @@
 """The main loop of ``silo agent``: requests on standard input, answers and heartbeats on standard output.
 
 Before its first message an agent writes :data:`START` on its own line, which separates its messages from text that a
-login or a job starter printed. Its first message holds its facts (:class:`silo.tuning.agents.agent_facts.AgentFacts`).
+login or a job starter printed. Its first message holds its facts (:class:`.AgentFacts`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from silo.compile.wire import Message, encode, encode_error
 from silo.compile.worker_serving import pass_on
 from silo.errors import SiloError
 from silo.forks import Mutex
-from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_documents import AgentFacts
 
 __all__ = ["BEAT_S", "START", "Answers", "serve_agent"]
 

@@ -19,7 +19,7 @@ from silo.compile.wire import encode
 from silo.errors import DeviceError
 from silo.sanitized_text import one_line
 from silo.settings import child_environment
-from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_documents import AgentFacts
 from silo.tuning.agents.agent_serving import START
 
 __all__ = [

@@ -20,19 +20,19 @@ from silo.core.decisions import Rejected
 from silo.core.device import place_of
 from silo.core.protocols import Device
 from silo.errors import LaunchError, SiloError, TuneError
-from silo.launch.case_arrays import materialize
+from silo.launch.array_libraries.library_table import materialize
 from silo.launch.runtime import VouchedCode
 from silo.machine.process_session import session
-from silo.machine.shared_arguments import describable
 from silo.measuring.benches import benches_on, grid_at
 from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate, Findings, Measured
-from silo.measuring.sent_code import received_consent
+from silo.measuring.sent_calls import describable, received_consent
 from silo.measuring.study_key import measure_policy
 from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples
 from silo.tuning.agents.agent_facts import AgentFacts
 from silo.tuning.agents.sent_case import SentCase
 from silo.tuning.agents.sent_launches import LaunchProcess, answer_part, wanted_blobs
+from silo.tuning.agents.agent_documents import AgentFacts, SentCase
 
 __all__ = ["Agent"]
 

@@ -14,13 +14,12 @@ from typing import NoReturn, Protocol, Self, TypeVar
 from silo.artifacts.runs_on import runs_on
 from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
-from silo.core.device import HOST_MEMORY, DeviceModel, Memory
+from silo.core.device import HOST_MEMORY, DeviceModel, Memory, Target
 from silo.core.launch_info import LaunchInfo
-from silo.core.target import Target
 from silo.errors import DeviceError, LaunchError, SiloError, TuneError
 from silo.forks import Condition
 from silo.tuner.failures import fault_of
-from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_documents import AgentFacts
 from silo.tuning.agents.connection import AgentLostError, Connection
 from silo.version import __version__
 

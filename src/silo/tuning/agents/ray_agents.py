@@ -19,7 +19,7 @@ from silo.core.protocols import Device
 from silo.errors import DeviceError, PackageError, SiloError
 from silo.machine.device_plugins import absent_devices, default_device, device_named
 from silo.sanitized_text import one_line
-from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_documents import AgentFacts
 from silo.tuning.agents.agent_serving import Answers
 from silo.tuning.agents.connection import MOST_ANSWER, AgentLostError, read_answer, read_facts
 from silo.tuning.agents.device_agent import Agent

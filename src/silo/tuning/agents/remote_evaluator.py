@@ -15,12 +15,13 @@ from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate, Fin
 from silo.measuring.measuring_process import rebuilt
 from silo.measuring.metric_plan import TIMES_ALONE, MetricPlan
 from silo.measuring.sent_code import consent_to_json
+from silo.measuring.sent_calls import consent_to_json
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.statistics import ReferenceConfig, counted_samples, median
 from silo.tuner.trial import Status, Trial, resources_of
+from silo.tuning.agents.agent_documents import SentCase
 from silo.tuning.agents.connection import AgentLostError, Connection, exchange
 from silo.tuning.agents.fleet import Fleet, Turn
-from silo.tuning.agents.sent_case import SentCase
 
 __all__ = ["RemoteEvaluator", "answered", "fleet_lanes", "refused_case"]
 
@@ -37,7 +38,7 @@ _MOST_SAMPLES = 10_000
 
 
 class RemoteEvaluator:
-    """Implements :class:`silo.tuner.evaluator.Evaluator`: sends each config to an idle agent of the fleet.
+    """Implements :class:`silo.tuner.lanes.Evaluator`: sends each config to an idle agent of the fleet.
 
     Args:
         fleet: the agents.
@@ -66,16 +67,16 @@ class RemoteEvaluator:
         self._turn = Turn()
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """See :class:`silo.tuner.evaluator.Evaluator`."""
+        """See :class:`silo.tuner.lanes.Evaluator`."""
         self._artifacts.expect(configs)
         self._artifacts.prepare(configs)
 
     def spills(self, config: Config) -> int | None:
-        """See :class:`silo.tuner.evaluator.Evaluator`."""
+        """See :class:`silo.tuner.lanes.Evaluator`."""
         return self._artifacts.get(config).artifact.launch.spills
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
-        """See :class:`silo.tuner.evaluator.Evaluator`. Code that is missing from the store is compiled again.
+        """See :class:`silo.tuner.lanes.Evaluator`. Code that is missing from the store is compiled again.
 
         Without a reference an agent takes the first config that it measures as the reference.
         """
@@ -155,7 +156,7 @@ class RemoteEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """See :class:`silo.tuner.evaluator.Evaluator`. All configs are compared on one agent."""
+        """See :class:`silo.tuner.lanes.Evaluator`. All configs are compared on one agent."""
         codes = [self._code(config)[1] for config in configs]
         request = {"do": "compare", "case": self._sent.sha256, "codes": [_code_to_json(code) for code in codes]}
 
@@ -176,7 +177,7 @@ class RemoteEvaluator:
         return _asked(connection, request, self._sent, codes, limit_s)
 
     def interrupt(self) -> None:
-        """See :class:`silo.tuner.evaluator.Evaluator`. Ends the agent that works for this evaluator."""
+        """See :class:`silo.tuner.lanes.Evaluator`. Ends the agent that works for this evaluator."""
         self._fleet.stop(self._turn)
 
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.drivers.tpu import tpu_device as device
 from silo.errors import DeviceError
 

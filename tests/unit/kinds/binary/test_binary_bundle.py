@@ -12,8 +12,8 @@ from binary_samples import ADD_SIGNATURE, SAXPY_SIGNATURE, add_by_triton, saxpy_
 from silo.building.compilation import Compilation
 from silo.commands.build_bundle import build_bundle
 from silo.commands.bundle_description import describe_bundle, verify_bundle
+from silo.core.device import Target
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, NoVariantError, SourceError, TargetError
 from silo.kinds.binary.binary_compiler import BinaryCompiler

@@ -8,7 +8,7 @@ import pytest
 import silo
 from cuda_cpu_samples import FAULTS, RIGHT, launcher_of, need_clang
 from cuda_samples import variant_of
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.checked_runs import CHECKED_FLAGS
 from silo.emulation.clang import find_clang

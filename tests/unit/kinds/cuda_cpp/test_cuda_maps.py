@@ -10,7 +10,7 @@ import silo
 from cuda_samples import need_nvrtc
 from silo.core.argument_facts import ArgumentFacts
 from silo.errors import ArgumentError, SourceError
-from silo.kinds.binary.binary_parameters import parse_signature
+from silo.kinds.binary.binary_source import parse_signature
 from silo.settings import override
 
 need_nvrtc()

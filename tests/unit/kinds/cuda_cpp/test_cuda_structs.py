@@ -12,7 +12,7 @@ from silo.bundle.encode import minor_version
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.launch_info import AbiType, LayoutSlot, parameter_bytes
 from silo.errors import SourceError
-from silo.kinds.binary.binary_parameters import parse_signature
+from silo.kinds.binary.binary_source import parse_signature
 from silo.settings import override
 
 need_nvrtc()

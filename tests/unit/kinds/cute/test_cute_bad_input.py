@@ -21,7 +21,7 @@ import cute_bad_input as samples
 import silo
 import warm_python
 from silo.building.compilation import Compilation
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import ArgumentError, CaseError, CompileError, SourceError, SpaceError, TargetError, ToolchainError
 from silo.frozen import replace as frozen_replace
 from silo.kinds.cute.cute_compiler import CuteCompiler

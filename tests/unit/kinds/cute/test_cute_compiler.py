@@ -20,8 +20,8 @@ from cutlass import cute
 
 import cute_launches as samples
 from silo.artifacts.binary_inspection import inspect_binary
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LayoutSlot
-from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, SiloError, SourceError, ToolchainError, UnsupportedError
 from silo.kinds.cute import cute_toolchain as toolchain
@@ -333,7 +333,7 @@ def test_the_identity_imports_nothing_of_the_dsl():
     program = (
         "import sys\n"
         "from silo.kinds.cute.cute_compiler import CuteCompiler\n"
-        "from silo.core.target import Target\n"
+        "from silo.core.device import Target\n"
         "print(CuteCompiler().identity(Target.parse('cuda:sm_90a')))\n"
         "print('cutlass' in sys.modules)\n"
     )

@@ -22,8 +22,8 @@ from silo.bundle.reader import Bundle
 from silo.compile.pool import WorkerPool
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.extents import Extents
-from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileTimeoutError
 from silo.frozen import replace

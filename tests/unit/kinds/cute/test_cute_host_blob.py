@@ -7,15 +7,15 @@ import pytest
 
 from silo.core.consent import HostCode
 from silo.core.decisions import Rejected
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import is_host_code, loader_of
-from silo.core.target import Target
 from silo.errors import DeviceError, TrustError
 from silo.frozen import replace
 from silo.kinds.cute import host_loader
 from silo.kinds.cute.cute_declaration import CUTEOBJ
 from silo.kinds.cute.front import cute_installation
-from silo.kinds.cute.host_blob import MAGIC, HostObject, HostValue, Passing
+from silo.kinds.cute.host_loader import MAGIC, HostObject, HostValue, Passing
 from silo.launch.runtime import load_library_code
 
 SAMPLE = HostObject(

@@ -17,7 +17,7 @@ import torch
 
 import cute_hosts
 from silo.core.decisions import Rejected
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import (
     ArgumentError,
     CompileError,
@@ -28,7 +28,7 @@ from silo.errors import (
 )
 from silo.kinds.cute import host_loader, host_object
 from silo.kinds.cute.cute_compiler import CuteCompiler
-from silo.kinds.cute.host_blob import HostObject, Passing
+from silo.kinds.cute.host_loader import HostObject, Passing
 from silo.launch import native
 from silo.settings import override
 
@@ -90,7 +90,7 @@ def test_the_object_is_the_same_in_another_process_and_folder(tensors, tmp_path)
     program = (
         "import cute_hosts, hashlib\n"
         "from silo.kinds.cute.cute_compiler import CuteCompiler\n"
-        "from silo.core.target import Target\n"
+        "from silo.core.device import Target\n"
         "job = cute_hosts.job(cute_hosts.with_tensors(), ('block', 'c', 'n', 'a', 'b'), Target('cuda', 'sm_90a'))\n"
         "print(hashlib.sha256(CuteCompiler().compile(job).blob.data).hexdigest())\n"
     )
@@ -145,7 +145,7 @@ def test_it_is_loaded_without_the_dsls_python(pointers, tmp_path):
         "from types import SimpleNamespace\n"
         "from silo.kinds.cute import host_loader\n"
         "from silo.core.launch_info import LaunchInfo\n"
-        "from silo.core.target import Target\n"
+        "from silo.core.device import Target\n"
         "from silo.launch import native\n"
         "class Absent:\n"
         "    def find_spec(self, name, path=None, target=None):\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from silo.errors import CompileError
-from silo.kinds.cute.layouts import LayoutLeaf, flat, parse_layout, type_parameters
+from silo.kinds.cute.launch_call import LayoutLeaf, flat, parse_layout, type_parameters
 
 
 def test_layouts_of_numbers_of_what_is_not_known_and_of_coordinates():

@@ -22,9 +22,8 @@ from silo.core.launch_info import AbiType
 from silo.core.values import parse_json
 from silo.errors import UnsupportedError
 from silo.kinds.cute import cute_compiler as lowering
-from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
 from silo.kinds.cute.cute_compiler import trace
-from silo.kinds.cute.cute_toolchain import bindings
+from silo.kinds.cute.cute_toolchain import back_end, bindings, read_artifact, read_module
 from silo.kinds.cute.front.cute_installation import FRONT_END
 from silo.kinds.cute.front.wrapping import Wrapper
 from silo.kinds.cute.tensor_maps import ArrayMap, HostMaps, maps_of_kernel

@@ -13,7 +13,7 @@ import pytest
 import silo
 from emulator_jobs import require_clang
 from silo.core.decisions import Rejected
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.checked_runs import CHECKED_FLAGS
 from silo.emulation.clang import choose_clang, find_clang, major_version, precompiled_header

@@ -345,7 +345,7 @@ def test_what_clang_refuses_names_the_line_of_the_text():
 
 def test_a_job_is_read_as_it_was_written():
     made = job(HEAD + "kernel void f(device float *x) {}", "f", "x: out *fp32", given=(64,))
-    from silo.core.target import Target
+    from silo.core.device import Target
     from silo.kinds.metal.metal_job import EmulatorJob
 
     assert EmulatorJob.from_job(made.to_job("f", Target("cpu", "x86-64-v2"))) == made

@@ -13,8 +13,8 @@ from emulator_jobs import require_clang
 from silo.cli.main import app
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.signature import ParameterKind
-from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.emulation.clang import find_clang
 from silo.kinds.metal.clang import code_flags

@@ -11,10 +11,10 @@ import silo
 from emulator_jobs import require_clang
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.dtypes import dtype
-from silo.core.target import Target
+from silo.core.device import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
-from silo.drivers.metal.target_versions import runs_version
+from silo.drivers.metal.metal_device import runs_version
 from silo.errors import ArgumentError, CompileError, DeviceError
 from silo.kinds.metal.metal_loader import ShaderCall, load_msl, torch_call
 from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderCompiler, ShaderLayout

@@ -9,7 +9,7 @@ import silo
 from emulator_jobs import require_clang
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, DeviceError
 from silo.kinds.metal.metal_loader import load_msl, mlx_body

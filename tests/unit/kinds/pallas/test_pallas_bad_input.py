@@ -15,9 +15,9 @@ jax = pytest.importorskip("jax", reason="jax is not installed here; tests/pallas
 import pallas_kernels_for_tests as bodies  # noqa: E402  # needs jax
 import silo  # noqa: E402
 from silo import ArgSpec  # noqa: E402
-from silo.core.notices import Notices  # noqa: E402
-from silo.core.target import Target  # noqa: E402
+from silo.core.device import Target  # noqa: E402
 from silo.errors import ArgumentError, CompileError, DeviceError, SiloError, SourceError, TraceError  # noqa: E402
+from silo.forks import Notices  # noqa: E402
 from silo.integrations.torch.import_hook import watch  # noqa: E402
 from silo.kinds.pallas import pallas_compiler as compiling  # noqa: E402
 from silo.kinds.pallas.chips import CHIPS  # noqa: E402

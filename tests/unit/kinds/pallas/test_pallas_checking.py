@@ -15,7 +15,7 @@ from jax.experimental.pallas import tpu as pltpu  # noqa: E402
 import silo  # noqa: E402
 from silo import ArgSpec, Scratch  # noqa: E402
 from silo.errors import CheckError  # noqa: E402
-from silo.kinds.pallas.checking.race_reports import races_in  # noqa: E402
+from silo.kinds.pallas.checking.interpreter_modes import races_in  # noqa: E402
 
 HBM = [ArgSpec(), ArgSpec(role="out")]
 SCRATCH = [Scratch("vmem", (8, 128), "fp32"), Scratch("dma_semaphore")]

@@ -11,14 +11,14 @@ jax = pytest.importorskip("jax", reason="jax is not installed here; tests/pallas
 
 import pallas_kernels_for_tests as bodies  # noqa: E402  # needs jax
 from silo import ArgSpec, Scratch  # noqa: E402
-from silo.core.dtypes import dtype  # noqa: E402
-from silo.core.target import Target  # noqa: E402
+from silo.core.device import Target  # noqa: E402
+from silo.core.values import dtype  # noqa: E402
 from silo.errors import CompileError  # noqa: E402
 from silo.kinds.pallas.bridge import Arrays  # noqa: E402
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout  # noqa: E402
 from silo.kinds.pallas.pallas_compiler import PallasCompiler  # noqa: E402
 from silo.kinds.pallas.pallas_job import PallasJob  # noqa: E402
-from silo.kinds.pallas.program_calls import GpuCall  # noqa: E402
+from silo.kinds.pallas.pallas_loader import GpuCall  # noqa: E402
 
 ROWS, OUT = bodies.rows(), bodies.rows(role="out")
 

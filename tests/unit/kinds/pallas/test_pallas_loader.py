@@ -13,11 +13,11 @@ import torch  # noqa: E402
 import pallas_kernels_for_tests as bodies  # noqa: E402  # needs jax
 import silo  # noqa: E402
 from silo import ArgSpec  # noqa: E402
-from silo.core.notices import Notices  # noqa: E402
 from silo.errors import ArgumentError, LaunchError, SiloError  # noqa: E402
+from silo.forks import Notices  # noqa: E402
 from silo.kinds.pallas import bridge  # noqa: E402
 from silo.kinds.pallas import pallas_loader as loader  # noqa: E402
-from silo.kinds.pallas.program_calls import HostCall, donated_results  # noqa: E402
+from silo.kinds.pallas.pallas_loader import HostCall, donated_results  # noqa: E402
 
 ROWS, OUT = bodies.rows(), bodies.rows(role="out")
 RNG = np.random.default_rng(2)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from silo.compile.compiler_process import run_compiler
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.emulation.clang import find_clang
 from silo.errors import CompileError
 from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags, first_cause, header_folder

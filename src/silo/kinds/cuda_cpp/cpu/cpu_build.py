@@ -11,11 +11,10 @@ from pathlib import Path, PurePosixPath
 from silo.compile.c_compiler import CCompiler
 from silo.compile.identity import code_digest
 from silo.compile.native_build import BuiltObject, build
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, format_block
-from silo.core.target import Target
 from silo.core.values import canonical_json, digest
-from silo.core.variant import CompileJob
+from silo.core.variant import Compiled, CompiledBlob, CompileJob
 from silo.emulation.clang import (
     STACK,
     common_flags,

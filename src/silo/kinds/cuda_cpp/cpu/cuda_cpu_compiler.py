@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import cast
 
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled
+from silo.core.device import Target
 from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Effect
-from silo.core.target import Target
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompileJob, Variant
 from silo.emulation.clang import STACK, find_clang
 from silo.emulation.emulated_compiler import EmulatedCompiler
 from silo.frozen import replace

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from silo.core.decisions import Rejected
-from silo.core.findings import Finding
 from silo.errors import ToolchainError
 from silo.forks import Mutex
 from silo.gc_pause import seldom_collected
-from silo.sources.package_versions import parsed_version, version_of
+from silo.sources.installations import Finding, parsed_version, version_of
 
 __all__ = [
     "FFI_PACKAGE",

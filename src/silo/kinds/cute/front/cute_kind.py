@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.kinds.cute.front import cute_installation as installation
-from silo.sources.callables import plain_callable
-from silo.sources.declaration import Declaration
+from silo.sources.declaration import Declaration, plain_callable
 from silo.sources.kernel_source import KernelSource
 
 if TYPE_CHECKING:
-    from silo.core.findings import Finding
+    from silo.sources.installations import Finding
 
 __all__ = ["CuteKind"]
 
 
 class CuteKind:
-    """Reads the definitions made by ``silo.cute`` (:func:`silo.kinds.cute.front.cute_definition.cute`)."""
+    """Reads the definitions made by ``silo.cute`` (:func:`silo.kinds.cute.front.cute_source.cute`)."""
 
     advice = "make one of a @cute.kernel or a @cute.jit function with silo.cute(...)"
     requirement = "kernel-silo[cute]"
@@ -28,7 +27,7 @@ class CuteKind:
     @property
     def define(self) -> Callable[..., object]:
         """The function behind ``silo.cute``."""
-        from silo.kinds.cute.front.cute_definition import cute  # noqa: PLC0415  # few programs have CuTe kernels
+        from silo.kinds.cute.front.cute_source import cute  # noqa: PLC0415  # few programs have CuTe kernels
 
         return cute
 

@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, Effect, NoDefault, Parameter, ParameterKind
-from silo.core.values import Value
+from silo.core.values import DType, DTypeKind, Value, dtype
 from silo.errors import SourceError
 from silo.frozen import replace
-from silo.kinds.cute.front.cute_element_types import dtype_named
-from silo.kinds.cute.front.cute_specialize import constant_value
+from silo.kinds.cute.front.cute_specialize import constant_value, dtype_named
 
 __all__ = ["DeclaredCuteParameters", "Passed", "declared_parameters"]
 

@@ -1,4 +1,4 @@
-"""Specialization of one call of a CuTe kernel, and its fingerprint: source, callees, globals, values of constants."""
+"""Specialization of one call of a CuTe kernel, its fingerprint, and the DSL's numeric types by Silo's dtypes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,64 @@ from collections.abc import Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, cast
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
-from silo.core.dtypes import DTypeKind, dtype
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import JSON, FunctionValue, Value, digest
+from silo.core.values import DTYPES, JSON, DType, DTypeKind, FunctionValue, Value, digest, dtype
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
-from silo.kinds.cute.front.cute_element_types import dtype_of
-from silo.sources import constant_values, reached_code
-from silo.sources.constant_values import NOT_SPECIAL, NotSpecial, remember
+from silo.kinds.cute.front.cute_installation import dsl_module
+from silo.sources import reached_code, written_values
 from silo.sources.reached_code import ReachedObjects, reached_by
+from silo.sources.written_values import NOT_SPECIAL, NotSpecial, remember
 
-__all__ = ["ALIGNMENT", "constant_value", "plain_function", "reached_from", "specialize"]
+__all__ = [
+    "ALIGNMENT",
+    "constant_value",
+    "dsl_type",
+    "dtype_named",
+    "dtype_of",
+    "plain_function",
+    "reached_from",
+    "specialize",
+]
+
+_OTHERWISE = {
+    "bool": "Boolean",
+    "bfloat16": "BFloat16",
+    "float8_e4m3fn": "Float8E4M3FN",
+    "float8_e4m3b11fnuz": "Float8E4M3B11FNUZ",
+    "float8_e5m2": "Float8E5M2",
+}
+_WITHOUT = ("float8_e4m3fnuz", "float8_e5m2fnuz")
+_NAMES = {
+    one.name: _OTHERWISE.get(one.name, one.name.capitalize()) for one in DTYPES if one.name not in _WITHOUT
+}  # int32: Int32
+_BY_NAME = {name: dtype(own) for own, name in _NAMES.items()}
+
+
+def dtype_named(name: str) -> DType | None:
+    """Returns the dtype of the DSL's type name; None if Silo has no such dtype.
+
+    >>> dtype_named("BFloat16"), dtype_named("Tensor")
+    (DType(name='bfloat16', short='bf16', kind=<DTypeKind.FLOAT: 'float'>, bits=16, code=4), None)
+    """
+    return _BY_NAME.get(name)
+
+
+def dtype_of(value: object) -> DType | None:
+    """Returns the dtype of a numeric type of the DSL; None for any other object."""
+    if isinstance(value, type) and value.__module__.partition(".")[0] == "cutlass":
+        return dtype_named(value.__name__)
+    return None
+
+
+def dsl_type(element: DType) -> Any:  # noqa: ANN401  # a class of the DSL
+    """Returns ``cutlass.Float32`` for float32. Raises SourceError if the DSL lacks the type."""
+    if element.name not in _NAMES:
+        raise SourceError(f"the CuTe DSL has no type for {element}")
+    return getattr(dsl_module("cutlass"), _NAMES[element.name])
+
 
 # ---- Specialization of one call of a CuTe kernel: the typed signature, and the facts that the code may assume ----
 
@@ -150,7 +194,7 @@ def constant_value(candidate: Any) -> Value:  # noqa: ANN401
             return _function_value(one)
         return NOT_SPECIAL
 
-    return constant_values.to_value(candidate, special)
+    return written_values.to_value(candidate, special)
 
 
 def _function_value(function: Any) -> FunctionValue:  # noqa: ANN401

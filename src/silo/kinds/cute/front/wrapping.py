@@ -10,22 +10,18 @@ from enum import Enum
 from types import CodeType, FunctionType
 from typing import Any
 
-from silo.core.dtypes import DType, DTypeKind
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import Extents
+from silo.core.extents import DynamicLayout, Extents
 from silo.core.launch_info import AbiType
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact
-from silo.core.values import FunctionValue, Value
+from silo.core.values import DType, DTypeKind, FunctionValue, Value
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 from silo.frozen import frozen
-from silo.kinds.cute.front.cute_element_types import dsl_type
 from silo.kinds.cute.front.cute_installation import dsl_module
 from silo.kinds.cute.front.cute_parameters import Passed
-from silo.kinds.cute.front.cute_specialize import ALIGNMENT
-from silo.sources.constant_values import constants_of, recall
-from silo.sources.launch_options import LaunchOptions, LaunchValues
+from silo.kinds.cute.front.cute_specialize import ALIGNMENT, dsl_type
+from silo.sources.written_values import LaunchOptions, LaunchValues, constants_of, recall
 
 __all__ = ["Form", "Wrapped", "Wrapper", "WrapperParameter", "function_of_text", "make_wrapper"]
 

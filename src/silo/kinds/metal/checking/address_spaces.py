@@ -12,7 +12,7 @@ from tempfile import TemporaryFile
 
 from silo.compile.c_compiler import CCompiler
 from silo.compile.compiler_process import run_compiler
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.emulation.clang import precompiled_header
 from silo.kinds.metal.clang import HEADER, code_flags
 from silo.kinds.metal.compile_job import quoted

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from silo.checking.findings import CheckFinding, check_error
 from silo.checking.kernel import NativeKernel
+from silo.checking.machine import CheckFinding, check_error
 from silo.compile.c_compiler import CCompiler
 from silo.compile.native_build import BuiltObject, build
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect
-from silo.core.target import Target
 from silo.emulation.checked_runs import CHECKED_STACK, CheckedRuns, checked_flags, checked_links, checked_runs
 from silo.emulation.clang import precompiled_header, scratch_bytes
 from silo.emulation.fault_report import Words

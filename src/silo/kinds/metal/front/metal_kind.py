@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.findings import Finding
-from silo.sources.callables import plain_callable
-from silo.sources.declaration import Declaration
+from silo.sources.declaration import Declaration, plain_callable
+from silo.sources.installations import Finding
 from silo.sources.kernel_source import KernelSource
-
-if TYPE_CHECKING:
-    from silo.core.findings import Finding
 
 __all__ = ["MetalKind", "findings"]
 
@@ -22,14 +18,14 @@ __all__ = ["MetalKind", "findings"]
 
 
 class MetalKind:
-    """Reads the definitions made by ``silo.metal`` (:func:`silo.kinds.metal.front.metal_definition.metal`)."""
+    """Reads the definitions made by ``silo.metal`` (:func:`silo.kinds.metal.front.metal_source.metal`)."""
 
     advice = "make one of a text in Metal Shading Language with silo.metal(text, group_size=...)"
 
     @property
     def define(self) -> Callable[..., object]:
         """The function behind ``silo.metal``."""
-        from silo.kinds.metal.front.metal_definition import metal  # noqa: PLC0415  # few programs have Metal kernels
+        from silo.kinds.metal.front.metal_source import metal  # noqa: PLC0415  # few programs have Metal kernels
 
         return metal
 

@@ -10,12 +10,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from silo.core.findings import SelfTestReport, SelfTestResult
 from silo.errors import SiloError, ToolchainError
 from silo.frozen import frozen
 from silo.kernels.kernel import kernel as make_kernel
-from silo.kinds.metal.front.metal_definition import metal
+from silo.kinds.metal.front.metal_source import metal
 from silo.machine.device_plugins import devices_of_kind
+from silo.sources.installations import SelfTestReport, SelfTestResult
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

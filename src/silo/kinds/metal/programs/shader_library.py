@@ -8,15 +8,14 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from silo.core.argument_descriptions import describe
-from silo.core.dtypes import DType
+from silo.core.argument_facts import describe
 from silo.core.signature import Parameter, ParameterKind
+from silo.core.values import DType
 from silo.errors import ArgumentError, SourceError
 from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.kernels.kernel import kernel as make_kernel
-from silo.kinds.metal.front.metal_definition import metal
-from silo.kinds.metal.front.metal_source import MOST_THREADS, scalar_of
+from silo.kinds.metal.front.metal_source import MOST_THREADS, metal, scalar_of
 from silo.kinds.metal.front.parser import MslKernel, MslParameter, parse_metal
 
 __all__ = ["CASTS", "EmulatedFunction", "EmulatedLibrary", "RecordedCall", "cast_of", "number_read", "packed"]

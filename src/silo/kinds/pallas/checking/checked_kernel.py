@@ -6,19 +6,26 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from silo.checking.findings import CheckFinding
-from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ran, Unseen
-from silo.core.check_limits import CheckLimits
+from silo.checking.machine import CheckedLaunch, CheckFinding, Difference, Doubt, Exchange, Ran, Unseen
+from silo.core.protocols import CheckLimits
 from silo.core.values import Value
 from silo.kinds.pallas.bridge import Arrays
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, ScalarPlace
-from silo.kinds.pallas.checking.modes import CheckMode, Interpreted, forget, interpreted
-from silo.kinds.pallas.checking.race_reports import CapturedReports, listening, races_in
-from silo.kinds.pallas.checking.waits import endless_waits_raise, stuck_in
+from silo.kinds.pallas.checking.interpreter_modes import (
+    CapturedReports,
+    CheckMode,
+    Interpreted,
+    endless_waits_raise,
+    forget,
+    interpreted,
+    listening,
+    races_in,
+    stuck_in,
+)
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.pallas_blocks import BlockedLaunch
-from silo.kinds.pallas.program_calls import given_scalar
+from silo.kinds.pallas.pallas_loader import given_scalar
 from silo.launch.array_libraries.library_table import library_of
 
 if TYPE_CHECKING:

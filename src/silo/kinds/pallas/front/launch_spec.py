@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from silo.core import nodes
-from silo.core.dtypes import DType, dtype
-from silo.core.nodes import Bindings, ConfigValue, Const, Extent, ItemSize, Node, Op, leaves
+from silo.core import expressions
+from silo.core.expressions import Bindings, ConfigValue, Const, Extent, ItemSize, Node, Op, leaves
 from silo.core.plugins import is_option
 from silo.core.trace import trace_value
-from silo.core.values import JSON
+from silo.core.values import JSON, DType, dtype
 from silo.errors import CompileError, ExpressionError, SourceError
 from silo.frozen import frozen
 
@@ -168,8 +167,10 @@ class ArraySpec:
 
     def to_json(self) -> JSON:
         """Returns the canonical form, without the index map."""
-        block = None if self.block is None else [None if one is None else nodes.to_json(one) for one in self.block]
-        made = None if self.made is None else [nodes.to_json(one) for one in self.made]
+        block = (
+            None if self.block is None else [None if one is None else expressions.to_json(one) for one in self.block]
+        )
+        made = None if self.made is None else [expressions.to_json(one) for one in self.made]
         dims: list[JSON] = [list(one) if isinstance(one, tuple) else one for one in self.dims]
         return {
             "name": self.name,
@@ -197,7 +198,7 @@ class ScratchSpec:
     def to_json(self) -> JSON:
         """Returns the canonical form."""
         element = None if self.dtype is None else self.dtype.name
-        return [self.kind.value, [nodes.to_json(one) for one in self.shape], element, self.like]
+        return [self.kind.value, [expressions.to_json(one) for one in self.shape], element, self.like]
 
 
 def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) -> tuple[str, ...]:
@@ -210,7 +211,7 @@ def constants_read(arrays: Sequence[ArraySpec], scratch: Sequence[ScratchSpec]) 
 def size_value(where: str, what: str, size: Node, bindings: Bindings, least: int = 1) -> int:
     """Returns a size's value in one variant. Raises CompileError, which rejects only this config, if it is invalid."""
     try:
-        found = nodes.evaluate(size, bindings)
+        found = expressions.evaluate(size, bindings)
     except ExpressionError as error:
         raise CompileError(f"{where}: {what} is {size}: {error}") from None
     if found < least:

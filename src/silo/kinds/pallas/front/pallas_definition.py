@@ -8,12 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from silo.core.config import Config
-from silo.core.dtypes import DTypeKind
 from silo.core.grids import Grid
-from silo.core.search_space import DeclaredSpace, space_of
 from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
-from silo.core.space import Space
-from silo.core.values import Value
+from silo.core.space import DeclaredSpace, Space, space_of
+from silo.core.values import DTypeKind, Value
 from silo.errors import SourceError, SpaceError
 from silo.kinds.pallas.front.launch_spec import (
     ArgSpec,
@@ -26,9 +24,7 @@ from silo.kinds.pallas.front.launch_spec import (
     constants_read,
     read_named,
 )
-from silo.kinds.pallas.front.pallas_element_types import WIDE
-from silo.kinds.pallas.front.pallas_fingerprint import constant_value, plain_function
-from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.front.pallas_source import WIDE, PallasSource, constant_value, plain_function
 from silo.sources.declaration import Declaration
 
 __all__ = ["pallas"]

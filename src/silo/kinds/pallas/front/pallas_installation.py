@@ -7,10 +7,9 @@ from importlib import import_module
 from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.findings import Finding
 from silo.errors import ToolchainError
 from silo.forks import Mutex
-from silo.sources.package_versions import parsed_version, version_of
+from silo.sources.installations import Finding, parsed_version, version_of
 
 __all__ = [
     "FRONT_END",

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.kinds.pallas.front import pallas_installation as installation
-from silo.sources.callables import plain_callable
-from silo.sources.declaration import Declaration
+from silo.sources.declaration import Declaration, plain_callable
 from silo.sources.kernel_source import KernelSource
 
 if TYPE_CHECKING:
-    from silo.core.findings import Finding
+    from silo.sources.installations import Finding
 
 __all__ = ["PallasKind"]
 

@@ -1,4 +1,4 @@
-"""Pallas kernels as sources."""
+"""Pallas kernels as sources: their fingerprints, and Silo's dtypes from objects of jax and numpy, by their names."""
 
 from __future__ import annotations
 
@@ -6,24 +6,103 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.config import Config
-from silo.core.dtypes import DTypeKind, dtype
 from silo.core.extents import ExtentKind, HeldExtents, shape_text
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.values import JSON, Value, digest
+from silo.core.values import JSON, DType, DTypeKind, FunctionValue, Value, digest, dtype
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
 from silo.kinds.pallas.front.launch_spec import ArraySpec, Scheme, ScratchSpec
-from silo.kinds.pallas.front.pallas_element_types import refuse_wide
-from silo.kinds.pallas.front.pallas_fingerprint import constant_value, reached_from
-from silo.sources.constant_values import constants_of
+from silo.sources import reached_code, written_values
+from silo.sources.reached_code import ReachedObjects, reached_by
+from silo.sources.written_values import NOT_SPECIAL, NotSpecial, constants_of, remember
 
-__all__ = ["PallasSource"]
+__all__ = ["WIDE", "PallasSource", "constant_value", "dtype_of", "plain_function", "reached_from", "refuse_wide"]
+
+WIDE = frozenset({"int64", "uint64", "float64"})
+"""Dtypes that jax silently narrows to 32 bits, unless a setting of the whole process enables them."""
+
+_MODULES = ("jax", "numpy", "ml_dtypes", "jaxlib")
+
+
+def dtype_of(value: Any) -> DType | None:  # noqa: ANN401
+    """Returns the dtype of a library's object: ``jnp.float32``, ``np.dtype("int8")``, ``ml_dtypes.bfloat16``; or None.
+
+    >>> import numpy as np
+    >>> str(dtype_of(np.float32)), str(dtype_of(np.dtype("int8"))), dtype_of(np), dtype_of(np.float32(1))
+    ('float32', 'int8', None, None)
+    """
+    kind = value if isinstance(value, type) else type(value)
+    named = kind.__module__.partition(".")[0] in _MODULES or type(kind).__module__.startswith("jax")
+    if not named:
+        return None
+    if isinstance(value, type):
+        name = value.__name__
+    elif hasattr(value, "itemsize") and hasattr(value, "kind") and isinstance(getattr(value, "name", None), str):
+        name = value.name  # a numpy.dtype
+    elif (inner := getattr(value, "dtype", None)) is not None and not hasattr(value, "shape"):
+        return dtype_of(inner)  # jax.numpy.float32 is an object with a dtype
+    else:
+        return None
+    try:
+        return dtype("bool" if name == "bool_" else name)
+    except KeyError:
+        return None
+
+
+def refuse_wide(kernel: str, name: str, element: DType) -> None:
+    """Raises ArgumentError for a dtype of 64 bits."""
+    if element.name in WIDE:
+        narrow = element.name.replace("64", "32")
+        raise ArgumentError(
+            f"{kernel}: {name} is {element}, which jax narrows to {narrow} without a word unless jax_enable_x64 is "
+            f"set, and TPUs have no 64-bit vectors: convert it to {narrow}"
+        )
+
+
+def reached_from(function: Any) -> JSON:  # noqa: ANN401
+    """Returns all code and values that a body or an index map reaches, as data.
+
+    Raises:
+        SourceError: a source is not available, or a value that is read has no canonical form.
+    """
+    return reached_by(_Reached(), function)
+
+
+def constant_value(candidate: Any) -> Value:  # noqa: ANN401
+    """Returns the value of a constant: plain values, dtypes, functions. Raises TypeError for others."""
+
+    def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
+        if (element := dtype_of(one)) is not None:
+            return element
+        plain = plain_function(one)
+        if isinstance(plain, FunctionType | BuiltinFunctionType):
+            name = plain.__qualname__.replace("<locals>.", "")
+            return remember(FunctionValue(name, digest("pallas-function/1", reached_from(one))), one)
+        return NOT_SPECIAL
+
+    return written_values.to_value(candidate, special)
+
+
+def plain_function(function: Any) -> Any:  # noqa: ANN401
+    """Returns the author's function inside wrappers of jax or ``functools``; any other object unchanged."""
+    return reached_code.plain_function(function, _Reached.libraries)
+
+
+class _Reached(ReachedObjects):
+    """Reached objects. jax's own functions count by name only, as its version is part of the compiler's identity."""
+
+    libraries = ("jax", "jaxlib", "numpy", "ml_dtypes", *ReachedObjects.libraries)
+
+    def special(self, value: Any) -> Value | NotSpecial:  # noqa: ANN401
+        return dtype_of(value) or NOT_SPECIAL
+
 
 _KINDS = {bool: ParameterKind.BOOL, int: ParameterKind.INTEGER, float: ParameterKind.FLOAT}
 _SCALARS = {bool: dtype("bool"), int: dtype("int32"), float: dtype("float32")}

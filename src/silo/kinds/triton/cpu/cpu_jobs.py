@@ -9,13 +9,12 @@ from typing import cast
 
 from silo.compile.c_compiler import CCompiler
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import JSON
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import Compiled, CompiledBlob, CompileJob, Variant
 from silo.drivers.cpu.levels import level_of
 from silo.errors import CompileError, SourceError, UnsupportedError
 from silo.kinds.triton.cpu.analysis.costs import program_nanoseconds

@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 from silo.compile.c_compiler import CCompiler
 from silo.compile.compiler_process import memory_note, run_compiler
 from silo.compile.native_build import BuiltObject, InternalCompilerError, build, build_beside
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.drivers.cpu.levels import CpuLevel, level_of
 from silo.errors import CompileError, ToolchainError
 from silo.kinds.triton.cpu.compile_effort import SIMD, USUAL, efforts_after_a_fault

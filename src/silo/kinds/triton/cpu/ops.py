@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.errors import UnsupportedError
-from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, ScalarCall
-from silo.kinds.triton.front.operations.cpu.c_types import c_type, element_bytes, has_c_type, literal, zero
+from silo.kinds.triton.front.operations.cpu.c_types import (
+    RefusedError,
+    ScalarCall,
+    c_type,
+    element_bytes,
+    has_c_type,
+    literal,
+    zero,
+)
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS
 from silo.kinds.triton.front.ssa import Operation, Type
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from silo.core.config import Config
-from silo.core.dtypes import DTypeKind, dtype
+from silo.core.device import Target
 from silo.core.plugins import is_option
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import DTypeKind, Value, dtype
 from silo.core.variant import Variant
 from silo.errors import SourceError
 from silo.frozen import replace

@@ -7,10 +7,10 @@ from typing import Any
 
 from silo.artifacts.binary_inspection import BinaryKernel
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import CompileError, UnsupportedError
 from silo.kinds.triton.front.adapter.gluon import block_extents

@@ -12,8 +12,8 @@ from silo.errors import SourceError
 from silo.frozen import frozen
 from silo.kinds.triton.front.adapter import is_constexpr
 from silo.kinds.triton.front.triton_specialize import to_value
-from silo.sources.constant_values import remember
 from silo.sources.reached_code import Names, Places, ReachedCode
+from silo.sources.written_values import remember
 
 __all__ = [
     "LIBRARIES",

@@ -15,8 +15,8 @@ from silo.sources.kernel_source import KernelSource
 
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
-    from silo.core.findings import Finding
-    from silo.sources.seen_launch import SeenLaunch
+    from silo.sources.installations import Finding
+    from silo.sources.source_kind import SeenLaunch
 
 __all__ = ["TritonKind"]
 
@@ -64,7 +64,7 @@ class TritonKind:
         return adapter.programs_reached(force=settings().force_triton)
 
     def _calls_on_the_cpu(self) -> Sequence[Finding]:
-        from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
+        from silo.sources.installations import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
         part = "Triton's own calls on the CPU"
         try:
@@ -120,7 +120,7 @@ class TritonKind:
 
 def _found_as_cpu() -> Finding:
     """Whether torch finds a backend of Triton for CPU tensors, which it looks up by that name."""
-    from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
+    from silo.sources.installations import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
     part = "Triton's backend for torch's CPU"
     driver = adapter.plugin_driver("cpu")
@@ -131,7 +131,7 @@ def _found_as_cpu() -> Finding:
 
 def _acceleration() -> Finding:
     """Whether a Triton program that is started from here has its launches by Silo, and why not."""
-    from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
+    from silo.sources.installations import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
     part = "launches of Triton programs"
     reached = adapter.programs_reached(force=settings().force_triton)

@@ -8,14 +8,13 @@ from functools import cached_property
 from typing import Any, NoReturn, cast
 
 from silo.core.argument_facts import ArgumentFacts
+from silo.core.compound_arguments import TupleShape, TupleShapes
 from silo.core.config import Config
-from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.plugins import is_option, option_names
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
-from silo.core.tuples import TupleShape, TupleShapes
-from silo.core.values import Value, digest
+from silo.core.values import DType, DTypeKind, Value, digest, dtype
 from silo.errors import SourceError
 from silo.frozen import replace as replace_frozen
 from silo.kinds.triton.front import adapter

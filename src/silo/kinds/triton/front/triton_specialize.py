@@ -6,19 +6,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from silo.core.argument_descriptions import describe
-from silo.core.argument_facts import ArgumentFacts
-from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import FunctionValue, Value
+from silo.core.values import DType, DTypeKind, FunctionValue, Value, dtype
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
 from silo.kinds.triton.front.adapter.gluon import block_extents, is_aggregate, layout_value
 from silo.kinds.triton.front.adapter.triton_objects import is_constexpr, is_function
 from silo.kinds.triton.front.ssa import Module, Type
-from silo.sources import constant_values
-from silo.sources.constant_values import NOT_SPECIAL, NotSpecial, dtype_value
+from silo.sources import written_values
+from silo.sources.written_values import NOT_SPECIAL, NotSpecial, dtype_value
 
 __all__ = ["ModuleArgument", "module_arguments", "specialize", "to_value"]
 
@@ -251,4 +249,4 @@ def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -
             return layout
         return NOT_SPECIAL
 
-    return constant_values.to_value(candidate, special)
+    return written_values.to_value(candidate, special)

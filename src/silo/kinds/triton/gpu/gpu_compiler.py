@@ -7,21 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
+from silo.artifacts.binary_inspection import BinaryKernel, free_of_folders, inspect_binary
 from silo.artifacts.runs_on import FIRST_SPECIFIC, capability, specific_form
-from silo.artifacts.strip import free_of_folders
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import CacheFiles, Compiled, CompiledBlob
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.plugins import is_option
 from silo.core.protocols import Source
 from silo.core.signature import NoDefault, ParameterKind
-from silo.core.target import Target
 from silo.core.values import JSON, Value, value_from_json, value_to_json
-from silo.core.variant import CompileJob, Variant
+from silo.core.variant import CacheFiles, Compiled, CompiledBlob, CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.kinds.triton.front.adapter import (
     GpuStages,

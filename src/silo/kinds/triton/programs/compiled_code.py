@@ -1,23 +1,22 @@
-"""From Triton's compiled code to code that Silo launches: its launch info, its target, its device."""
+"""Compiled code for launches of programs: read out of Triton's results, or given by providers that precede it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
 from silo.core.consent import Consent, HostCode
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Device
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
-from silo.core.values import JSON
+from silo.core.values import JSON, dtype
 from silo.errors import CompileError, DeviceError, UnsupportedError
-from silo.frozen import replace
+from silo.frozen import frozen, replace
 from silo.kinds.triton.front.adapter import CompiledProgram
 from silo.kinds.triton.front.gpu_layout import (
     complete_layout,
@@ -31,7 +30,24 @@ from silo.launch.runtime import bind
 from silo.machine.device_plugins import devices_of_kind
 from silo.store.trust_ledger import consent_to_compiled
 
-__all__ = ["bind_program", "consent_to", "descriptor_block", "device_at", "plain_signature", "read_launch", "target_of"]
+if TYPE_CHECKING:
+    from silo.kinds.triton.front.triton_source import TritonSource
+    from silo.launch.arguments import SeenCall
+
+__all__ = [
+    "PROVIDERS",
+    "LaunchedKernel",
+    "ProgramVariant",
+    "Provided",
+    "VariantProvider",
+    "bind_program",
+    "consent_to",
+    "descriptor_block",
+    "device_at",
+    "plain_signature",
+    "read_launch",
+    "target_of",
+]
 
 _ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
 _PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
@@ -177,3 +193,75 @@ def consent_to(program: CompiledProgram, launch: LaunchInfo) -> Consent | None:
         return None
     code = HostCode(hashlib.sha256(program.blob).hexdigest(), "so", launch)
     return consent_to_compiled(code, "this program's Triton compiled it and launches it")
+
+
+class LaunchedKernel(Protocol):
+    """A kernel of a program as providers see it; :class:`.kernels.ProgramKernel` is one."""
+
+    name: str
+    location: str
+
+    @property
+    def function(self) -> Any:  # noqa: ANN401  # Triton's JITFunction
+        """Triton's object; None after its end."""
+        ...
+
+    @property
+    def source(self) -> TritonSource:
+        """The kernel as a source. Raises SourceError: Silo does not read kernels of this kind."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the source."""
+        ...
+
+
+@frozen
+class ProgramVariant:
+    """One variant that launches of a program used.
+
+    ``signature`` and ``specialization`` are Silo's form of the call's facts, None if Silo cannot express them;
+    ``options`` are the compile options that the call gave. ``program`` is Triton's compiled kernel.
+    """
+
+    kernel: LaunchedKernel
+    call: SeenCall
+    options: Mapping[str, object]
+    program: CompiledProgram
+    launch: LaunchInfo
+    target: Target
+    device: Device
+    signature: Signature | None = None
+    specialization: Specialization | None = None
+
+
+@frozen
+class Provided:
+    """The code of a provider.
+
+    The launch returns the binding's ``tag``. If one of ``globals`` (values and their dictionaries, by name and the
+    dictionary's id) has changed, a later launch raises.
+    """
+
+    binding: Binding
+    globals: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]
+
+
+class VariantProvider(Protocol):
+    """Another source of compiled variants than Triton, tried before it: a bundle."""
+
+    def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
+        """The variant for calls like this one; None: this provider lacks one, and the next is called, at last Triton.
+
+        Not called if a hook of the program would observe the compile. Its exceptions reach the caller of the kernel.
+        """
+        ...
+
+    def compiled(self, variant: ProgramVariant) -> None:
+        """Triton compiled a variant, or took it from its cache, and launched it once."""
+        ...
+
+
+PROVIDERS: list[VariantProvider] = []
+"""Who is asked for the code of a launch before Triton compiles it, in order."""

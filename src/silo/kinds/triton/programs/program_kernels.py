@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from silo.core.dtypes import dtype
-from silo.core.protocols import AdoptsModules
+from silo.core.protocols import AdoptsModules, Device
 from silo.core.signature import Signature
+from silo.core.values import dtype
 from silo.errors import DeviceError, SiloError, UnsupportedError
 from silo.forks import Mutex
 from silo.frozen import replace
@@ -21,6 +21,10 @@ from silo.kinds.triton.front.adapter import CompiledProgram
 from silo.kinds.triton.front.triton_fingerprint import functions_reached
 from silo.kinds.triton.front.triton_source import TritonSource, signature_of
 from silo.kinds.triton.programs.compiled_code import (
+    PROVIDERS,
+    ProgramVariant,
+    Provided,
+    VariantProvider,
     bind_program,
     consent_to,
     descriptor_block,
@@ -29,7 +33,6 @@ from silo.kinds.triton.programs.compiled_code import (
     target_of,
 )
 from silo.kinds.triton.programs.first_launches import check_first
-from silo.kinds.triton.programs.variant_providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
 from silo.launch import native
 from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 from silo.launch.native import Binding, TritonKernel
@@ -38,7 +41,6 @@ from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.core.launch_info import LaunchInfo
-    from silo.core.protocols import Device
 
 __all__ = [
     "SLOT",

@@ -18,7 +18,7 @@ from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.allocation import allocate_scratch
 from silo.launch import native
 from silo.launch.native import TritonKernel, connect_loaded
-from silo.machine.switched_on import SwitchedOn
+from silo.machine.process_session import SwitchedOn
 from silo.settings import settings
 
 __all__ = [

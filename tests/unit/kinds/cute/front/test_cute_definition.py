@@ -11,8 +11,7 @@ import silo
 from silo.core.extents import ExtentKind, HeldExtents
 from silo.core.signature import Effect, NoDefault, ParameterKind
 from silo.errors import CompileError, SourceError, SpaceError, TraceError
-from silo.kinds.cute.front.cute_definition import cute
-from silo.kinds.cute.front.cute_source import Host, WrittenWrapper
+from silo.kinds.cute.front.cute_source import Host, WrittenWrapper, cute
 from silo.sources.kinds import kind_named, kind_reading
 
 

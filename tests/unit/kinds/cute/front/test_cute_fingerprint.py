@@ -13,11 +13,10 @@ from pathlib import Path
 import cute_functions
 import pytest
 
-from silo.core.dtypes import dtype
-from silo.core.values import FunctionValue
+from silo.core.values import FunctionValue, dtype
 from silo.errors import SourceError
-from silo.kinds.cute.front.cute_definition import cute
-from silo.sources.constant_values import recall
+from silo.kinds.cute.front.cute_source import cute
+from silo.sources.written_values import recall
 
 TEXT = Path(cute_functions.__file__).read_text(encoding="utf-8")
 
@@ -148,7 +147,7 @@ def reads_a_set(x):
 
 def test_the_order_of_a_set_does_not_count():
     program = (
-        "import test_cute_fingerprint as here; from silo.kinds.cute.front.cute_definition import cute; "
+        "import test_cute_fingerprint as here; from silo.kinds.cute.front.cute_source import cute; "
         "print(cute(here.reads_a_set, block=1).source.fingerprint)"
     )
     folder = str(Path(__file__).parent)

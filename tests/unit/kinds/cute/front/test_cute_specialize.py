@@ -8,7 +8,7 @@ from silo.core.signature import ParameterKind
 from silo.core.specialization import Fact
 from silo.errors import ArgumentError
 from silo.frozen import replace
-from silo.kinds.cute.front.cute_definition import cute
+from silo.kinds.cute.front.cute_source import cute
 
 ARRAY = ArgumentFacts.array("float16", 64)
 

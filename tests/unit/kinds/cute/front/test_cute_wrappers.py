@@ -19,17 +19,15 @@ import cute_kernels as kernels
 from silo.compile.toolchain import select_compiler
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.dtypes import dtype
-from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import Extents
+from silo.core.device import Target
+from silo.core.extents import DynamicLayout, Extents
 from silo.core.launch_info import ABI_BYTES, AbiType
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError, UnsupportedError
 from silo.frozen import replace
-from silo.kinds.cute.front.cute_definition import cute
 from silo.kinds.cute.front.cute_installation import FRONT_END
-from silo.kinds.cute.front.cute_source import Layouts
+from silo.kinds.cute.front.cute_source import Layouts, cute
 from silo.kinds.cute.front.wrapping import Form, WrapperParameter
 
 FLAT = ("float32", (1000,), (1,))

@@ -10,9 +10,9 @@ import pytest
 
 from pallas_variants import source_of
 from silo import ArgSpec, Scratch
-from silo.core.dtypes import dtype
+from silo.core.values import dtype
 from silo.errors import SourceError
-from silo.kinds.pallas.front.pallas_fingerprint import constant_value
+from silo.kinds.pallas.front.pallas_source import constant_value
 
 TWO = [ArgSpec(block=(8,), dims=(0,)), ArgSpec(block=(8,), dims=(0,), role="out")]
 

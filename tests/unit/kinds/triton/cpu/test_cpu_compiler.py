@@ -16,11 +16,11 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import CompileJob, Variant
 from silo.drivers.cpu.levels import gather_facts, highest_level, host_target
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, UnsupportedError

@@ -11,7 +11,7 @@ import triton.language as tl
 
 import silo
 from cpu_samples import MODES, needs_compiler, run
-from silo.core.descriptors import TensorDescriptor
+from silo.core.compound_arguments import TensorDescriptor
 from silo.kinds.triton.front.adapter import triton_version
 
 pytestmark = needs_compiler

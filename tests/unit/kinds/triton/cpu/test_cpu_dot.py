@@ -12,7 +12,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from cpu_samples import needs_compiler, run  # noqa: E402
-from silo.core.target import CPU_LEVELS, Target  # noqa: E402
+from silo.core.device import CPU_LEVELS, Target  # noqa: E402
 from silo.drivers.cpu.levels import gather_facts, highest_level  # noqa: E402
 
 pytestmark = needs_compiler

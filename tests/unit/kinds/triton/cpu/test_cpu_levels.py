@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silo.core.target import CPU_LEVELS, Target
+from silo.core.device import CPU_LEVELS, Target
 from silo.drivers.cpu import levels
 from silo.drivers.cpu.levels import LEVELS, CpuFacts, highest_level, level_of, parse_cpuinfo
 from silo.errors import TargetError

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from silo.compile.c_compiler import find_compiler
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.variant import Compiled, CompiledBlob
 from silo.drivers.cpu.levels import LEVELS, gather_facts, highest_level
 from silo.errors import ArgumentError, LaunchError
 from silo.kinds.triton.cpu.object_build import build, compile_flags

@@ -13,7 +13,7 @@ from silo.kinds.triton.cpu.analysis.networks import find_mirrors
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.emit.kernel_text import lower
 from silo.kinds.triton.cpu.loop_ir import For
-from silo.kinds.triton.front.operations.own import MIRROR
+from silo.kinds.triton.front.operations.further_dialects import MIRROR
 
 pytestmark = needs_compiler
 

@@ -18,7 +18,7 @@ from silo.drivers.cpu.levels import LEVELS, gather_facts, highest_level  # noqa:
 from silo.kinds.triton.cpu import runtime  # noqa: E402
 from silo.kinds.triton.cpu.analysis.networks import NO_FLIP, fold_networks, steps_of  # noqa: E402
 from silo.kinds.triton.cpu.object_build import build, compile_flags  # noqa: E402
-from silo.kinds.triton.front.operations.own import NETWORK  # noqa: E402
+from silo.kinds.triton.front.operations.further_dialects import NETWORK  # noqa: E402
 
 pytestmark = needs_compiler
 RNG = np.random.default_rng(3)

@@ -11,7 +11,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from cpu_samples import module_of, needs_compiler, run  # noqa: E402
-from silo.core.target import Target  # noqa: E402
+from silo.core.device import Target  # noqa: E402
 from silo.drivers.cpu.levels import gather_facts, highest_level  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402

@@ -10,7 +10,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from cpu_samples import compiled, module_of, needs_compiler  # noqa: E402
-from silo.core.target import Target  # noqa: E402
+from silo.core.device import Target  # noqa: E402
 from silo.drivers.cpu.levels import LEVELS, host_target, level_of  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402

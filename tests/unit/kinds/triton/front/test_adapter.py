@@ -19,12 +19,12 @@ import triton.language as tl
 
 from silo.core.argument_facts import ArgumentFacts as Facts
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.signature import Effect
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError, ToolchainError
 from silo.kinds.triton.front import adapter
-from silo.kinds.triton.front.adapter import triton_installation as installation
+from silo.kinds.triton.front.adapter import triton_toolchain as installation
 from silo.kinds.triton.front.adapter import triton_toolchain as toolchain
 from silo.kinds.triton.front.ssa_facts import effects_of
 from silo.kinds.triton.front.triton_source import TritonSource

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from silo.core.dtypes import dtype
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
+from silo.core.values import dtype
 from silo.errors import SourceError
 from silo.kinds.triton.front.ssa_facts import argument_effects, effects_of
 from silo.kinds.triton.front.triton_specialize import module_arguments

@@ -15,7 +15,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from silo.core.values import FunctionValue
 from silo.errors import SourceError
 from silo.kinds.triton.front.triton_fingerprint import fingerprint, function_value
-from silo.sources.constant_values import recall
+from silo.sources.written_values import recall
 
 FILE = """
 import math

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from silo.calls.candidate_filters import same_bits
 from silo.core.config import Config
 from silo.kinds.triton.front.ssa_facts import numerics_of
 from silo.kinds.triton.front.ttir import parse_ttir
-from silo.tuner.determinism import same_bits
 
 TEXTS = Path(__file__).parents[4] / "data" / "ttir"
 

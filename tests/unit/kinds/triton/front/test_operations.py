@@ -14,7 +14,7 @@ import silo.kinds.triton.cpu
 import silo.kinds.triton.front
 from silo.core.signature import Effect
 from silo.kinds.triton.cpu.operations_page import operations_table
-from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt, ttg
+from silo.kinds.triton.front.operations import arith, flow, further_dialects, tt
 from silo.kinds.triton.front.operations.attribute_rules import AttributeRules
 from silo.kinds.triton.front.operations.cpu.c_arith import MathFunction
 from silo.kinds.triton.front.operations.nvidia.libdevice import FUNCTIONS
@@ -44,16 +44,16 @@ from silo.kinds.triton.front.ssa import Operation, Type, Value
 BACKEND, FRONT = Path(silo.kinds.triton.cpu.__file__).parent, Path(silo.kinds.triton.front.__file__).parent
 DIALECTS = {
     "arith": arith,
-    "math": maths,
+    "math": arith,
     "tt": tt,
     "scf": flow,
     "cf": flow,
-    "gpu": others,
-    "llvm": others,
-    "ttg": ttg,
-    "ttng": ttg,
-    "ub": others,
-    "silo": own,
+    "gpu": further_dialects,
+    "llvm": further_dialects,
+    "ttg": further_dialects,
+    "ttng": further_dialects,
+    "ub": further_dialects,
+    "silo": further_dialects,
 }
 NAME = re.compile(r"(tt|arith|math|scf|cf|ub|gpu|ttg|ttng|llvm|silo)\.[a-z_0-9.]+")
 HINTS = {"tt.divisibility", "tt.contiguity", "tt.constancy", "tt.pointer_range"}
@@ -67,7 +67,7 @@ ALLOWED = {
     "adapter/lowering.py": HINTS,
     "ssa.py": {"cf.br", "tt.call"},
     "ttir.py": {"tt.func"},
-    "loaded_addresses.py": {"scf.condition"},  # the one operation that decides whether a loop goes on
+    "ssa_facts.py": {"scf.condition"},  # the one operation that decides whether a loop goes on
 }
 TEXT = [record for record in OPERATIONS.values() if not record.is_own]
 
@@ -185,17 +185,17 @@ def test_every_operation_has_a_way_into_c_or_a_place_in_the_schedule():
 
 def test_what_the_cpu_has_no_code_for_is_refused_by_its_record():
     foreign = {record for record in OPERATIONS.values() if record.role is OperationRole.FOREIGN}
-    assert {tt.DESCRIPTOR_LOAD, tt.MAKE_TENSOR_PTR, others.UNREACHABLE} <= foreign
+    assert {tt.DESCRIPTOR_LOAD, tt.MAKE_TENSOR_PTR, further_dialects.UNREACHABLE} <= foreign
     for record in foreign:
         assert record.refuse(Operation(record, [], [], {})) == "not supported"
         assert not record.on_cpu
 
 
 def test_what_has_effects():
-    assert {own.FENCE, own.VOLATILE_LOAD, tt.CALL, tt.STORE, *ATOMICS} == WRITES
+    assert {further_dialects.FENCE, further_dialects.VOLATILE_LOAD, tt.CALL, tt.STORE, *ATOMICS} == WRITES
     assert {tt.ASSERT, tt.PRINT} == MESSAGES
     assert WRITES | MESSAGES == EFFECTS
-    assert {flow.FOR, flow.IF, flow.WHILE, tt.REDUCE, tt.SCAN, tt.DOT, tt.CALL, own.NETWORK} <= OPAQUE
+    assert {flow.FOR, flow.IF, flow.WHILE, tt.REDUCE, tt.SCAN, tt.DOT, tt.CALL, further_dialects.NETWORK} <= OPAQUE
     assert not {tt.LOAD, tt.STORE, tt.SPLAT, arith.ADDF} & OPAQUE
 
 
@@ -214,14 +214,14 @@ def test_foreign_operations_are_refused_with_the_reason():
     assert "NVIDIA" in foreign_reason("ttng.tmem_load")
     assert "Gluon" in foreign_reason("ttg.local_alloc")
     assert foreign_reason("tt.unheard_of") == "not supported"
-    assert others.ASSUME in OPERATIONS
+    assert further_dialects.ASSUME in OPERATIONS
 
 
 def test_a_function_of_the_math_dialect_is_called_by_its_own_name():
     for record in OPERATIONS.values():
         if record.dialect == "math" and isinstance(record.render, MathFunction):
             assert record == f"math.{record.render.name}"
-    assert FUNCTIONS["exp"] is maths.EXP.render
+    assert FUNCTIONS["exp"] is arith.EXP.render
 
 
 def test_the_page_lists_the_table():

@@ -12,11 +12,10 @@ import triton.language as tl
 
 from silo.core.argument_facts import ArgumentFacts as Facts
 from silo.core.config import Config
-from silo.core.dtypes import dtype
 from silo.core.protocols import Source
 from silo.core.signature import NO_DEFAULT, ParameterKind
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import FunctionValue
+from silo.core.values import FunctionValue, dtype
 from silo.errors import ArgumentError, SourceError
 from silo.kinds.triton.front.triton_source import HookEffects, TritonSource, effects_of_hook
 from triton_samples import add, scaled

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from silo.errors import SourceError
-from silo.kinds.triton.front.mlir_attributes import read_attribute
 from silo.kinds.triton.front.mlir_text import FLOAT_FORMATS, Cursor, Locations, float_from_bits, round_to_format
 from silo.kinds.triton.front.ssa import Dense, Type
 from silo.kinds.triton.front.ssa_facts import argument_effects
-from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.front.ttir import parse_ttir, read_attribute
 from silo.kinds.triton.front.verifier import verify
 
 DATA = Path(__file__).parents[4] / "data" / "ttir"

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.core.tuples import shape_of
+from silo.core.compound_arguments import shape_of
 from silo.errors import ArgumentError, CheckError
 
 

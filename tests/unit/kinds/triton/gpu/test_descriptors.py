@@ -10,13 +10,13 @@ import pytest
 
 from silo.artifacts.binary_inspection import BinaryKernel
 from silo.core.argument_facts import ArgumentFacts
+from silo.core.compound_arguments import TensorDescriptor
 from silo.core.config import Config
-from silo.core.descriptors import TensorDescriptor
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError, UnsupportedError
 from silo.kinds.triton.front.adapter import descriptor_type, lower_for_gpu
@@ -35,7 +35,7 @@ from silo.launch.arguments import (
     describe_call,
     read_call,
 )
-from silo.launch.descriptor_arguments import is_descriptor, map_problem
+from silo.launch.array_parts import is_descriptor, map_problem
 
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)

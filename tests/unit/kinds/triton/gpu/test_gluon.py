@@ -9,10 +9,9 @@ import pytest
 import silo
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.signature import Effect
-from silo.core.target import Target
-from silo.core.values import RecordValue, value_from_json, value_to_json
+from silo.core.values import RecordValue, dtype, value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 

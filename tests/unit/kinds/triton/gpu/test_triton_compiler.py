@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 import silo
-from silo.artifacts.binary_inspection import inspect_binary
-from silo.artifacts.strip import free_of_folders
+from silo.artifacts.binary_inspection import free_of_folders, inspect_binary
 from silo.core.config import Config
-from silo.core.dtypes import dtype
+from silo.core.device import Target
 from silo.core.launch_info import AbiType
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.values import dtype
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 from silo.kinds.triton.front.gpu_layout import argument_slots, complete_layout
@@ -311,7 +310,7 @@ def test_the_identity_is_stable_and_free_of_paths(monkeypatch):
 def test_the_identity_needs_no_import_of_triton():
     code = (
         "import sys; from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler; "
-        "from silo.core.target import Target; "
+        "from silo.core.device import Target; "
         "TritonCompiler().identity(Target.parse('cuda:sm_90')); print('triton' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(silo.__file__).parent.parent)}

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, drop, replace
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar, fold, is_unit_reshape
 from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.further_dialects import MIRROR, NETWORK
 from silo.kinds.triton.front.operations.operation_table import VIEWS, is_arithmetic
-from silo.kinds.triton.front.operations.own import MIRROR, NETWORK
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["NO_FLIP", "SwapStep", "find_mirrors", "fold_networks", "steps_of"]

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, insert, replace
 from silo.kinds.triton.cpu.analysis.value_properties import any_of, combining_operation
 from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.further_dialects import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, BARRIERS
-from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["free_orders", "jump_may_wait", "may_wait", "order_memory"]

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import drop, insert
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, pointer_roots, store_parts
 from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.further_dialects import PART_FIRST, PART_ROWS
 from silo.kinds.triton.front.operations.operation_table import RENDERED
-from silo.kinds.triton.front.operations.own import PART_FIRST, PART_ROWS
 from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Type, Value
 
 __all__ = ["RowParts", "cut_rows"]

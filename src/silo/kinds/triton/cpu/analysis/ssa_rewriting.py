@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.further_dialects import CLOCK
 from silo.kinds.triton.front.operations.nvidia.ptx import inline_parts
-from silo.kinds.triton.front.operations.own import CLOCK
 from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Region, Type, Value
 
 __all__ = ["callees_first", "cast", "drop", "insert", "join_edges", "replace", "spell_out_polls", "split_inline"]

@@ -13,8 +13,8 @@ from silo.kinds.triton.cpu.analysis.value_properties import combining_operation
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.attribute_rules import OWN
 from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES
+from silo.kinds.triton.front.operations.further_dialects import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS, foreign_reason
-from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Module, Operation
 
 __all__ = ["check_supported", "refuse_depth", "unsupported_operations"]

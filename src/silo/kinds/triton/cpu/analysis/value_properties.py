@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.further_dialects import FENCE
 from silo.kinds.triton.front.operations.operation_table import ASSOCIATIVE, ORDERED, VIEWS, WHOLE, WRITES
-from silo.kinds.triton.front.operations.own import FENCE
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Value
 
 __all__ = [

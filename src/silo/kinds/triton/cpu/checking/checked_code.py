@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler
-from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
+from silo.core.variant import Compiled, CompiledBlob
 from silo.drivers.cpu.levels import CpuLevel
 from silo.frozen import frozen
 from silo.kinds.triton.cpu.analysis.networks import fold_networks

@@ -9,11 +9,21 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from silo.checking.findings import CheckFinding, capital, coordinates, index_text, nearest, place_in
 from silo.checking.kernel import NativeCall
-from silo.checking.machine import Difference, Doubt, Exchange, Ran
+from silo.checking.machine import (
+    CheckFinding,
+    Difference,
+    Doubt,
+    Exchange,
+    Ran,
+    capital,
+    coordinates,
+    index_text,
+    nearest,
+    place_in,
+)
 from silo.checking.memory import Contents, LaunchMemory, MemoryLaunch, allocations_of
-from silo.core.check_limits import CheckLimits
+from silo.core.protocols import CheckLimits
 from silo.errors import CheckError
 from silo.frozen import frozen, replace
 from silo.kinds.triton.cpu.checking.cpu_faults import (

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, scalar_source
 from silo.kinds.triton.cpu.checking.sites import Site, SiteKind, Use
-from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt
+from silo.kinds.triton.front.operations import arith, flow, further_dialects, tt
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, element_bytes
 from silo.kinds.triton.front.operations.operation_table import ATOMICS
 from silo.kinds.triton.front.ssa import Attribute, Block, Dense, Module, Operation, Region, Type, Value
@@ -52,7 +52,7 @@ _CARRIES = frozenset(
 )
 _LOGIC = frozenset({arith.ANDI, arith.ORI, arith.XORI})
 # Operations that never make a NaN from other numbers.
-_NO_NAN = frozenset({arith.CONSTANT, arith.SELECT, arith.NEGF, arith.BITCAST, tt.BITCAST, maths.ABSF})
+_NO_NAN = frozenset({arith.CONSTANT, arith.SELECT, arith.NEGF, arith.BITCAST, tt.BITCAST, arith.ABSF})
 _UNORDERED = 14  # the predicate of arith.cmpf that is true if one of two is a NaN
 _HINTS = ("tt.divisibility", "tt.contiguity", "tt.constancy")
 _LOOPS = frozenset({flow.FOR, flow.WHILE})
@@ -93,12 +93,12 @@ class _Instrumenting:
     def _block(self, block: Block, *, looped: bool = False, begins: bool = False) -> None:
         outer, self.out = self.out, []
         if begins:
-            self._add(own.BEGIN, [], None, block)
+            self._add(further_dialects.BEGIN, [], None, block)
         elif looped:
             owner = block.region.owner if block.region is not None else None
             is_loop = owner is not None and owner.name in _LOOPS
             site = self._site(SiteKind.LOOP, owner if owner is not None and is_loop else block.operations[-1])
-            self._add(own.STEP, [], None, block, site=site)
+            self._add(further_dialects.STEP, [], None, block, site=site)
         for operation in list(block.operations):
             operation.operands = [self.same.get(value, value) for value in operation.operands]
             self._operation(operation, block)
@@ -115,7 +115,7 @@ class _Instrumenting:
             self._gather(operation, block)
         elif name == tt.ASSERT:
             self._condition(SiteKind.ASSERT, operation, block, {"message": operation.attributes.get("message", "")})
-        elif name == others.ASSUME:
+        elif name == further_dialects.ASSUME:
             self._condition(SiteKind.ASSUME, operation, block, {})
         else:
             if name == tt.PRINT:
@@ -160,7 +160,7 @@ class _Instrumenting:
         if operation.name == tt.ATOMIC_CAS:
             # It lacks a mask: for forbidden addresses it gets memory of the check.
             site = self._site(SiteKind.ATOMIC, operation, use=use, pointer=pointer)
-            place = self._add(own.PLACE, [pointer], pointer.type, block, site=site)
+            place = self._add(further_dialects.PLACE, [pointer], pointer.type, block, site=site)
             operation.operands = [place, *operation.operands[1:]]
             self.out.append(operation)
             return
@@ -188,8 +188,10 @@ class _Instrumenting:
         if stored is not None:
             operands.append(stored)
             if pointer.type.elements > 1:
-                self._add(own.STORES, [], None, block, site=site)
-        return self._add(own.ACCESS, operands, _like(pointer.type, "i1"), block, site=site, stores=stored is not None)
+                self._add(further_dialects.STORES, [], None, block, site=site)
+        return self._add(
+            further_dialects.ACCESS, operands, _like(pointer.type, "i1"), block, site=site, stores=stored is not None
+        )
 
     def _gather(self, operation: Operation, block: Block) -> None:
         """Exchange the indices for indices inside the tile; the first that does not ends the check."""
@@ -200,7 +202,7 @@ class _Instrumenting:
         site = self._site(SiteKind.GATHER, operation, like=indices.type, details={"axis": axis, "extent": extent})
         operation.operands = [
             source,
-            self._add(own.WITHIN, [indices], indices.type, block, site=site, extent=extent),
+            self._add(further_dialects.WITHIN, [indices], indices.type, block, site=site, extent=extent),
         ]
         self.out.append(operation)
         self._after(operation, block)
@@ -228,7 +230,9 @@ class _Instrumenting:
         value = operation.result
         site = self._site(kind, operation, details={"how": how})
         current = self.same.get(value, value)
-        checked = self._add(own.SUSPECT, [current, *facts], value.type, block, site=site, what=kind.value, how=how)
+        checked = self._add(
+            further_dialects.SUSPECT, [current, *facts], value.type, block, site=site, what=kind.value, how=how
+        )
         self.same[value] = checked
 
     def _nan_operands(self, operation: Operation, block: Block) -> list[Value]:
@@ -276,7 +280,7 @@ class _Instrumenting:
     def _condition(self, kind: SiteKind, operation: Operation, block: Block, details: Mapping[str, object]) -> None:
         condition = operation.operands[0]
         site = self._site(kind, operation, details=details, like=condition.type)
-        self._add(own.HOLDS, [condition], condition.type, block, site=site, what=kind.value)
+        self._add(further_dialects.HOLDS, [condition], condition.type, block, site=site, what=kind.value)
 
     def _hint(self, operation: Operation, block: Block) -> None:
         promised = {name: _extents(operation.attributes.get(name)) for name in _HINTS if name in operation.attributes}
@@ -294,7 +298,9 @@ class _Instrumenting:
                 pointer = value if value.type.pointer else None
                 site = self._site(SiteKind.HINT, operation, pointer=pointer, details=details)
                 numbers: dict[str, Attribute] = {name: parts.get(name, 1) for name in _HINTS}
-                self._add(own.HINT, [value], _like(value.type, "i1"), block, site=site, axis=axis, **numbers)
+                self._add(
+                    further_dialects.HINT, [value], _like(value.type, "i1"), block, site=site, axis=axis, **numbers
+                )
 
     # ---- making operations
 

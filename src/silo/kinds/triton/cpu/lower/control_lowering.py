@@ -60,8 +60,8 @@ from silo.kinds.triton.cpu.schedule.block_schedule import (
 from silo.kinds.triton.cpu.schedule.loop_values import jump_arguments
 from silo.kinds.triton.front.operations import arith, flow, tt
 from silo.kinds.triton.front.operations.cpu.c_types import element_bytes
+from silo.kinds.triton.front.operations.further_dialects import CLOCK, FENCE, PART_FIRST, PART_ROWS, VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, CHECKS, MESSAGES, REGION_RETURNS
-from silo.kinds.triton.front.operations.own import CLOCK, FENCE, PART_FIRST, PART_ROWS, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
 __all__ = ["NEXT_PROGRAM", "FunctionLowering", "lower_transposes"]

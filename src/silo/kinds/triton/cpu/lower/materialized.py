@@ -8,8 +8,8 @@ from silo.kinds.triton.cpu.loop_ir import Copy, Define, For, LoopBuffer, LoopCal
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES
+from silo.kinds.triton.front.operations.further_dialects import NETWORK
 from silo.kinds.triton.front.operations.operation_table import OPAQUE
-from silo.kinds.triton.front.operations.own import NETWORK
 from silo.kinds.triton.front.ssa import Module, Operation
 
 __all__ = ["function_name", "lower_whole"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.loop_ir import If, LoopCall, Return, Statement
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
-from silo.kinds.triton.front.operations import own, tt
+from silo.kinds.triton.front.operations import further_dialects, tt
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, FP8, INTEGERS, NARROW, element_bytes
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type
 
@@ -168,13 +168,13 @@ def checked_statement(scope: LoweringScope, operation: Operation) -> Statement |
     """The statement of a scalar operation with an unused result; None if the operation is an expression."""
     scope.pieces.add("check")
     match operation.name:
-        case own.BEGIN:
+        case further_dialects.BEGIN:
             return If("silo_check_begin(context, program)", [Return("1")])
-        case own.STEP:
+        case further_dialects.STEP:
             return If(f"silo_check_step(context, {_site(operation)})", [Return("1")])
-        case own.STORES:
+        case further_dialects.STORES:
             return LoopCall(f"silo_check_stores(context, {_site(operation)})")
-        case own.HOLDS:
+        case further_dialects.HOLDS:
             return LoopCall(_holds(operation, [scope.scalar(operation.operands[0])], _SCALAR))
         case _:
             return None
@@ -186,16 +186,16 @@ def checked_expression(
     """One element of an operation's result, at the row-major ``lane`` and the ``index`` of its tile."""
     scope.pieces.add("check")
     match operation.name:
-        case own.ACCESS:
+        case further_dialects.ACCESS:
             return _access(operation, operands, lane)
-        case own.PLACE:
+        case further_dialects.PLACE:
             place = f"silo_check_place(context, {_site(operation)}, (uint64_t){operands[0]}, {lane})"
             return f"({ops.c_type(operation.result.type)})(uintptr_t){place}"
-        case own.HOLDS:
+        case further_dialects.HOLDS:
             return _holds(operation, operands, lane)
-        case own.HINT:
+        case further_dialects.HINT:
             return _hint(operation, operands[0], lane, index)
-        case own.WITHIN:
+        case further_dialects.WITHIN:
             extent = operation.attributes["extent"]
             within = f"silo_check_within(context, {_site(operation)}, {lane}, (int64_t){operands[0]}, {extent})"
             return f"({ops.c_type(operation.result.type)}){within}"

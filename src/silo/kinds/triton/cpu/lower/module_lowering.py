@@ -21,8 +21,8 @@ from silo.kinds.triton.cpu.schedule.function import plan_function, plan_region
 from silo.kinds.triton.cpu.schedule.loop_values import declare_results
 from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
 from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.operations.further_dialects import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, MESSAGES, REGION_RETURNS
-from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Module, Operation, Region, Value
 
 __all__ = ["element_functions", "frame_name", "lower_kernel", "needs_function"]

@@ -23,8 +23,8 @@ from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.messages import checked_expression
 from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, holds_within, unless_masked
 from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.further_dialects import MIRROR
 from silo.kinds.triton.front.operations.operation_table import CHECKS, SHUFFLES, VIEWS
-from silo.kinds.triton.front.operations.own import MIRROR
 from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = ["Descent", "Nest"]

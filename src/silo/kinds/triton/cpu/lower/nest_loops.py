@@ -13,8 +13,8 @@ from silo.kinds.triton.cpu.lower.index import Index, linear_index, remap
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.schedule.block_schedule import BufferFill, NestGroup, StoreSink
 from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.further_dialects import MIRROR
 from silo.kinds.triton.front.operations.operation_table import OPAQUE, VIEWS
-from silo.kinds.triton.front.operations.own import MIRROR
 from silo.kinds.triton.front.ssa import Value
 
 __all__ = ["RUN_PRELUDE", "FlatLoops", "NestLoops", "Runs", "flat_cut", "holds_within", "unless_masked"]

@@ -23,8 +23,8 @@ from silo.kinds.triton.cpu.lower.messages import flush_statement, message_statem
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup
 from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.operations.further_dialects import VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, MESSAGES
-from silo.kinds.triton.front.operations.own import VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Operation
 
 __all__ = ["lower_ordered"]

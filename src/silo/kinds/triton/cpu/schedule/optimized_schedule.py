@@ -61,6 +61,7 @@ from silo.kinds.triton.cpu.schedule.demands import (
 from silo.kinds.triton.cpu.schedule.loop_values import NO_OFFSETS, Offsets, carried_of, jump_arguments
 from silo.kinds.triton.front.operations import flow, tt
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS
+from silo.kinds.triton.front.operations.further_dialects import MIRROR
 from silo.kinds.triton.front.operations.operation_table import (
     CONTROL,
     DOTS,
@@ -72,7 +73,6 @@ from silo.kinds.triton.front.operations.operation_table import (
     VIEWS,
     YIELDS,
 )
-from silo.kinds.triton.front.operations.own import MIRROR
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
 __all__ = ["plan_block"]

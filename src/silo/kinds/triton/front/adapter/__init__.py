@@ -69,45 +69,41 @@ from silo.kinds.triton.front.adapter.decorators import (
     pruned_configs,
     read_kernel,
     read_tuned_config,
+    wrap,
 )
 from silo.kinds.triton.front.adapter.first_compile import FirstCompile, HostModule, KeyFiles, watch_first_compile
 from silo.kinds.triton.front.adapter.gluon import block_extents, descriptor_layout, is_layout, layout_in_type
 from silo.kinds.triton.front.adapter.gpu_back_end import GpuStages, compile_gpu, load_gpu_backends
-from silo.kinds.triton.front.adapter.launch_hooks import enter_launch, follow_launch_hooks
 from silo.kinds.triton.front.adapter.launch_paths import (
     LAUNCHED_VERSIONS,
     LaunchHookPoints,
     LaunchWatch,
+    changed_global,
+    enter_launch,
+    follow_launch_hooks,
     forget_key_texts,
+    forget_served,
     hook_points_are_loaded,
+    kept_later,
     launch_hook_points,
     launch_hooks,
+    launch_options,
     launch_state,
+    note_served,
+    notices_compiles,
     option_names_of,
     programs_reached,
     usable_for_programs,
     watch,
     watched_debug,
 )
-from silo.kinds.triton.front.adapter.lazy_kernels import (
-    changed_global,
-    forget_served,
-    kept_later,
-    launch_options,
-    note_served,
-    notices_compiles,
-)
 from silo.kinds.triton.front.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
-from silo.kinds.triton.front.adapter.remote_cache import KeepsFiles, remote_cache
-from silo.kinds.triton.front.adapter.triton_installation import (
-    TESTED_VERSIONS,
-    debug_by_default,
-    nvidia_tools,
-    require_triton,
-    triton_identity,
-    triton_version,
+from silo.kinds.triton.front.adapter.triton_cache_keys import (
+    KeepsFiles,
+    complete_keys,
+    remote_cache,
+    when_text_is_replaced,
 )
-from silo.kinds.triton.front.adapter.triton_keys import complete_keys, when_text_is_replaced
 from silo.kinds.triton.front.adapter.triton_objects import (
     code_of_functions,
     dtype_name,
@@ -115,8 +111,15 @@ from silo.kinds.triton.front.adapter.triton_objects import (
     is_gluon,
     is_settled,
 )
-from silo.kinds.triton.front.adapter.triton_toolchain import plugin_driver
-from silo.kinds.triton.front.adapter.wrap import wrap
+from silo.kinds.triton.front.adapter.triton_toolchain import (
+    TESTED_VERSIONS,
+    debug_by_default,
+    nvidia_tools,
+    plugin_driver,
+    require_triton,
+    triton_identity,
+    triton_version,
+)
 
 __all__ = [
     "LAUNCHED_VERSIONS",

@@ -27,11 +27,15 @@ from silo.errors import CompileError
 from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.autotuners import kernel_of_tuner
 from silo.kinds.triton.front.adapter.compile_calls import watch_compiles
-from silo.kinds.triton.front.adapter.launch_hooks import stages_are_inspected
-from silo.kinds.triton.front.adapter.lazy_kernels import notices_compiles
-from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, triton_version
+from silo.kinds.triton.front.adapter.launch_paths import notices_compiles, stages_are_inspected
 from silo.kinds.triton.front.adapter.triton_objects import is_gluon
-from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module, running_front_end
+from silo.kinds.triton.front.adapter.triton_toolchain import (
+    TESTED_VERSIONS,
+    backend_for,
+    module,
+    running_front_end,
+    triton_version,
+)
 from silo.settings import child_environment, take_environment
 
 __all__ = [

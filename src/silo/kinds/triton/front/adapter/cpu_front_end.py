@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import CompileError, TargetError
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from silo.core.values import digest
-from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, installed_files, triton_version
-from silo.kinds.triton.front.adapter.triton_toolchain import module
+from silo.kinds.triton.front.adapter.triton_toolchain import TESTED_VERSIONS, installed_files, module, triton_version
 from silo.settings import child_environment
 
 __all__ = ["FirstCompile", "HostModule", "KeyFiles", "hashed_files", "watch_first_compile"]

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import Value
 from silo.errors import CompileError
 from silo.kinds.triton.front.adapter.lowering import gpu_options
-from silo.kinds.triton.front.adapter.triton_installation import require_triton
-from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, gpu_target, module
+from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, gpu_target, module, require_triton
 
 __all__ = ["GpuStages", "compile_gpu"]
 

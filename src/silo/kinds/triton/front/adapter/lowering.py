@@ -8,27 +8,27 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from silo.core.compound_arguments import TupleShapes, flat_names
 from silo.core.config import Config
-from silo.core.dtypes import DType, DTypeKind
+from silo.core.device import Target
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
-from silo.core.tuples import TupleShapes, flat_names
-from silo.core.values import FunctionValue, RecordValue, Value
+from silo.core.values import DType, DTypeKind, FunctionValue, RecordValue, Value
 from silo.errors import CompileError, SiloError, SourceError
 from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
 from silo.kinds.triton.front.adapter.decorators import location_of
 from silo.kinds.triton.front.adapter.gluon import descriptor_type_text, layout_object, source_class
-from silo.kinds.triton.front.adapter.triton_installation import debug_by_default, require_triton
 from silo.kinds.triton.front.adapter.triton_objects import is_gluon
 from silo.kinds.triton.front.adapter.triton_toolchain import (
     backend_for,
+    debug_by_default,
     gpu_target,
     lowering_for,
     module,
+    require_triton,
     running_front_end,
 )
-from silo.sources.constant_values import recall
+from silo.sources.written_values import recall
 
 __all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
 

@@ -12,7 +12,7 @@ from silo.kinds.triton.front.operations.attribute_rules import (
     rules,
     segments,
 )
-from silo.kinds.triton.front.operations.cpu.c_call import control_refusal
+from silo.kinds.triton.front.operations.cpu.c_types import control_refusal
 from silo.kinds.triton.front.operations.operation_record import (
     Family,
     OperationRole,

@@ -8,7 +8,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from silo.core.signature import Effect
 from silo.kinds.triton.front.operations.attribute_rules import OWN, AttributeRules
-from silo.kinds.triton.front.operations.cpu.c_call import Renderer
+from silo.kinds.triton.front.operations.cpu.c_types import Renderer
 from silo.kinds.triton.front.operations.type_rules import TypeRule
 from silo.kinds.triton.front.ssa import Module, Operation, Value
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt, ttg
+from silo.kinds.triton.front.operations import arith, flow, further_dialects, tt
 from silo.kinds.triton.front.operations.operation_record import (
     NOT_SUPPORTED,
     RECORDS,
@@ -46,7 +46,15 @@ __all__ = [
     "own_cost",
 ]
 
-_DIALECTS = (arith, flow, maths, others, own, tt, ttg)  # each adds its records when it is imported
+_DIALECTS = (
+    arith,
+    flow,
+    arith,
+    further_dialects,
+    further_dialects,
+    tt,
+    further_dialects,
+)  # each adds its records when it is imported
 OPERATIONS: Final[Mapping[str, OperationRecord]] = MappingProxyType(RECORDS)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from silo.core.signature import Effect
-from silo.kinds.triton.front.operations.arith import TRUNCI
+from silo.kinds.triton.front.operations.arith import SQRT, TRUNCI
 from silo.kinds.triton.front.operations.attribute_rules import (
     AXIS,
     COUNT,
@@ -24,10 +24,17 @@ from silo.kinds.triton.front.operations.attribute_rules import (
     segments,
 )
 from silo.kinds.triton.front.operations.cpu.atomics import cas_refusal, rmw_refusal
-from silo.kinds.triton.front.operations.cpu.c_arith import addptr, clampf, float_binary, integer_call
-from silo.kinds.triton.front.operations.cpu.c_call import ScalarCall, access_refusal, dot_refusal, dot_scaled_refusal
-from silo.kinds.triton.front.operations.cpu.c_casts import bitcast, int_to_ptr, ptr_to_int, triton_float_cast
-from silo.kinds.triton.front.operations.maths import SQRT
+from silo.kinds.triton.front.operations.cpu.c_arith import (
+    addptr,
+    bitcast,
+    clampf,
+    float_binary,
+    int_to_ptr,
+    integer_call,
+    ptr_to_int,
+    triton_float_cast,
+)
+from silo.kinds.triton.front.operations.cpu.c_types import ScalarCall, access_refusal, dot_refusal, dot_scaled_refusal
 from silo.kinds.triton.front.operations.operation_record import (
     JUMPS_OUT,
     Family,

@@ -7,8 +7,8 @@ import sys
 from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.errors import DeviceError
-from silo.settings import accelerate_wanted, checks_wanted, records_wanted, triton_default, triton_mode
+from silo.errors import DeviceError, SiloError
+from silo.settings import accelerate_wanted, checks_wanted, records_wanted, settings, triton_default, triton_mode
 
 __all__ = [
     "begin_acceleration",
@@ -113,7 +113,6 @@ def begin_acceleration() -> bool:
     import logging  # noqa: PLC0415  # as above
 
     from silo.core.plugins import load_place  # noqa: PLC0415
-    from silo.errors import SiloError  # noqa: PLC0415
 
     try:
         begin: Any = load_place("silo.kinds.triton.programs.triton_patching:accelerate_once")
@@ -167,7 +166,6 @@ def _require() -> None:
     from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # with `import triton`, where nobody may ask
     from silo.kinds.triton.front.adapter import require_triton  # noqa: PLC0415
     from silo.launch.native import cpu_threads  # noqa: PLC0415
-    from silo.settings import settings  # noqa: PLC0415
 
     require_triton(force=settings().force_triton)
     host_target()

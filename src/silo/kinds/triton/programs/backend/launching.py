@@ -8,11 +8,11 @@ from functools import cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.core.check_limits import CheckLimits
-from silo.core.dtypes import DTypeKind, dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import CheckLimits
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
+from silo.core.values import DTypeKind, dtype
 from silo.drivers.cpu.cpu_device import load_entry
 from silo.drivers.cpu.levels import host_target
 from silo.errors import ArgumentError, LaunchError

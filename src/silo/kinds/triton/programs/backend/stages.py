@@ -12,8 +12,8 @@ from typing import Any
 
 from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler, find_compiler
+from silo.core.device import Target
 from silo.core.launch_info import LayoutSlot
-from silo.core.target import Target
 from silo.drivers.cpu.levels import host_target, level_of
 from silo.errors import CompileError, SourceError
 from silo.kinds.triton.cpu.checking.checked_code import compile_checked

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.decisions import Rejected
-from silo.core.notices import Notices
 from silo.errors import BundleError, SiloError
-from silo.forks import Mutex
-from silo.kinds.triton.programs.records.archive import Archive, blobs_of
-from silo.kinds.triton.programs.records.archive_entries import (
+from silo.forks import Mutex, Notices
+from silo.kinds.triton.programs.records.archive import (
     GROUP,
+    Archive,
     CacheFile,
     ForeignWinner,
     TextNames,
+    blobs_of,
     cache_place,
     check_cache_name,
     entry_from_json,
@@ -30,7 +30,8 @@ from silo.kinds.triton.programs.records.archive_entries import (
 from silo.kinds.triton.programs.records.journal import Journal, JournalPlace, JournalRecord, journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.settings import settings
-from silo.store.atomic_files import AtomicFile, make_directory
+from silo.store.atomic_files import AtomicFile
+from silo.store.privacy import make_directory
 
 __all__ = ["CacheFiles", "cache_of_settings", "host_code_in", "write_cache"]
 

@@ -14,16 +14,13 @@ from types import ModuleType
 
 from silo.errors import BundleError, LockError, SiloError
 from silo.kinds.triton.front.adapter import TunerDecisions, adapter_is_ready, intercept_compiles, watch_autotuners
+from silo.kinds.triton.programs.compiled_code import PROVIDERS
 from silo.kinds.triton.programs.records.archive import Archive
-from silo.kinds.triton.programs.records.capture import Capture
-from silo.kinds.triton.programs.records.covered_values import Cover, read_covers
-from silo.kinds.triton.programs.records.decision_sources import stored_decisions
+from silo.kinds.triton.programs.records.capture import Capture, Cover, read_covers
+from silo.kinds.triton.programs.records.decision_sources import LockedDecisions, stored_decisions
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
-from silo.kinds.triton.programs.records.lock_decisions import LockedDecisions
-from silo.kinds.triton.programs.records.replayer import Replayer
-from silo.kinds.triton.programs.records.served_launches import Serving
+from silo.kinds.triton.programs.records.replayer import Replayer, Serving
 from silo.kinds.triton.programs.triton_patching import beneath_tuners
-from silo.kinds.triton.programs.variant_providers import PROVIDERS
 from silo.sanitized_text import one_line
 from silo.settings import settings
 

@@ -8,10 +8,9 @@ from typing import TypeVar, cast
 
 from silo.core.config import Config
 from silo.core.json_reader import NATURAL, VALUE, Persisted, listed, value_of
-from silo.core.notices import Notices
 from silo.core.values import JSON
 from silo.errors import FrozenError, SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.frozen import field, frozen
 from silo.kinds.triton.programs.records.tuner_decisions import nearest_winner, refused, words_of_nearest
 from silo.machine.process_session import session

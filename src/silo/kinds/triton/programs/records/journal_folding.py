@@ -30,18 +30,20 @@ from silo.core.values import canonical_json, same_values
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.frozen import replace
-from silo.kinds.triton.programs.records.archive import RecordedNames, blobs_of, read_winners
-from silo.kinds.triton.programs.records.archive_entries import (
+from silo.kinds.triton.programs.records.archive import (
     NAMES,
     WINNERS,
     CacheFile,
     Entry,
     ForeignWinner,
+    RecordedNames,
     RecordedVariant,
     TextNames,
     attachment_name,
+    blobs_of,
     entry_from_json,
     file_ref,
+    read_winners,
 )
 from silo.kinds.triton.programs.records.journal import Journal, JournalRecord, journal_of
 from silo.temporary import own_folder

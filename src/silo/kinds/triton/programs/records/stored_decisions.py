@@ -1,7 +1,11 @@
-"""Decisions of a program's tuners in the store: an earlier process measured, so this one does not.
+"""Decisions of a program's tuners, and their code, in the store: an earlier process measured, so this one does not.
 
 A decision is kept under the kernel's fingerprint, the configs that the author's pruning left, Triton's version, the
 target, the device's model and its driver's version: if one of these differs, the tuner measures anew.
+
+Files are kept under Triton's own key, which holds the compiler, the options, the environment and the source, so a
+kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.artifacts`) and are code
+for devices: a driver loads them, as it loads files of Triton's own cache.
 """
 
 from __future__ import annotations
@@ -15,15 +19,20 @@ from dataclasses import field as member
 from typing import Any, cast
 
 from silo.core.config import Config
-from silo.core.notices import Notices
 from silo.core.values import digest
 from silo.errors import SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.kinds.triton.front.adapter import (
+    CacheEntry,
+    CompileRequest,
     TunerKey,
     active_device,
+    cached_files,
     config_members,
+    is_cached,
     kernel_of_tuner,
+    put_back_files,
+    reason_to_keep_nothing,
     triton_version,
     tuning_is_heard,
 )
@@ -31,12 +40,18 @@ from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.compiled_code import device_at
 from silo.kinds.triton.programs.records.decider import Decider, KeptDecision, is_time, kept_decisions
 from silo.kinds.triton.programs.records.tuner_decisions import config_for, described_key, find_decision, winner_of
-from silo.kinds.triton.programs.searches.tuner_search import Search, finished_search
+from silo.kinds.triton.programs.searches.tuner_search import (
+    Search,
+    finished_search,
+    prints_while_compiled,
+    search_of_thread,
+)
+from silo.machine.process_session import session
 from silo.settings import settings
 from silo.status_line import announce
 from silo.tuner.foreign_decision import ForeignWinner
 
-__all__ = ["StoredDecisions"]
+__all__ = ["StoredCode", "StoredDecisions"]
 
 _log = logging.getLogger("silo")
 
@@ -216,3 +231,59 @@ def _is_usable(search: Search, config: Any) -> bool:  # noqa: ANN401
     time = search.times.get(search.place_of(config) or 0)
     values = cast("Sequence[object]", time) if isinstance(time, list | tuple) else (time,)
     return bool(values) and isinstance(values[0], int | float) and math.isfinite(values[0])
+
+
+class StoredCode:
+    """Gets each compile of a process in which a tuner was called. Its methods may be called by any thread.
+
+    Of the configs that a tuner measures, :meth:`keep_winner` keeps the chosen one; of other kernels everything is kept.
+    """
+
+    def __init__(self) -> None:
+        self._notices = Notices()
+
+    def before_compile(self, request: CompileRequest) -> Callable[[], None] | None:
+        """Triton is about to compile: put the files into its cache, if the store has them and the cache does not."""
+        search = search_of_thread()
+        place = None if search is None else search.measuring
+        try:
+            entry = request.entry
+            reason = reason_to_keep_nothing(request, entry, measured=place is not None)
+        except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base; it meets them in its turn
+            _log.debug("the store is not asked for the code of %s: %s", request.source.name, error)
+            return None
+        if reason:
+            _log.debug("the store is not asked for the code of %s: %s", entry.name, reason)
+            return None
+        try:
+            if not is_cached(entry):
+                files = session().store.files.get(_code_place(entry))
+                if files is not None and put_back_files(entry, files):
+                    _log.debug("%s: Triton's cache takes %s from the store", entry.name, entry.key)
+                    return None
+        except (SiloError, OSError, UnicodeDecodeError) as error:
+            self._notices.once("put back", f"code of {entry.name} stays in the store, and Triton compiles it: {error}")
+        if search is not None and place is not None:
+            search.compiled.setdefault(place, []).append(entry)
+            return None
+        return lambda: self._keep(entry, request.source.fn)
+
+    def keep_winner(self, search: Search, config: Any) -> None:  # noqa: ANN401
+        """A tuner has measured its configs, and uses this config."""
+        place = search.place_of(config)
+        for entry in [] if place is None else search.compiled.get(place, []):
+            self._keep(entry, kernel_of_tuner(search.tuner))
+
+    def _keep(self, entry: CacheEntry, function: Any) -> None:  # noqa: ANN401
+        try:
+            kept, place = session().store.files, _code_place(entry)
+            if not kept.holds(place) and not prints_while_compiled(function):
+                files = cached_files(entry)
+                if files is not None:
+                    kept.put(place, files)
+        except (SiloError, OSError) as error:
+            self._notices.once("keep", f"code of {entry.name} is not kept for later processes: {error}")
+
+
+def _code_place(entry: CacheEntry) -> str:
+    return digest("triton-files/1", [entry.key, entry.name])

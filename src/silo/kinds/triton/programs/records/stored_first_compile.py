@@ -13,9 +13,8 @@ import logging
 import time
 from collections.abc import Callable
 
-from silo.core.notices import Notices
 from silo.errors import SiloError
-from silo.forks import Mutex
+from silo.forks import Mutex, Notices
 from silo.kinds.triton.front.adapter import HostModule, KeyFiles
 
 __all__ = ["StoredFirstCompile"]

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.dispatch import bucket_of, distance
-from silo.core.target import Target
 from silo.core.values import Value, identity_of
 from silo.errors import SourceError
 from silo.kinds.triton.front.adapter import TunerKey, active_target, config_members
 from silo.kinds.triton.front.compiled_for import target_from
 from silo.kinds.triton.front.triton_source import TritonSource
-from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
+from silo.kinds.triton.programs.records.archive import ForeignWinner
 from silo.settings import launched_ranks
 
 __all__ = [

@@ -16,12 +16,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from silo.core.compiled import CacheFiles
-from silo.core.notices import Notices
-from silo.core.target import Target
-from silo.core.variant import CompileJob
+from silo.core.device import Target
+from silo.core.variant import CacheFiles, CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
-from silo.forks import Mutex, in_child
+from silo.forks import Mutex, Notices, in_child
 from silo.kinds.triton.front.adapter import (
     CacheEntry,
     CompileRequest,

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("triton")
 
 import cpu_samples
-from silo.kernels.check_kernels import check
+from silo.commands.run_cases import checking_mode as check
 from silo.kernels.collection import collect_kernels
 from silo.machine.device_plugins import device_named
 from silo.tuning.case_tuning import call_arguments, make_of

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import pytest
 
 from silo.settings import Settings, SettingsError
-from silo.sources.package_versions import parsed_version
+from silo.sources.installations import parsed_version
 from triton_entry import SILO, SOURCE, answer
 
 pytest.importorskip("triton", reason="Triton is not installed")

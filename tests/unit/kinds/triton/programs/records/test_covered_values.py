@@ -8,7 +8,7 @@ import pytest
 
 import triton_entry
 from silo.errors import SettingsError
-from silo.kinds.triton.programs.records.covered_values import Cover, covered_combinations, read_covers
+from silo.kinds.triton.programs.records.capture import Cover, covered_combinations, read_covers
 
 PROGRAM = """
 import sys

@@ -6,9 +6,8 @@ import random
 import pytest
 
 from silo.core.config import Config
-from silo.core.target import Target
-from silo.kinds.triton.programs.records.archive import Archive
-from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
+from silo.core.device import Target
+from silo.kinds.triton.programs.records.archive import Archive, ForeignWinner
 from silo.kinds.triton.programs.records.journal import Journal, journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold
 

@@ -201,7 +201,7 @@ def test_files_of_another_key_are_not_put_back(home):
         TUNED
         + COUNTED
         + """
-from silo.store.kept_files import KeptFiles
+from silo.store.artifacts import KeptFiles
 own = KeptFiles.get
 def other(self, key):
     files = dict(own(self, key))
@@ -258,7 +258,7 @@ def test_a_lock_decides_and_the_code_is_the_stores(home, tmp_path):
     lock = tmp_path / "lock.json"
     recorded = """
 from silo.kinds.triton.programs.records.capture_activation import recording
-from silo.kinds.triton.programs.records.lock_decisions import write_lock
+from silo.kinds.triton.programs.records.decision_sources import write_lock
 with recording(sys.argv[0] + ".silo"):
     with silo.accelerate():
         t[(1,)](x, z, 100)

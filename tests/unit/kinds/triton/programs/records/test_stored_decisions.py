@@ -13,7 +13,7 @@ import pytest
 import triton_on_stub
 import warm_python
 from silo.core.config import Config
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.kinds.triton.programs.records.decider import KeptDecision
 from silo.tuner.foreign_decision import ForeignWinner
 from triton_programs import HEAD as PROGRAM
@@ -118,7 +118,7 @@ def test_a_lock_file_comes_before_the_store(tmp_path):
     slow = TUNED.replace("return [len(measured) * 1.0] * 3", "return [-len(measured) * 1.0] * 3")
     recorded = """
 from silo.kinds.triton.programs.records.capture_activation import recording
-from silo.kinds.triton.programs.records.lock_decisions import write_lock
+from silo.kinds.triton.programs.records.decision_sources import write_lock
 import sys
 with recording(sys.argv[0] + ".silo"):
     with silo.accelerate():

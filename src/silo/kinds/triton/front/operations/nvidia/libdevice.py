@@ -9,10 +9,11 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from silo.kinds.triton.front.operations import maths
+from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_arith import (
     MathFunction,
     absf,
+    bitcast,
     classify,
     ctpop,
     float_binary,
@@ -24,8 +25,7 @@ from silo.kinds.triton.front.operations.cpu.c_arith import (
     own,
     own_f64,
 )
-from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
-from silo.kinds.triton.front.operations.cpu.c_casts import bitcast
+from silo.kinds.triton.front.operations.cpu.c_types import RefusedError, Renderer, ScalarCall
 
 __all__ = ["FUNCTIONS", "LIBDEVICE", "extern_renderer", "function"]
 
@@ -48,7 +48,7 @@ atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 
 
 def _of_math(name: str) -> MathFunction:
-    found: object = getattr(maths, name.upper()).render
+    found: object = getattr(arith, name.upper()).render
     assert isinstance(found, MathFunction), name
     return found
 

@@ -10,9 +10,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
-from silo.kinds.triton.front.operations.cpu.c_casts import bitcast
-from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, c_type, element_bytes
+from silo.kinds.triton.front.operations.cpu.c_arith import bitcast
+from silo.kinds.triton.front.operations.cpu.c_types import (
+    INTEGERS,
+    RefusedError,
+    Renderer,
+    ScalarCall,
+    c_type,
+    element_bytes,
+)
 from silo.kinds.triton.front.operations.nvidia.ptx_program import PtxProgram, Shape, evaluate
 from silo.kinds.triton.front.operations.nvidia.ptx_table import INLINE
 from silo.kinds.triton.front.operations.nvidia.ptx_values import Element, Joined, Literal, RegisterPart

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from silo.kinds.triton.front.operations.cpu.c_call import RefusedError
+from silo.kinds.triton.front.operations.cpu.c_types import RefusedError
 from silo.kinds.triton.front.operations.nvidia.ptx_table import INLINE, WIDTHS, PtxStep
 from silo.kinds.triton.front.operations.nvidia.ptx_values import UNKNOWN, Applied, Bit, Element, Graph
 

@@ -12,16 +12,17 @@ from types import MappingProxyType
 from silo.kinds.triton.front.operations.cpu.c_arith import (
     absf,
     bitwise,
+    extend,
     float_binary,
     float_call,
+    float_cast,
+    int_to_float,
     integer_call,
     negf,
     shift,
     wrapping,
 )
-from silo.kinds.triton.front.operations.cpu.c_call import Renderer, ScalarCall
-from silo.kinds.triton.front.operations.cpu.c_casts import extend, float_cast, int_to_float
-from silo.kinds.triton.front.operations.cpu.c_types import HALVES
+from silo.kinds.triton.front.operations.cpu.c_types import HALVES, Renderer, ScalarCall
 from silo.kinds.triton.front.operations.nvidia.libdevice import LIBDEVICE, fma, function
 
 __all__ = ["INLINE", "WIDTHS", "PtxStep"]

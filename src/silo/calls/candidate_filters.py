@@ -1,0 +1,229 @@
+"""Configs left out at a call: by the author's function (``prune_configs_by``), and in deterministic mode.
+
+Authors expect one call per key, so every value of the key is a miss. A bundle holds no Python code; it stores the
+configs that were allowed in its cases.
+
+Measurements differ from run to run and from rank to rank, so decisions based on them must not change results. If a
+kernel sums, its first config is used and nothing is measured. If it computes every element by itself, blocks, warps and
+stages are free (PyTorch Inductor, too, tunes these kernels in its deterministic mode).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from silo.building.compilation import lowered
+from silo.building.derived_constexprs import FORBIDDEN
+from silo.core.code_facts import Numerics
+from silo.core.config import Config, ConfigSet
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.expressions import Argument, ConfigValue, Const, Node, OpKind, make
+from silo.core.plugins import declared_options
+from silo.core.values import Value, identity_of
+from silo.core.variant import Variant
+from silo.errors import CompileError, SourceError, SpaceError
+from silo.settings import settings
+from silo.sources.kernel_source import PrunesConfigs
+
+if TYPE_CHECKING:
+    from silo.building.call_context import CallContext
+    from silo.building.kernel_declaration import DeclaredKernel
+    from silo.core.space import SearchSpace
+    from silo.launch.arguments import SeenCall
+
+__all__ = [
+    "PRUNED",
+    "NumericsOf",
+    "allowed_configs",
+    "deterministic_remark",
+    "is_deterministic",
+    "only_reason",
+    "prune",
+    "same_bits",
+]
+
+_log = logging.getLogger("silo")
+
+PRUNED = "pruned by the author's prune_configs_by for this call"
+
+
+def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
+    """The configs that the author allows in a call, in the author's order, and the reason for each config left out.
+
+    Raises:
+        SpaceError: the function raised, left no config, or returned a config with names that the space does not have.
+    """
+    source = kernel.source
+    if not isinstance(source, PrunesConfigs) or not kernel.prunes or configs.size < 2:
+        return configs, {}
+    where = f"{kernel.name} ({kernel.location}): prune_configs_by"
+    given = {**call.values, **call.options, "warmup": False}
+    if call.grid is not None:
+        given["grid"] = call.grid
+    try:
+        left = source.prune(configs.listed, given)
+    except Exception as error:  # whatever a user's function raises
+        raise SpaceError(f"{where} failed on this call: {type(error).__name__}: {error}") from error
+    if not left:
+        raise SpaceError(f"{where} leaves none of {configs.size} configs for this call; it has to leave one at least")
+    for config in left:
+        if strange := sorted(set(config.as_dict()) - set(kernel.config_names)):
+            raise SpaceError(f"{where} gave the config {config}, and no config of the space sets {', '.join(strange)}")
+    kept = ConfigSet(left)
+    return kept, {config.order_key: PRUNED for config in configs.listed if config not in kept}
+
+
+def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -> tuple[tuple[str, Node], ...]:
+    """A condition for a bundle: the name of an integer config value, and the value that it must have in a call.
+
+    The expression is the config's own value if the author allowed the config in a case with the same values of the key,
+    and :data:`FORBIDDEN` otherwise. Returns an empty tuple if the same configs were allowed in all cases: the bundle
+    then allows them for every call.
+    """
+    if not kernel.prunes or not situations:
+        return ()
+    allowed: dict[tuple[tuple[str, int], ...], dict[bytes, Config]] = {}
+    for one in situations:
+        values = tuple((name, value) for name, value in one.integers.items() if isinstance(value, int))
+        allowed.setdefault(values, {}).update({config.order_key: config for config in one.candidates})
+    if len({frozenset(configs) for configs in allowed.values()}) == 1:
+        _log.info("%s: its pruner allows the same configs in every case, so a bundle takes it to do so", kernel.name)
+        return ()
+    configs = [config.as_dict() for found in allowed.values() for config in found.values()]
+    name = next((name for name in kernel.config_names if all(_is_count(values.get(name)) for values in configs)), None)
+    if name is None:
+        _log.warning(
+            "%s: what its pruner allows cannot be kept in a bundle, for its configs set no integer; calls may get "
+            "configs that it does not allow",
+            kernel.name,
+        )
+        return ()
+    _log.info("%s: a bundle serves only the values of its key that its cases have, for its pruner decides", kernel.name)
+    fits = [
+        _all([*(_same(Argument(key), value) for key, value in values), _any([_is(one) for one in found.values()])])
+        for values, found in allowed.items()
+    ]
+    return ((name, make(OpKind.SELECT, _any(fits), ConfigValue(name), Const(FORBIDDEN))),)
+
+
+def _is(config: Config) -> Node:
+    """A condition that is true for this config and false for configs with other integer values."""
+    values: Mapping[str, Value] = config.as_dict()
+    return _all([_same(ConfigValue(name), value) for name, value in values.items() if _is_count(value)])
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _same(left: Node, value: object) -> Node:
+    assert isinstance(value, int)
+    return make(OpKind.EQ, left, Const(value))
+
+
+def _all(nodes: Sequence[Node]) -> Node:
+    return _joined(OpKind.AND, nodes) if nodes else Const(1)
+
+
+def _any(nodes: Sequence[Node]) -> Node:
+    return _joined(OpKind.OR, nodes) if nodes else Const(0)
+
+
+def _joined(kind: OpKind, nodes: Sequence[Node]) -> Node:
+    """Joins nodes into a balanced tree, because deep trees are rejected."""
+    if len(nodes) == 1:
+        return nodes[0]
+    half = len(nodes) // 2
+    return make(kind, _joined(kind, nodes[:half]), _joined(kind, nodes[half:]))
+
+
+# Code that no front end reads may sum in any order.
+_UNKNOWN = Numerics(ordered=("code of which nothing is known",), stored=frozenset())
+
+
+def is_deterministic(kernel: DeclaredKernel) -> bool:
+    """Whether results must have the same bits everywhere: the kernel's own ``deterministic=``, or else the setting."""
+    return settings().deterministic if kernel.deterministic is None else kernel.deterministic
+
+
+def only_reason(context: CallContext) -> str:
+    """The reason why a call has only one candidate; used only if it has one."""
+    return deterministic_remark(context) or _plain_reason(context)
+
+
+def _plain_reason(context: CallContext) -> str:
+    space, rule = context.space, context.rule
+    listed = space.configs()
+    if len(listed) != 1 and context.given:
+        return "the call sets " + ", ".join(f"{name}={value}" for name, value in context.given.items())
+    if rule is not None:
+        return f"the {rule.made_by.kind} heuristic makes one config"
+    return "the kernel declares no space" if listed == (Config(),) else "the space has one config"
+
+
+def deterministic_remark(context: CallContext) -> str:
+    """The effect of deterministic mode on the candidates of a call, in words; "" without an effect."""
+    rule = context.rule
+    if not context.other_bits:
+        ruled = context.deterministic and rule is not None and rule.made_by.kind != "pointwise"
+        ruled = ruled and len(context.candidates) == 1
+        return f"deterministic mode: the {rule.made_by.kind} heuristic makes one config" if rule and ruled else ""
+    count = len(context.other_bits)
+    reasons = "; ".join(dict.fromkeys(context.other_bits.values()))
+    return f"deterministic mode leaves out {count} of {count + len(context.candidates)} configs: {reasons}"
+
+
+class NumericsOf:
+    """The numerics of one kernel's variants. Compiler options do not change them, so variants share one lowering."""
+
+    def __init__(self, kernel: DeclaredKernel) -> None:
+        self._kernel = kernel
+        self._known: dict[object, Numerics | str] = {}
+
+    def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
+        """Decides for each config, by its order key, whether its results have the same bits as the first variant's."""
+        configs: list[Config] = [variant.config for variant in variants]
+        found = [self._of(variants[0])]
+        # If the first config sums, no other counts as equal, and none has to be lowered.
+        sums = isinstance(found[0], str) or bool(found[0].ordered)
+        found += [found[0] if sums else self._of(variant) for variant in variants[1:]]
+        return dict(zip([config.order_key for config in configs], same_bits(configs, found), strict=True))
+
+    def _of(self, variant: Variant) -> Numerics | str:
+        values = (*variant.config.values, *variant.specialization.constants)
+        key = (variant.signature, str(variant.target), tuple((name, repr(value)) for name, value in values))
+        if key not in self._known:
+            try:
+                self._known[key] = lowered(self._kernel.source, variant).facts.numerics or _UNKNOWN
+            except (CompileError, SourceError) as error:
+                self._known[key] = str(error).partition("\n")[0]
+        return self._known[key]
+
+
+def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> tuple[Decision, ...]:
+    """Decides for each config whether its results surely equal the first config's, with the reason. Pure.
+
+    ``numerics`` are the kernel's numerics with each config, or the error of a config that does not compile.
+    """
+    return tuple(
+        Accepted("the first config") if place == 0 else _same_bits((configs[0], numerics[0]), (config, numerics[place]))
+        for place, config in enumerate(configs)
+    )
+
+
+def _same_bits(first: tuple[Config, Numerics | str], other: tuple[Config, Numerics | str]) -> Decision:
+    base, own = first[1], other[1]
+    for what, found in (("the first config", base), ("it", own)):
+        if isinstance(found, str):
+            return Rejected(f"{what} does not compile: {found}")
+        if found.ordered:
+            return Rejected(f"the kernel has {' and '.join(found.ordered)}, so the order of summing may be another")
+    if isinstance(base, str) or isinstance(own, str) or base.stored != own.stored:
+        return Rejected("it stores other values than the first config")
+    ours, theirs = first[0].as_dict(), other[0].as_dict()
+    for name in sorted({option.name for option in declared_options() if option.arithmetic}):
+        if identity_of(ours.get(name)) != identity_of(theirs.get(name)):
+            return Rejected(f"{name} changes how it computes")
+    return Accepted("every element is computed by itself, as with the first config")

@@ -1,0 +1,357 @@
+"""The form of one call from a program of jax, as a value without arrays, and the kernels that it can call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from silo.building.loaded_kernels import HeuristicLauncher
+from silo.building.prepared_calls import refuse_zeroing
+from silo.core.argument_facts import describe
+from silo.core.device import HOST_MEMORY
+from silo.core.signature import Effect, NoDefault, Parameter, ParameterKind, Signature
+from silo.core.values import JSON, DType, dtype, identity_of
+from silo.errors import ArgumentError
+from silo.frozen import frozen, replace
+from silo.integrations.call_effects import effects_of, said_effects
+from silo.kernels.bundle_kernels import BundledKernel
+from silo.kernels.kernel import Kernel, kernel_of
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind
+from silo.launch.runtime import VouchedCode
+
+if TYPE_CHECKING:
+    from silo.artifacts.artifact import Artifact
+    from silo.core.expressions import Node
+    from silo.core.protocols import Device
+
+__all__ = [
+    "ArrayForm",
+    "CalledCode",
+    "Callee",
+    "JaxCallForm",
+    "KernelHere",
+    "PackedKernel",
+    "Scalar",
+    "callee_of",
+    "contiguous_strides",
+    "element_of",
+]
+
+_CUDA_MEMORY = 2  # DLPack's device type
+
+
+@frozen
+class ArrayForm:
+    """An array of one example: the parameter that takes it, its dtype and shape.
+
+    ``alias``, for a result: the number of the operand whose memory it shares; -1: memory of its own.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    alias: int = -1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one example."""
+        return prod(self.shape) * dtype(self.dtype).itemsize
+
+
+@frozen
+class Scalar:
+    """A plain value that a call gives, distinguished by type too: 1, 1.0 and True are three forms.
+
+    ``key`` is the value's identity (:func:`silo.core.values.identity_of`).
+    """
+
+    kind: str
+    key: object
+    value: object
+
+    @classmethod
+    def of(cls, value: object) -> Scalar:
+        """Returns the form of a value that the caller gave."""
+        return cls(type(value).__qualname__, identity_of(value), value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scalar) and (self.kind, self.key) == (other.kind, other.key)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.key))
+
+
+@frozen
+class JaxCallForm:
+    """A call without the values in its arrays.
+
+    ``scalars`` and ``options`` are by name; ``grid`` is the call's own grid, None: the declared grid. ``batch`` has the
+    extents of the axes that ``vmap`` put before each array's own.
+    """
+
+    kernel: Callee
+    operands: tuple[ArrayForm, ...]
+    results: tuple[ArrayForm, ...]
+    scalars: tuple[tuple[str, Scalar], ...]
+    options: tuple[tuple[str, Scalar], ...]
+    grid: object
+    vmap_method: str | None
+    mutates: tuple[str, ...] | None = None
+    batch: tuple[int, ...] = ()
+
+    def batched(self, size: int) -> JaxCallForm:
+        """Returns the same form with a further batch axis of ``size`` examples."""
+        return replace(self, batch=(size, *self.batch))
+
+    @property
+    def arrays(self) -> dict[str, ArrayForm]:
+        """Every array by its parameter; an array that is updated in place appears once."""
+        return {one.name: one for one in (*self.operands, *self.results)}
+
+    @property
+    def aliased(self) -> dict[int, int]:
+        """The operands that are updated in place, and the results that they become."""
+        return {one.alias: number for number, one in enumerate(self.results) if one.alias >= 0}
+
+    def is_aligned(self, array: ArrayForm) -> bool:
+        """Whether the array's address is a multiple of 16 bytes.
+
+        XLA aligns arrays to at least 16 bytes. The examples of a batch follow each other, so their size must be a
+        multiple of 16 bytes, too.
+        """
+        return not self.batch or array.bytes % 16 == 0
+
+    def call(self, device: Device) -> SeenCall:
+        """Returns the call on a device as the launcher's guard would describe it.
+
+        Raises:
+            ArgumentError: an argument is missing.
+        """
+        place = (HOST_MEMORY, 0) if device.memory.is_host else (_CUDA_MEMORY, device.index)
+        arrays, scalars = self.arrays, dict(self.scalars)
+        arguments = tuple(
+            self._array(arrays[one.name]) if one.name in arrays else self._scalar(one, scalars.get(one.name))
+            for one in self.kernel.signature.parameters
+        )
+        options = {name: scalar.value for name, scalar in self.options}
+        return SeenCall(self.kernel.name, arguments, options, place, None if callable(self.grid) else self.grid)
+
+    def _array(self, array: ArrayForm) -> CallArgument:
+        return CallArgument(
+            array.name,
+            ValueKind.POINTER,
+            array,
+            dtype(array.dtype),
+            aligned16=self.is_aligned(array),
+            ndim=len(array.shape),
+            shape=array.shape,
+            strides=contiguous_strides(array.shape),
+        )
+
+    def _scalar(self, parameter: Parameter, scalar: Scalar | None) -> CallArgument:
+        name = parameter.name
+        if parameter.kind is ParameterKind.CONSTEXPR:
+            return CallArgument(
+                name, ValueKind.ABSENT if scalar is None else ValueKind.CONSTANT, scalar and scalar.value
+            )
+        if scalar is None:
+            if isinstance(parameter.default, NoDefault):
+                raise ArgumentError(f"{self.kernel.name}: the call leaves out {name}")
+            scalar = Scalar.of(parameter.default)
+        value = scalar.value
+        if value is None:
+            return CallArgument(name, ValueKind.NONE, None)
+        if parameter.kind is ParameterKind.FLOAT and isinstance(value, int | float):
+            return CallArgument(name, ValueKind.FLOAT, float(value), parameter.dtype)
+        if isinstance(value, bool):
+            return CallArgument(name, ValueKind.BOOL, value, dtype("bool"))
+        if isinstance(value, int):
+            element = parameter.dtype or dtype(_smallest(value))
+            return CallArgument(name, ValueKind.INT, value, element, divisible16=value % 16 == 0, equal1=value == 1)
+        if isinstance(value, float):
+            return CallArgument(name, ValueKind.FLOAT, value, parameter.dtype or dtype("float32"))
+        raise ArgumentError(
+            f"{self.kernel.name}: the argument {name} is {describe(value)}, a {type(value).__name__}: a kernel takes "
+            f"arrays, numbers, bools and None; annotate {name} as tl.constexpr to pass anything else"
+        )
+
+
+def _smallest(value: int) -> str:
+    """Returns the dtype of an integer without an annotation, as Triton and the launcher choose it."""
+    if -(1 << 31) <= value < 1 << 31:
+        return "int32"
+    return "int64" if value < 1 << 63 else "uint64"
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of an array whose last axis is the innermost.
+
+    >>> contiguous_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def element_of(kernel: str, name: str, given: Any) -> DType:  # noqa: ANN401  # a dtype of jax
+    """The dtype of an array of jax.
+
+    Raises:
+        ArgumentError: kernels do not support the dtype.
+    """
+    try:
+        return dtype(str(given))
+    except KeyError:
+        raise ArgumentError(
+            f"{kernel}: {name} has elements of {given}, which no kernel knows: convert it, for example to float32 "
+            "(complex numbers to two arrays, keys of jax.random to their data)"
+        ) from None
+
+
+def named(kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], made: Sequence[str]) -> dict[str, Any]:
+    """Returns the arguments of a call by name. ``args`` are the kernel's arguments without the outputs in ``made``.
+
+    Raises:
+        ArgumentError: too many arguments, an argument given twice, or an unknown name.
+    """
+    names = [name for name in kernel.argument_names if name not in made]
+    if len(args) > len(names):
+        raise ArgumentError(
+            f"{kernel.name} was given {len(args)} arguments, and takes {len(names)} here: {', '.join(names)}"
+        )
+    given: dict[str, Any] = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name in given or name in made:
+            what = "is an output that the call makes" if name in made else "was given twice"
+            raise ArgumentError(f"{kernel.name}: {name} {what}")
+        given[name] = value
+    return given
+
+
+@frozen
+class CalledCode:
+    """The code that serves a call.
+
+    ``packed`` is the bundle's description of the code's calls, and ``code`` its bytes; both None: the code is in this
+    user's store.
+    """
+
+    artifact: Artifact
+    packed: JSON = None
+    code: VouchedCode | None = None
+
+
+@frozen
+class KernelHere:
+    """A kernel that ``silo.kernel`` made in this process."""
+
+    kernel: Kernel
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.kernel.name
+
+    @property
+    def location(self) -> str:
+        """The source location, for messages."""
+        return self.kernel.location
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters as written."""
+        return self.kernel.source.signature
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The parameters that a call gives."""
+        return self.kernel.argument_names
+
+    @property
+    def grid(self) -> tuple[Node, ...] | None:
+        """The declared grid."""
+        return self.kernel.grid
+
+    def completed(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments with those computed by the author's Python heuristics, which run at each call."""
+        launcher = self.kernel.resolver.direct
+        return launcher.complete((), given) if isinstance(launcher, HeuristicLauncher) else given
+
+    def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
+        """Returns the call's effect on each array. Raises as :func:`silo.integrations.call_effects.effects_of`."""
+        variant, facts = self.kernel.resolver.lowered_on(call, device)
+        return effects_of(self.kernel, variant.signature, facts, self.signature.names, mutates)
+
+    def code(self, call: SeenCall, device: Device) -> CalledCode:
+        """Returns the code that serves the call, compiled if needed."""
+        return CalledCode(self.kernel.resolver.compiled_on(call, device))
+
+
+@frozen
+class PackedKernel:
+    """A kernel of a bundle that :func:`silo.load` opened."""
+
+    kernel: BundledKernel
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.kernel.name
+
+    @property
+    def location(self) -> str:
+        """The bundle's name, for messages."""
+        return self.kernel.bundle.name
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters as written."""
+        return self.kernel.signature
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The parameters that a call gives."""
+        return self.kernel.argument_names
+
+    @property
+    def grid(self) -> tuple[Node, ...] | None:
+        """The declared grid."""
+        return self.kernel.grid
+
+    def completed(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Returns the arguments unchanged: a bundle computes values by expressions."""
+        return given
+
+    def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
+        """Returns the call's effect on each array, as the bundle recorded it for the code that serves the call.
+
+        Raises:
+            ArgumentError: ``mutates`` names something other than arrays.
+            NoVariantError: no code of the bundle serves it.
+            SourceError: that code may write to memory outside of its arguments, and ``mutates`` is None.
+        """
+        return said_effects(self.name, self.location, self.kernel.choose(call, device).artifact, mutates)
+
+    def code(self, call: SeenCall, device: Device) -> CalledCode:
+        """Returns the bundle's code for the call, with consent.
+
+        Raises:
+            NoVariantError: no code of the bundle serves the call.
+            TrustError: consent to its native code is missing.
+        """
+        one = self.kernel.choose(call, device)
+        return CalledCode(one.artifact, self.kernel.variant_calls(one), self.kernel.code(one))
+
+
+Callee: TypeAlias = "KernelHere | PackedKernel"
+
+
+def callee_of(value: object) -> Callee | None:
+    """Returns the kernel in the first argument of a call; None if it is not a kernel."""
+    if isinstance(value, BundledKernel):
+        return PackedKernel(value)
+    kernel = kernel_of(value)
+    if kernel is None:
+        return None
+    refuse_zeroing(kernel, "silo.jax_call")
+    return KernelHere(kernel)

@@ -1,0 +1,314 @@
+"""Jax's interpreter of TPUs for checks: modes whose results differ, reports of races, and waits without end.
+
+A check interprets one core. While it waits, nothing else runs: if the count is too low and no copy is pending that
+would add to it, the wait never ends, and raises.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, TextIO, cast
+
+from silo.core.values import Value
+from silo.errors import CompileError
+from silo.frozen import frozen
+from silo.kinds.pallas.chips import INTERPRETED_CHIP
+from silo.kinds.pallas.front.pallas_installation import jax_module
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.pallas_blocks import BlockedLaunch
+from silo.kinds.pallas.pallas_job import diagnosis, held_settings, on_chip
+from silo.kinds.pallas.pallas_program import make_program
+
+__all__ = [
+    "Access",
+    "CapturedReports",
+    "CheckMode",
+    "Interpreted",
+    "Race",
+    "endless_waits_raise",
+    "forget",
+    "interpreted",
+    "listening",
+    "races_in",
+    "stuck_in",
+]
+
+
+class CheckMode(Enum):
+    """When copies move data, the value of unwritten memory, and the order in which programs run."""
+
+    EAGER = "eager"  # copies move data when they are started; races are detected
+    LATE = "late"  # copies move data when they are waited for, and programs along parallel axes run in another order
+    ZERO = "zero"  # like LATE, but memory that was never written reads as zero instead of NaN
+
+
+_SEED = 1
+# Prefixes of the primitives that move memory or wait.
+_SCHEDULED = ("dma_", "semaphore_", "get_barrier_semaphore")
+
+
+@frozen
+class Interpreted:
+    """``function`` takes the operands of a program and returns its results; compiled for this machine's CPU.
+
+    ``schedules``: whether results may depend on when copies move data, or on the order of programs.
+    """
+
+    function: Callable[..., Any]
+    schedules: bool
+
+
+def interpreted(
+    source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: CheckMode
+) -> Interpreted:
+    """Returns the program as jax interprets it in ``mode``.
+
+    Raises CompileError: jax refuses the kernel.
+    """
+    jax, pltpu = jax_module(), jax_module("jax.experimental.pallas.tpu")
+    options: dict[str, Any] = {
+        "detect_races": mode is CheckMode.EAGER,
+        "dma_execution_mode": "eager" if mode is CheckMode.EAGER else "on_wait",
+        "uninitialized_memory": "zero" if mode is CheckMode.ZERO else "nan",
+        "out_of_bounds_reads": "raise",
+        "random_seed": None if mode is CheckMode.EAGER else _SEED,
+    }
+    program = make_program(source, launch, constants, interpret=pltpu.InterpretParams(**options), limit=None)
+    with held_settings(), on_chip(INTERPRETED_CHIP):
+        try:
+            traced = jax.jit(program.function).trace(*program.operands)
+            lowered = traced.lower(lowering_platforms=("cpu",))
+        except Exception as error:  # the author's own Python runs here, and may raise anything
+            raise CompileError(f"{launch.kernel}, to be checked: {diagnosis(error)}") from error
+    return Interpreted(lowered.compile(), _has_schedules(launch, traced.jaxpr))
+
+
+def _has_schedules(launch: BlockedLaunch, jaxpr: Any) -> bool:  # noqa: ANN401  # jax's
+    """Whether a program starts copies or uses semaphores, or has an axis whose programs may run in any order."""
+    axes = zip(launch.grid, launch.dimension_semantics, strict=False)
+    if any(extent > 1 and semantics != "arbitrary" for extent, semantics in axes):
+        return True
+    used = set(_primitives(jaxpr))
+    # Without a pallas_call in the jaxpr, the body's primitives are unknown.
+    return "pallas_call" not in used or any(name.startswith(_SCHEDULED) for name in used)
+
+
+def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
+    """Yields the names of the primitives of a jaxpr and of the jaxprs inside it."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield str(equation.primitive.name)
+        for value in equation.params.values():
+            held = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+            for inner in held:
+                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                    yield from _primitives(inner)
+
+
+def forget() -> None:
+    """Resets jax's interpreter to its initial state, after a kernel that failed in it."""
+    jax_module("jax.experimental.pallas.tpu").reset_tpu_interpret_mode_state()
+
+
+_MARK = "RACE DETECTED"
+# Logs the errors of callbacks; the place in the body is the cause of the error.
+_LOGGER = "jax._src.callback"
+_FIRST_DMA = 100  # from here on numbers of "devices" are copies
+
+
+@frozen
+class Access:
+    """One access of a race: a ``read`` or ``write`` of a part of a buffer, by a copy (DMA) or the body."""
+
+    kind: str
+    memory: str
+    part: str
+    by_copy: bool
+    place: str
+
+    def __str__(self) -> str:
+        who = "a copy that was started" if self.by_copy else f"the {self.kind}"
+        return f"{who} at {self.place} {'reads' if self.kind == 'read' else 'writes'} it"
+
+
+@frozen
+class Race:
+    """Two accesses without a fixed order, of which at least one writes."""
+
+    first: Access
+    second: Access
+
+
+@frozen
+class CapturedReports:
+    """``races`` in the order of their reports; ``places``: the author's lines at which callbacks failed."""
+
+    races: list[Race]
+    places: list[str]
+
+
+@contextmanager
+def listening() -> Generator[CapturedReports]:
+    """Collects races that jax prints within the block instead of printing them; other output is printed."""
+    captured = CapturedReports([], [])
+    out, logger = sys.stdout, logging.getLogger(_LOGGER)
+    handler = _Handler(captured)
+    was = logger.propagate
+    sys.stdout = _Tee(out, captured)
+    logger.addHandler(handler)
+    logger.propagate = False  # the raised error has the same text
+    try:
+        yield captured
+    finally:
+        logger.propagate = was
+        logger.removeHandler(handler)
+        sys.stdout = out
+
+
+def races_in(text: str) -> list[Race]:
+    r"""Returns the races that a text of jax reports.
+
+    >>> said = "RACE DETECTED\n  read of ('vmem', 102, 0, 0)[()] from 0, 0, k.py:15:6 (k)\n  clock: [4 0]\n"
+    >>> (race,) = races_in(said + "  write of ('vmem', 102, 0, 0)[()] from 100, 0 k.py:14:40 (k)\n  clock: [1 3]\n")
+    >>> race.first.place, race.second.by_copy
+    ('k.py:15', True)
+    """
+    found: list[Race] = []
+    for part in text.split(_MARK)[1:]:
+        accesses = [one for line in part.splitlines() if (one := _access(line.strip())) is not None]
+        if len(accesses) >= 2:  # a race needs two accesses
+            found.append(Race(accesses[0], accesses[1]))
+    return found
+
+
+def _access(line: str) -> Access | None:
+    kind, joined, rest = line.partition(" of (")
+    if kind not in ("read", "write") or not joined:
+        return None
+    key, _, rest = rest.partition(")[")
+    part, _, rest = rest.partition("] from ")
+    device, _, rest = rest.partition(", ")
+    place = rest.partition(" (")[0].rpartition(" ")[2]
+    file, _, numbers = place.partition(":")
+    if "/" in place or ":" in place:
+        file, _, numbers = Path(place).name.partition(":")
+    memory = key.partition(",")[0].strip("'\" ")
+    named = f"{file}:{numbers.partition(':')[0]}" if numbers else place
+    return Access(kind, memory, part, device.isdigit() and int(device) >= _FIRST_DMA, named)
+
+
+class _Tee(io.TextIOBase):
+    def __init__(self, out: TextIO, captured: CapturedReports) -> None:
+        self._out, self._captured = out, captured
+        self._swallows = False  # the end of the line that print writes by itself
+
+    def write(self, text: str) -> int:
+        if text.startswith(_MARK):
+            self._captured.races.extend(races_in(text))
+            self._swallows = True
+        elif not (self._swallows and text == "\n"):
+            self._swallows = False
+            self._out.write(text)
+        else:
+            self._swallows = False
+        return len(text)
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+class _Handler(logging.Handler):
+    def __init__(self, captured: CapturedReports) -> None:
+        super().__init__()
+        self._captured = captured
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and (place := _failed_place(error)):
+            self._captured.places.append(place)
+
+
+def _failed_place(error: BaseException) -> str:
+    """Returns the innermost line of the author's own code, in the traceback of an error or of its causes."""
+    folder = str(Path(str(jax_module().__file__)).parent)
+    while True:
+        frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+        own = [one for one in frames if not one[0].startswith((folder, "<")) and "/silo/kinds/" not in one[0]]
+        if own:
+            return f"{Path(own[-1][0]).name}:{own[-1][1]}"
+        if error.__cause__ is None:
+            return ""
+        error = error.__cause__
+    return ""
+
+
+_MODULE = "jax._src.pallas.mosaic.interpret.shared_memory"
+_WAIT = "SILO: a wait that does not end at "
+_NONE_LEFT = "no copy or signal is left to add to it"
+
+
+@contextmanager
+def endless_waits_raise(notes: list[str]) -> Generator[None]:
+    """Makes waits that cannot end raise RuntimeError within the block, with a text that :func:`stuck_in` finds.
+
+    ``notes`` gets a line if this version of jax waits in an unknown way: then an endless wait hangs.
+    """
+    kind: Any = getattr(import_module(_MODULE), "Semaphore", None)
+    plain: Any = getattr(kind, "wait", None)
+    if plain is None or not hasattr(kind, "num_cores"):
+        notes.append("this jax waits for semaphores in a way that Silo does not know: a wait that never ends will hang")
+        yield
+        return
+
+    def wait(self: Any, value: Any, global_core_id: Any, **options: Any) -> Any:  # noqa: ANN401
+        condition: Any = self.cv
+        if self.num_cores == 1:
+            place = _place(options.get("logging_info"))
+            # jax waits for the condition if the count is too low and no task is left.
+
+            def stuck(timeout: float) -> None:
+                del timeout
+                count, mark = int(self.count_by_core[int(global_core_id)]), f"{_WAIT}{place}"
+                raise RuntimeError(f"{mark}: It needs {int(value)}, the semaphore has {count}, and {_NONE_LEFT}")
+
+            condition.wait = stuck
+        try:
+            return plain(self, value, global_core_id, **options)
+        finally:
+            if "wait" in vars(condition):  # the class has its own
+                del condition.wait
+
+    kind.wait = wait
+    try:
+        yield
+    finally:
+        kind.wait = plain
+
+
+def _place(information: Any) -> str:  # noqa: ANN401  # jax's, or None
+    """Returns ``file:line`` of a wait; "" if jax does not pass it."""
+    if getattr(information, "source_info", None) is None:
+        return ""
+    file, _, rest = str(information.get_source_info_str()).partition(" (")[0].partition(".py:")
+    return f"{Path(file).name}.py:{rest.partition(':')[0]}" if rest else ""
+
+
+def stuck_in(text: str) -> tuple[str, str] | None:
+    r"""Returns the place and the reason in the text of an endless wait's error; None for another error.
+
+    >>> stuck_in("INTERNAL: SILO: a wait that does not end at k.py:8: It needs 8, the semaphore has 0\nTraceback")
+    ('k.py:8', 'It needs 8, the semaphore has 0')
+    >>> stuck_in("Out-of-bounds read")
+    """
+    _, mark, rest = text.partition(_WAIT)
+    if not mark:
+        return None
+    place, _, reason = rest.splitlines()[0].partition(": ")
+    return place, reason

@@ -1,0 +1,141 @@
+"""Operations besides arith, math, tt and control flow: Gluon's, a few of other dialects, and those of the CPU compiler.
+
+An operation of these dialects without a record here counts as reading and writing through each pointer that it gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from silo.core.signature import Effect
+from silo.kinds.triton.front.operations.attribute_rules import (
+    ARRAY,
+    NO_ATTRIBUTES,
+    OPAQUE,
+    SPACE_OR_HINT,
+    UNREAD,
+    any_number,
+    integers,
+    rules,
+)
+from silo.kinds.triton.front.operations.cpu.c_arith import poison
+from silo.kinds.triton.front.operations.operation_record import (
+    Family,
+    Flow,
+    OperationRecord,
+    OperationRole,
+    SideEffect,
+    define,
+    derived,
+    no_flow,
+)
+from silo.kinds.triton.front.operations.type_rules import assume_types, no_values, poison_types
+from silo.kinds.triton.front.ssa import Module, Operation, Value
+
+POISON: Final = define("ub.poison", types=poison_types, attributes=rules(value=OPAQUE), cheap=True, render=poison)
+ASSUME: Final = define(
+    "llvm.intr.assume",
+    OperationRole.HINT,
+    types=assume_types,
+    attributes=rules(
+        op_bundle_sizes=integers(any_number),
+        op_bundle_tags=ARRAY,
+    ),
+)
+GPU_BARRIER: Final = define(
+    "gpu.barrier", OperationRole.BARRIER, types=no_values, attributes=rules(address_spaces=UNREAD)
+)
+UNREACHABLE: Final = define(
+    "ub.unreachable", OperationRole.FOREIGN, types=no_values, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
+)
+
+
+def _own(name: str, role: OperationRole, side_effect: SideEffect = SideEffect.NONE) -> OperationRecord:
+    """An operation that no text has: nothing reads its types or attributes but the pass that lowers it."""
+    return define(name, role, types=None, attributes=None, side_effect=side_effect)
+
+
+# A sorting network, which `analysis.networks` puts in the place of its steps.
+NETWORK: Final = _own("silo.network", OperationRole.WHOLE)
+# The operand with the elements along ``axis``, of extent 2, exchanged (`analysis.mirror`).
+MIRROR: Final = _own("silo.mirror", OperationRole.SHUFFLE)
+# What `analysis.waiting` puts in the place of volatile loads and barriers, and before stores.
+VOLATILE_LOAD: Final = _own("silo.volatile_load", OperationRole.ORDERED, SideEffect.WRITES)
+FENCE: Final = _own("silo.fence", OperationRole.ELEMENTWISE, SideEffect.WRITES)
+# Nanoseconds since some moment, an i64 (`analysis.polls`).
+CLOCK: Final = _own("silo.nanoseconds", OperationRole.LEAF)
+
+# The first row of the part of a program that is to run, and how many rows the part has, both i32, where tiles have
+# ``rows`` rows (`analysis.row_parts`).
+PART_FIRST: Final = _own("silo.part_first", OperationRole.LEAF)
+PART_ROWS: Final = _own("silo.part_rows", OperationRole.LEAF)
+
+# ---- the queries of a kernel that checks itself (`checking.instrument`)
+ACCESS: Final = _own("silo.access", OperationRole.CHECK)
+BEGIN: Final = _own("silo.begin", OperationRole.CHECK)
+HINT: Final = _own("silo.hint", OperationRole.CHECK)
+HOLDS: Final = _own("silo.holds", OperationRole.CHECK)
+PLACE: Final = _own("silo.place", OperationRole.CHECK)
+STEP: Final = _own("silo.step", OperationRole.CHECK)
+STORES: Final = _own("silo.stores", OperationRole.CHECK)
+SUSPECT: Final = _own("silo.suspect", OperationRole.CHECK)
+WITHIN: Final = _own("silo.within", OperationRole.CHECK)
+
+
+_PARTITIONS = "ttg.warp_specialize.partitions"
+
+
+def _gpu(
+    name: str, *, access: Effect | None = None, flow: Flow | None = None, family: Family | None = None
+) -> OperationRecord:
+    return define(name, OperationRole.FOREIGN, types=None, attributes=None, access=access, flow=flow, family=family)
+
+
+def _specialize_flow(_module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
+    """Warp specialization: captured values to the arguments of each partition; yields of the default to the results."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                if inner.name == _PARTITIONS:
+                    yield from _partition_flow(_module, inner, operation.operands)
+                elif inner.name == "ttg.warp_yield":
+                    yield from zip(inner.operands, operation.results, strict=False)
+
+
+def _partition_flow(
+    _module: Module, operation: Operation, captured: list[Value] | None = None
+) -> Iterator[tuple[Value, Value]]:
+    for region in operation.regions:
+        if region.blocks:
+            yield from zip(captured or operation.operands, region.blocks[0].arguments, strict=False)
+
+
+# ---- barriers, which plain Triton kernels may hold too
+TTG_BARRIER: Final = define(
+    "ttg.barrier", OperationRole.BARRIER, types=no_values, attributes=rules(addrSpace=SPACE_OR_HINT)
+)
+TTG_LOCAL_BARRIER: Final = define("ttg.local_barrier", OperationRole.BARRIER, types=no_values, attributes=NO_ATTRIBUTES)
+
+# ---- global memory
+ASYNC_COPY: Final = _gpu("ttg.async_copy_global_to_local", access=Effect.READ, family=Family.LOAD)
+TMA_LOAD: Final = _gpu("ttng.async_tma_copy_global_to_local", access=Effect.READ, family=Family.LOAD)
+TMA_GATHER: Final = _gpu("ttng.async_tma_gather", access=Effect.READ, family=Family.LOAD)
+TMA_STORE: Final = _gpu("ttng.async_tma_copy_local_to_global", access=Effect.WRITE, family=Family.STORE)
+TMA_SCATTER: Final = _gpu("ttng.async_tma_scatter", access=Effect.WRITE, family=Family.STORE)
+TMA_REDUCE: Final = _gpu("ttng.async_tma_reduce", access=Effect.BOTH, family=Family.ATOMIC)
+
+# ---- values that stay what they are
+CONVERT_LAYOUT: Final = _gpu("ttg.convert_layout", flow=derived)
+REINTERPRET: Final = _gpu("ttng.reinterpret_tensor_descriptor", flow=derived)
+
+# ---- partitions of a program's warps
+SPECIALIZE: Final = _gpu("ttg.warp_specialize", flow=_specialize_flow)
+PARTITIONS: Final = _gpu("ttg.warp_specialize.partitions", flow=_partition_flow)
+WARP_YIELD: Final = _gpu("ttg.warp_yield", flow=no_flow)
+WARP_RETURN: Final = _gpu("ttg.warp_return", flow=no_flow)
+
+# ---- products of matrices in shared and tensor memory
+WGMMA: Final = _gpu("ttng.warp_group_dot", flow=no_flow, family=Family.DOT)
+TCGEN05: Final = _gpu("ttng.tc_gen5_mma", flow=no_flow, family=Family.DOT)
+TCGEN05_SCALED: Final = _gpu("ttng.tc_gen5_mma_scaled", flow=no_flow, family=Family.DOT)

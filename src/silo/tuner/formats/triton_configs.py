@@ -1,0 +1,302 @@
+"""Files of Triton's configs: Triton's own autotune files, and the tables of serving engines.
+
+The form follows ``Autotuner.check_disk_cache`` in ``triton.runtime.autotuner`` (3.6 to 3.9): ``key``, the values that
+tuning depended on, followed by dtypes; ``configs_timings``, pairs of a config's members and three quantiles of its time
+in milliseconds (0.5, 0.2, 0.8). Infinity means that a config did not compile or required too much.
+
+vLLM and SGLang keep one file for a kernel's shape and device, ``E=8,N=7168,device_name=NVIDIA_H100_80GB_HBM3.json``:
+for each number of tokens, the members of a Triton config. SGLang puts it in a folder of Triton's version. FlashInfer's
+``AutoTuner.save_configs`` keeps, for each operation, runner and shapes of the inputs, a runner and a number of its
+tactic. None of them holds times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from silo.core.values import Value
+from silo.errors import TuneError
+from silo.sanitized_text import file_name
+from silo.tuner.formats.foreign import (
+    ForeignResults,
+    ForeignTrial,
+    by_config,
+    flat_values,
+    items_of,
+    members_of,
+    milliseconds,
+    nanoseconds,
+    plain_config,
+    taken_in,
+)
+from silo.tuner.formats.parts import Results
+from silo.tuner.ledger import KeptStudy
+from silo.tuner.trial import Status, Trial
+from silo.tuner.winner import Winner, choose_winner
+
+__all__ = [
+    "FLASHINFER",
+    "SUFFIX",
+    "TOOL",
+    "VLLM",
+    "ServingFile",
+    "is_flashinfer",
+    "is_token_table",
+    "read_autotune",
+    "read_flashinfer",
+    "read_token_table",
+    "write_autotune",
+    "write_token_tables",
+]
+
+TOOL = "Triton"
+SUFFIX = ".autotune.json"
+
+_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # members of a config besides kwargs
+_DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
+_UNSET = ("pre_hook", "ir_override")  # members without a counterpart in Silo
+_QUANTILES = (500, 200, 800)  # per mille
+
+
+def read_autotune(results: Results) -> ForeignResults:
+    """Reads one file, which is named after its kernel. Raises ValueError with the fault of the file."""
+    items_of(results.header.get("key"), "key")
+    if results.cut:
+        raise ValueError("it ends before its outermost object does")
+    kernel = results.name.removesuffix(".gz").removesuffix(SUFFIX)
+    rows = (_trial(pair, f"config {number}") for number, pair in results.rows("configs_timings", "["))
+    return ForeignResults(TOOL, kernel, "", taken_in(rows, results))
+
+
+def _trial(pair: object, what: str) -> ForeignTrial:
+    parts = items_of(pair, what)
+    if len(parts) != 2:
+        raise ValueError(f"{what} is {pair!r}; a pair of a config and its times was expected")
+    members, timing = members_of(parts[0], what), parts[1]
+    if odd := set(members) - {"kwargs", *_OPTIONS, *_UNSET}:
+        raise ValueError(f"{what} has the member {min(odd)!r}, which no config of Triton 3.6 to 3.9 has")
+    for name in _UNSET:
+        if members.get(name) is not None:
+            raise ValueError(f"{what} has {name}={members[name]!r}; Silo has no such thing in a config")
+    kwargs = members_of(members.get("kwargs"), f"{what}: kwargs")
+    options = {name: members[name] for name in _OPTIONS if members.get(name) is not None}
+    if options.get("num_ctas") == 1:  # as Silo reads @triton.autotune: one block is not a cluster
+        del options["num_ctas"]
+    config = plain_config({**kwargs, **options}, what)
+    times = (timing,) if isinstance(timing, int | float) else items_of(timing, what)
+    first = times[0] if times else None
+    if first == float("inf"):
+        return ForeignTrial(config, Status.COMPILE, message="Triton could not compile it, or it asked for too much")
+    return ForeignTrial(config, Status.OK, (nanoseconds(first, f"{what}: its time"),))
+
+
+def write_autotune(key: Sequence[Value], trials: Iterable[Trial]) -> str:
+    """Writes trials of one study in Triton's form. Triton then takes the config with the least median.
+
+    ``key`` is Triton's key: the values of the key's arguments, then the dtypes of the array arguments.
+
+    Raises:
+        TuneError: without trials, or if a config holds values that the format cannot hold.
+    """
+    results = by_config(trials)
+    if not results:
+        raise TuneError("there are no trials to write")
+    pairs: list[object] = []
+    for result in results:
+        members = flat_values(result.config, TOOL)
+        options = {name: members.pop(name, default) for name, default in _DEFAULTS.items()}
+        if odd := [name for name, _ in result.config.options if name in members]:
+            raise TuneError(f"a config of {TOOL} has no {odd[0]}: {result.config}")
+        config = {"kwargs": members, **options, "pre_hook": None, "ir_override": None}
+        pairs.append([config, _quantiles(result.samples_ns)])
+    return json.dumps({"key": list(key), "configs_timings": pairs})
+
+
+def _quantiles(samples_ns: Sequence[int]) -> list[float]:
+    """Quantiles as ``triton.testing`` takes them: linear between neighbours; infinity without samples."""
+    if not samples_ns:
+        return [float("inf")] * len(_QUANTILES)
+    ordered = sorted(samples_ns)
+    found: list[float] = []
+    for permille in _QUANTILES:
+        below, rest = divmod((len(ordered) - 1) * permille, 1000)
+        above = ordered[min(below + 1, len(ordered) - 1)]
+        found.append(milliseconds(ordered[below] + (above - ordered[below]) * rest // 1000))
+    return found
+
+
+VLLM = "vLLM or SGLang"
+FLASHINFER = "FlashInfer"
+
+_MOE_KERNEL = "fused_moe_kernel"  # of vLLM and of SGLang, whose files begin with the number of experts
+_TOKENS = ("M", "m", "num_tokens", "n_tokens", "tokens", "batch")  # names of keys that count tokens
+_VERSION = "triton_version"
+_METADATA, _RECORDS = "_metadata", "_records"
+_DEVICE = re.compile(r"device(?:_name)?=([^,]+?)(?:_down)?(?=,|\.json|$)")
+_DOWN = re.compile(r"_down\.json$")  # of SGLang: the second product of a layer, which the same kernel computes
+_COUNT = re.compile(r"(?:M_LEQ_)?([0-9]{1,18})")  # AITER's tables have an upper bound in place of a number
+_ANY = "any"  # of AITER: beyond the last bound
+_OWN_KEYS = ("E", "N", "K")  # members of a file's name that vLLM and SGLang look it up by
+_KEY = re.compile(r"\('([^'\\]{1,200})', '[^'\\]{1,200}', .{1,4096}\)")  # of FlashInfer: a tuple as Python prints it
+
+
+def is_token_table(members: frozenset[str]) -> bool:
+    """Whether the outermost members are numbers of tokens."""
+    names = members - {_VERSION, _ANY}
+    return bool(names) and all(_COUNT.fullmatch(name) for name in names)
+
+
+def is_flashinfer(members: frozenset[str]) -> bool:
+    """Whether the outermost members are FlashInfer's: its metadata, or keys that are tuples of operation and runner."""
+    keys = {name for name in members if not name.startswith("_")}
+    return _METADATA in members or (bool(keys) and all(name.startswith("('") for name in keys))
+
+
+def read_token_table(results: Results) -> ForeignResults:
+    """Reads a file of vLLM or SGLang. Raises ValueError with the fault of the file."""
+    found: dict[bytes, ForeignTrial] = {}
+    tokens = sorted((name for name in results.header if name != _VERSION), key=_count)
+    absent = [name for name in tokens if results.header[name] is None]  # SGLang's tuner found no config that works
+    for name in tokens:
+        if name in absent:
+            continue
+        what = f"the config for {name} tokens"
+        config = plain_config(members_of(results.header[name], what), what)
+        found.setdefault(config.order_key, ForeignTrial(config, Status.OK))
+    if not found:
+        raise ValueError("it holds no config")
+    device, down = _DEVICE.search(results.name), _DOWN.search(results.name)
+    return ForeignResults(
+        VLLM,
+        _MOE_KERNEL if results.name.startswith("E=") else "",
+        "" if device is None else device[1].replace("_", " "),
+        tuple(found.values()),
+        notes=(
+            f"the numbers of tokens ({tokens[0]} to {tokens[-1]}) are not kept: each config is tried for every size",
+            "the file has no times, so its configs are tried in its order",
+            *((f"it holds no config for {', '.join(absent)} tokens",) if absent else ()),
+            *(("it is of a layer's second product: the same kernel at other sizes",) if down else ()),
+        ),
+    )
+
+
+def _count(name: str) -> int:
+    """A number of tokens, to sort by."""
+    found = _COUNT.fullmatch(name)
+    return 10**18 if found is None else int(found[1])
+
+
+def read_flashinfer(results: Results) -> ForeignResults:
+    """Reads a file of FlashInfer's tuner, of one operation. Raises ValueError with the fault of the file."""
+    found: dict[bytes, ForeignTrial] = {}
+    operations: dict[str, None] = {}
+    for key, value in results.header.items():
+        if key.startswith("_"):  # metadata, the file's own generation, and records of other programs
+            continue
+        operation = _operation_of(key)
+        parts = items_of(value, f"the value of {key[:80]!r}")
+        if len(parts) != 2 or not isinstance(parts[0], str):
+            raise ValueError(f"the value of {key[:80]!r} is not a runner and its tactic")
+        operations[operation] = None
+        tactic = parts[1] if isinstance(parts[1], int | str) else json.dumps(parts[1], separators=(",", ":"))
+        config = plain_config({"runner": parts[0], "tactic": tactic}, f"the value of {key[:80]!r}")
+        found.setdefault(config.order_key, ForeignTrial(config, Status.OK))
+    if not found:
+        raise ValueError("it holds no config")
+    metadata = results.header.get(_METADATA)
+    device = members_of(metadata, _METADATA).get("gpu") if metadata is not None else None
+    return ForeignResults(
+        FLASHINFER,
+        next(iter(operations)) if len(operations) == 1 else "",
+        device if isinstance(device, str) else "",
+        tuple(found.values()),
+        notes=(
+            "shapes are not kept: each runner and tactic is tried for every size",
+            "a tactic's number belongs to its runner and to this version of FlashInfer: use it with the same ones",
+            "each config has the parameters runner and tactic",
+            *(("records of other programs in the file are left out",) if results.header.get(_RECORDS) else ()),
+            *((f"it holds {len(operations)} operations; all configs go to one kernel",) if len(operations) > 1 else ()),
+        ),
+    )
+
+
+def _operation_of(key: str) -> str:
+    found = _KEY.fullmatch(key)
+    if found is None:
+        raise ValueError(f"the key {key[:80]!r} is not an operation, a runner and shapes")
+    return found[1]
+
+
+@dataclass(frozen=True)
+class ServingFile:
+    """A file to write: its place in the folder, its text, the studies in it, and notes of what it does not carry."""
+
+    place: str
+    text: str
+    studies: tuple[KeptStudy, ...]
+    notes: tuple[str, ...]
+
+
+def write_token_tables(studies: Iterable[KeptStudy], *, sglang: bool = False) -> list[ServingFile]:
+    """Writes the winners of studies as files of vLLM, or of SGLang: one for each kernel, device and other keys.
+
+    Raises:
+        TuneError: no key counts tokens, or a config holds values that the format cannot hold.
+    """
+    groups: dict[tuple[object, ...], dict[int, list[tuple[KeptStudy, Winner]]]] = {}
+    for kept in studies:
+        winner = choose_winner(kept.trials)
+        if winner is None:
+            continue
+        tokens, others = _split(kept)
+        key = (kept.study.kernel, kept.study.device.name, others, _triton_of(kept) if sglang else "")
+        groups.setdefault(key, {}).setdefault(tokens, []).append((kept, winner))
+    return [_file(group, sglang=sglang) for group in groups.values()]
+
+
+def _split(kept: KeptStudy) -> tuple[int, tuple[tuple[str, Value], ...]]:
+    """The number of tokens of a study, and the other members of its key."""
+    study = kept.study
+    pairs = tuple(zip(study.bucket_names, study.bucket, strict=True))
+    whole = [name for name, value in pairs if isinstance(value, int) and not isinstance(value, bool)]
+    name = next((one for one in _TOKENS if one in whole), whole[0] if len(whole) == 1 else None)
+    if name is None:
+        raise TuneError(
+            f"{study.kernel}: {VLLM} keep a config for each number of tokens, and no key is called "
+            f"{', '.join(_TOKENS)}: it has {', '.join(study.bucket_names) or 'no key'}"
+        )
+    tokens = next(value for one, value in pairs if one == name)
+    assert isinstance(tokens, int)
+    return tokens, tuple(pair for pair in pairs if pair[0] != name)
+
+
+def _file(group: Mapping[int, Sequence[tuple[KeptStudy, Winner]]], *, sglang: bool) -> ServingFile:
+    chosen = {tokens: max(found, key=lambda pair: len(pair[0].trials)) for tokens, found in group.items()}
+    table = {str(tokens): flat_values(chosen[tokens][1].config, VLLM) for tokens in sorted(chosen)}
+    kept = next(iter(chosen.values()))[0]
+    _, others = _split(kept)
+    notes = ["times, failed configs and all configs but the winners are left out"]
+    dropped = sum(len(found) - 1 for found in group.values())
+    if dropped:
+        notes.append(f"{dropped} studies of the same sizes (other types, alignments or sources) are left out")
+    names = {name for name, _ in others}
+    device = re.sub(r"[^A-Za-z0-9._-]", "_", kept.study.device.name)
+    if {"E", "N"} <= names:
+        own = [f"{name}={value}" for name, value in others if name in _OWN_KEYS]
+        notes.append("the engines' names also hold the dtype of quantized weights: add ,dtype=... where they expect it")
+    else:
+        own = [file_name(kept.study.kernel, both_cases=True), *(f"{name}={value}" for name, value in others)]
+        notes.append("the engines find a file by E=, N=, device_name= and dtype=: rename it")
+    place = re.sub(r"[^A-Za-z0-9%._=,+-]", "_", f"{','.join([*own, f'device_name={device}'])}.json")
+    folder = f"triton_{_triton_of(kept)}/" if sglang else ""
+    written = tuple(one for one, _ in chosen.values())
+    return ServingFile(folder + place, json.dumps(table, indent=4), written, tuple(notes))
+
+
+def _triton_of(kept: KeptStudy) -> str:
+    """The version of Triton in a study's compiler, as SGLang's folders have it: 3_9_0."""
+    found = re.search(r"triton (\d+(?:\.\d+)*)", kept.study.compiler)
+    return "unknown" if found is None else found[1].replace(".", "_")
