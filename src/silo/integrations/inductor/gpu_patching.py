@@ -14,12 +14,8 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
 from silo.errors import PackageError
 from silo.forks import Mutex
-from silo.integrations.inductor.gpu_decisions import (
-    ChoiceDecisions,
-    TunerDecisions,
-    decided_in_workers,
-    make_plugin,
-)
+from silo.integrations.inductor.gpu_choices import ChoiceDecisions
+from silo.integrations.inductor.gpu_decisions import TunerDecisions, decided_in_workers, make_plugin
 from silo.integrations.inductor.gpu_launchers import native_launchers
 from silo.integrations.inductor.gpu_records import (
     KernelRecords,
