@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from silo.core.config import Config
 from silo.core.notices import Notices
-from silo.core.values import JSON
+from silo.core.values import JSON, digest
 from silo.errors import FrozenError, SiloError
 from silo.frozen import replace
 from silo.integrations.inductor.gpu_questions import Decisions, Measured, Question, left_to_torch, make_question
@@ -70,9 +70,9 @@ class ChoiceDecisions:
         if benchmark is None:
             return plain()
         if not whole:
-            first = self._decisions.unmeasured(question, [Config.of(choice=label) for label in labels])
+            first = self._decisions.unmeasured(question, [Config.of(choice=label) for label in labels], _only_choice)
             if first is not None:
-                return {one: math.inf if Config.of(choice=label) != first else 1.0 for label, one in labels.items()}
+                return _choice_times(first, labels)
         found: list[dict[Any, float]] = []
 
         def measure() -> Measured:
@@ -84,7 +84,7 @@ class ChoiceDecisions:
         config = self._decisions.decide(question, usable, measure)
         keep_recorded(replace(question.wanted, config=config))
         if found and config == _chosen_of(found[0], labels):
-            return _choice_times(config, {label: found[0].get(one, math.inf) for label, one in labels.items()}, labels)
+            return _choice_times(config, labels)
         kept = self._decisions.known(question, usable)  # another process decided, and its times are kept
         return (None if kept is None else _times_of(kept, labels, whole=whole)) or (found[0] if found else plain())
 
@@ -163,43 +163,52 @@ def _is_cuda(choice: Any) -> bool:  # noqa: ANN401
     return getattr(device, "type", None) == "cuda"
 
 
-def _chosen(label: str, time_ms: float) -> Config:
-    """The config of a decision: the choice, with its time, which the fusion of what follows is compared with."""
-    return Config.of(choice=label, nanoseconds=0 if math.isinf(time_ms) else round(time_ms * 1e6))
-
-
 def _chosen_of(times: Mapping[Any, float], labels: Mapping[str, Any]) -> Config:
-    """The config of the decision that a measurement leads to."""
-    best = min(labels, key=lambda label: times.get(labels[label], math.inf))
-    return _chosen(best, times.get(labels[best], math.inf))
+    """The config of the decision that a measurement leads to: the choice, and the times of all choices.
+
+    Torch compares the times of several choices when it decides what to fuse with a product, so a lock file or a bundle
+    without them would lead to another graph than the measurement did.
+    """
+    known = {label: float(times.get(one, math.inf)) for label, one in labels.items()}
+    text = " ".join(f"{_short(label)}={time_ms!r}" for label, time_ms in known.items())
+    return Config.of(choice=min(known, key=lambda label: known[label]), times=text)
+
+
+def _short(label: str) -> str:
+    return digest("inductor-choice/1", [label])[:12]
+
+
+def _only_choice(config: Config) -> Config:
+    """A decision's config without its times."""
+    return Config.of(choice=config.as_dict().get("choice", ""))
 
 
 def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> dict[Any, float] | None:
     """The kept times of all choices; a choice that was not measured cannot win.
 
-    None if the kept choice is not among them; and with ``whole``, if a choice was not measured, as it may be faster. A
-    lock file's decision has no other times.
+    None if the kept choice is not among them, or the decision has no times; and with ``whole``, if a decision of the
+    store lacks a choice, because it may be faster. A lock file's decision holds whatever it lacks.
     """
     chosen = kept.winner.config.as_dict()
-    if chosen.get("choice") not in labels:
+    if chosen.get("choice") not in labels or "times" not in chosen:
         return None
-    times = {
-        str(config.as_dict()["choice"]): float(cast("float", time_ms))
-        for config, time_ms in zip(kept.configs, kept.times, strict=True)
-    }
-    if whole and times and any(label not in times for label in labels):
+    measured = {config.as_dict().get("choice") for config in kept.configs}
+    if whole and measured and any(label not in measured for label in labels):
         return None
-    return _choice_times(kept.winner.config, times, labels)
+    return _choice_times(kept.winner.config, labels)
 
 
-def _choice_times(config: Config, times: Mapping[str, float], labels: Mapping[str, Any]) -> dict[Any, float]:
-    """``times`` of labels as torch's look-up returns them. The choice of ``config`` is the first, and none is faster.
+def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
+    """The times that a decision holds, as torch's look-up returns them: its choice is the first, and none is faster.
 
     Torch's choice between equal times, and between templates for a fusion, depends on their order: so the process that
     measured and each that reads its decision return the same.
     """
     chosen = config.as_dict()
     winner = str(chosen["choice"])
-    winner_ms = times.get(winner) or int(cast("int", chosen.get("nanoseconds", 0))) / 1e6 or 1.0
-    others = {label: max(winner_ms, times.get(label, math.inf)) for label in labels if label != winner}
+    pairs = [one.partition("=") for one in str(chosen.get("times", "")).split()]
+    times = {short: float(time_ms) for short, _, time_ms in pairs}
+    known = times.get(_short(winner), math.inf)
+    winner_ms = 1.0 if math.isinf(known) else known
+    others = {label: max(winner_ms, times.get(_short(label), math.inf)) for label in labels if label != winner}
     return {labels[label]: time_ms for label, time_ms in {winner: winner_ms, **others}.items()}

@@ -142,6 +142,10 @@ class TunerDecisions:
         """Whether a search of this object is at work on a kernel."""
         return id(autotuner) in self._measuring
 
+    def is_settled(self, autotuner: Any) -> bool:  # noqa: ANN401
+        """Whether a kernel has one config, which no search will change."""
+        return autotuner in self._final or (len(_candidates(autotuner)) == 1 and not _may_add(autotuner))
+
     # -- the two moments of a kernel's life ------------------------------------------------------------------------
 
     def before_compile(self, autotuner: Any) -> None:  # noqa: ANN401

@@ -117,8 +117,15 @@ class Decisions:
         self._decider.served(question.name, kept)
         return kept
 
-    def unmeasured(self, question: Question, candidates: Sequence[Config]) -> Config | None:
+    def unmeasured(
+        self,
+        question: Question,
+        candidates: Sequence[Config],
+        reduced: Callable[[Config], Config] = lambda config: config,
+    ) -> Config | None:
         """The config that a mode without measurements uses in place of a decision; None: the mode measures.
+
+        ``reduced`` returns the part of a decided config that ``candidates`` have.
 
         Raises:
             FrozenError: ``SILO_TUNE=frozen``.
@@ -141,7 +148,7 @@ class Decisions:
             question.name,
             wanted,
             kept,
-            lambda winner: winner.config if winner.config in candidates else None,
+            lambda winner: reduced(winner.config) if reduced(winner.config) in candidates else None,
             candidates[0],
             missing,
         )
