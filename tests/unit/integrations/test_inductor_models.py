@@ -1,8 +1,6 @@
 """The models of ``bench.inductor`` under ``torch.compile`` on the CPU, against eager torch."""
 
-import os
-import subprocess
-import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,34 +63,25 @@ def test_every_model_gives_what_eager_torch_gives(name):
     _check(name)
 
 
-SIDE_BY_SIDE = """
-import torch
-from torch._inductor.runtime import triton_heuristics as heuristics
-from silo.integrations import inductor
+@pytest.mark.parametrize("workers", [False, True])
+def test_rows_that_lie_side_by_side_are_added_up_together(workers, monkeypatch):
+    """Also once torch's compile workers have begun, which takes them some seconds: a worker lacks Silo's blocks."""
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.runtime import triton_heuristics as heuristics
 
-seen = []
-plain = heuristics.CachingAutotuner.run
+    seen = []
+    plain = heuristics.CachingAutotuner.run
 
-def run(self, *arguments, **options):
-    seen.append((self.heuristic_type.name, dict(self.launchers[0].config.kwargs)))
-    return plain(self, *arguments, **options)
+    def run(self, *arguments, **options):
+        config = dict(self.launchers[0].config.kwargs)
+        seen.append((self.heuristic_type.name, config, self.compile_results[0].kernel.metadata.cpu_elements_apart))
+        return plain(self, *arguments, **options)
 
-heuristics.CachingAutotuner.run = run
-x = torch.randn(4, 64, 32, 32)
-with inductor.enable():
-    made = torch.compile(lambda x: x.square().sum(1), options={"cpu_backend": "triton", "compile_threads": 1})(x)
-torch.testing.assert_close(made, x.square().sum(1))
-print([(kind, sorted(config.items())) for kind, config in seen])
-"""
-
-
-def test_rows_that_lie_side_by_side_are_added_up_together(tmp_path):
-    """In a process of its own: Inductor's code for it depends on what a process compiled before."""
-    program = tmp_path / "program.py"
-    program.write_text(SIDE_BY_SIDE)
-    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
-    done = subprocess.run(
-        [sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[('REDUCTION', [('R0_BLOCK', 1), ('XBLOCK', 1024)])]\n"
+    monkeypatch.setattr(heuristics.CachingAutotuner, "run", run)
+    monkeypatch.setattr(AsyncCompile, "use_process_pool", classmethod(lambda cls: workers))
+    pool = SimpleNamespace(submit=lambda *_: pytest.fail("a worker compiles it"))
+    monkeypatch.setattr(AsyncCompile, "process_pool", staticmethod(lambda: pool))
+    x = torch.randn(4, 64, 32, 32)
+    made = torch.compile(lambda x: x.square().sum(1), options={"cpu_backend": "triton"})(x)
+    torch.testing.assert_close(made, x.square().sum(1))
+    assert seen == [("REDUCTION", {"XBLOCK": 1024, "R0_BLOCK": 1}, True)]

@@ -24,9 +24,11 @@ TRITON = {
             f"integrations/inductor/{name}.py"
             for name in (
                 "generated_kernels",
+                "gpu_choices",
                 "gpu_decisions",
                 "gpu_launchers",
                 "gpu_patching",
+                "gpu_questions",
                 "gpu_records",
                 "gpu_report",
                 "inductor_patching",

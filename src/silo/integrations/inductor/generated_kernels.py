@@ -207,12 +207,20 @@ def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., 
     return cached_autotune
 
 
+# The device in the text of a kernel that Inductor generated.
+_CPU_DEVICE = "DeviceProperties(type='cpu'"
+
+
 def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``AsyncCompile.triton``: kernels for the CPU stay in this process, because torch's workers lack Silo."""
+    """Wraps ``AsyncCompile.triton``: kernels for the CPU stay in this process, because torch's workers lack Silo.
+
+    Once its workers have begun, torch calls it a first time while it generates code, without the device: the kernel's
+    text has it.
+    """
 
     @wraps(plain)
     def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
-        if device_str != "cpu":
+        if device_str != "cpu" and _CPU_DEVICE not in source_code:
             return plain(self, kernel_name, source_code, device_str)
         self.use_process_pool = _no_pool
         try:

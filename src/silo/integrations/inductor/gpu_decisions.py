@@ -1,255 +1,30 @@
-"""Decisions about Inductor's kernels for GPUs: kept in Silo's store, agreed between processes, locked and frozen.
+"""Decisions about the configs of Inductor's generated kernels for GPUs.
 
-The subject of a decision is a kernel's body with its types and size hints, or a product or convolution with its inputs,
-on one model of device with one compiler. Neither the number of a kernel in its graph, nor the index of a device, nor
-the release of torch is part of it. Torch itself measures: Silo keeps all times, and calls torch's measurement only if
-nothing was decided before.
+The subject of a decision is a kernel's body with its types and size hints, on one model of device with one compiler.
 """
 
 from __future__ import annotations
 
 import logging
-import math
-import re
-import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from pathlib import Path
 from typing import Any, Final, cast
 
-from silo.calls.leader import led
 from silo.core.config import Config
-from silo.core.device import Target
-from silo.core.values import JSON, Value, digest
+from silo.core.notices import Notices
+from silo.core.values import JSON, Value
 from silo.errors import FrozenError, LockError, SiloError, UnsupportedError
-from silo.forks import Notices
-from silo.frozen import frozen, replace
-from silo.integrations.inductor.gpu_records import (
-    KernelRecords,
-    config_of,
-    is_frozen,
-    keep_recorded,
-    kernel_body,
-    made_config,
-    recorded_decision,
-    recorded_nearby,
-    tell_missing,
-)
-from silo.kinds.triton.front.adapter import triton_version
+from silo.frozen import replace
+from silo.integrations.inductor.gpu_questions import Decisions, Measured, Question, left_to_torch, make_question
+from silo.integrations.inductor.gpu_records import KernelRecords, config_of, keep_recorded, kernel_body, made_config
 from silo.kinds.triton.programs.compiled_code import device_at
-from silo.kinds.triton.programs.records.decider import Decider, KeptDecision, kept_decisions
-from silo.kinds.triton.programs.records.tuner_decisions import described_key
-from silo.measuring.lock_files import add_decisions, read_lock
-from silo.plain_files import read_plain
-from silo.settings import settings
-from silo.tuner.foreign_decision import ForeignWinner
 
-__all__ = [
-    "ChoiceDecisions",
-    "Measured",
-    "Question",
-    "TunerDecisions",
-    "decided_in_workers",
-    "make_plugin",
-    "question_about",
-]
+__all__ = ["TunerDecisions", "decided_in_workers", "make_plugin", "question_about"]
 
 _log = logging.getLogger("silo")
 _notices = Notices()
 
-
-# ---- One decision: where it may come from, and where it is kept ----
-
-
-@frozen
-class Question:
-    """The subject of one decision. ``wanted`` is the decision without its config; ``place`` is its key in the store."""
-
-    wanted: ForeignWinner
-    place: str
-
-    @property
-    def name(self) -> str:
-        """The kernel's name, or the operator's, for messages."""
-        return self.wanted.kernel
-
-
-@frozen
-class Measured:
-    """A finished search: the config that it chose, and every measured config with its time in milliseconds."""
-
-    config: Config
-    trials: tuple[tuple[Config, float], ...]
-
-
-def make_question(
-    name: str,
-    subject: Sequence[JSON],
-    key: Mapping[str, Value],
-    kind: str,
-    index: int,
-) -> Question:
-    """The question about a subject on a device.
-
-    Args:
-        name: the kernel's name, for messages.
-        subject: the parts of the subject that must be equal.
-        key: the sizes, by name, for which a nearby decision may serve.
-        kind: the kind of device, as ``cuda``.
-        index: the number of the device in this process.
-
-    Raises:
-        DeviceError: Silo does not find the device.
-    """
-    device = device_at(kind, index)
-    target: Target = device.target
-    names, values = tuple(key), tuple(key.values())
-    source = digest("inductor-decision/1", list(subject))
-    wanted = ForeignWinner(
-        kernel=name,
-        source=source,
-        target=target,
-        names=(*names, "device"),
-        key=(*values, device.model.name),
-        config=Config(),
-    )
-    about: list[JSON] = [source, str(target), triton_version() or "", device.model.to_json(), device.driver]
-    return Question(wanted, "inductor-" + digest("inductor-decisions/1", about))
-
-
-class Decisions:
-    """Answers questions from a lock file, then from the store; new decisions are kept in both as the settings say."""
-
-    def __init__(self) -> None:
-        self._decider = Decider(_notices)
-
-    def known(self, question: Question, usable: Callable[[KeptDecision], bool]) -> KeptDecision | None:
-        """The decision for exactly this question; None without one.
-
-        Raises:
-            LockError: the lock file cannot be read, and ``SILO_TUNE=frozen``.
-            SiloError: the store cannot be read.
-        """
-        locked = self._locked(question)
-        if locked is not None and usable(locked):
-            return locked
-        recorded = recorded_decision(question.wanted)
-        if recorded is not None and usable(KeptDecision(recorded, (), 0)):
-            return KeptDecision(recorded, (), 0)
-        current = settings()
-        if not current.keep_decisions and current.tune not in ("cached", "frozen"):
-            return None
-        kept = kept_decisions(question.place).get(question.wanted.slot)
-        if kept is None or not usable(kept):
-            return None
-        self._decider.served(question.name, kept)
-        return kept
-
-    def unmeasured(self, question: Question, candidates: Sequence[Config]) -> Config | None:
-        """The config that a mode without measurements uses in place of a decision; None: the mode measures.
-
-        Raises:
-            FrozenError: ``SILO_TUNE=frozen``.
-        """
-        mode = "frozen" if is_frozen() else settings().tune
-        wanted = question.wanted
-        if mode == "off":
-            return self._decider.first_by_order(question.name, candidates[0])
-        if mode not in ("cached", "frozen"):
-            tell_missing(wanted)
-            return None
-        kept = [one.winner for one in kept_decisions(question.place).values() if one.winner.source == wanted.source]
-        kept += [_for_device(one, wanted) for one in recorded_nearby(wanted)]
-        missing = (
-            f"nothing was decided for {described_key(wanted)} on {wanted.target}; run this program once with "
-            "SILO_TUNE=auto, or record it again (silo exec --record)"
-        )
-        return self._decider.unmeasured(
-            mode,
-            question.name,
-            wanted,
-            kept,
-            lambda winner: winner.config if winner.config in candidates else None,
-            candidates[0],
-            missing,
-        )
-
-    def decide(
-        self, question: Question, usable: Callable[[KeptDecision], bool], measure: Callable[[], Measured]
-    ) -> Config:
-        """The config that holds for a question: an earlier decision, or ``measure``'s, which is kept.
-
-        With ``SILO_TUNE=leader`` and a lock file one process measures, and the others wait for its decision.
-
-        Raises:
-            FrozenError: the leader did not decide in time.
-            LockError: the lock file cannot be used in leader mode.
-        """
-        current = settings()
-        if current.tune == "leader" and current.lock is not None:
-            path = Path(current.lock)
-
-            def written() -> Config | None:
-                found = self._locked(question)
-                return None if found is None or not usable(found) else found.winner.config
-
-            def lead() -> Config:
-                config = self._measured(question, usable, measure)
-                add_decisions(path, [replace(question.wanted, config=config)])
-                return config
-
-            return led(path, question.name, written, lead)
-        return self._measured(question, usable, measure)
-
-    def _measured(
-        self, question: Question, usable: Callable[[KeptDecision], bool], measure: Callable[[], Measured]
-    ) -> Config:
-        keep = settings().keep_decisions
-        before = kept_decisions(question.place).get(question.wanted.slot) if keep else None
-        if before is not None and usable(before):
-            return before.winner.config  # another process decided since this one asked
-        begin = time.monotonic()
-        found = measure()
-        seconds = time.monotonic() - begin
-        if not keep:
-            return found.config
-        winner = replace(question.wanted, config=found.config)
-        kept = KeptDecision(
-            winner,
-            tuple(time_ms for _, time_ms in found.trials),
-            round(seconds * 1000),
-            tuple(config for config, _ in found.trials),
-        )
-        holds = self._decider.keep(question.place, kept, before, usable, len(found.trials), _log.info)
-        return found.config if holds is None else holds.winner.config
-
-    @staticmethod
-    def _locked(question: Question) -> KeptDecision | None:
-        """The lock file's decision for a question; None without one, or without a lock file."""
-        current = settings()
-        if current.lock is None:
-            return None
-        path = Path(current.lock)
-        if current.tune == "leader" and not path.exists():
-            return None  # the leader has not decided yet
-        try:
-            lock = read_lock(path)
-        except LockError as error:
-            if current.tune == "frozen":
-                raise
-            _notices.once(f"lock {path}", f"Inductor's kernels are not decided by the lock: {error}")
-            return None
-        found = next((one for one in lock.decisions if one.slot == question.wanted.slot), None)
-        return None if found is None else KeptDecision(found, (), 0)
-
-
-def _for_device(winner: ForeignWinner, wanted: ForeignWinner) -> ForeignWinner:
-    """A decision as a prediction for the device of another one."""
-    return replace(winner, key=(*winner.key[:-1], wanted.key[-1]))
-
-
-# ---- The configs of one generated kernel ----
 
 # Inductor's flags that change which configs it tries, or how it searches. Others only describe the kernel.
 _SEARCH_FLAGS: Final = (
@@ -367,6 +142,10 @@ class TunerDecisions:
         """Whether a search of this object is at work on a kernel."""
         return id(autotuner) in self._measuring
 
+    def is_settled(self, autotuner: Any) -> bool:  # noqa: ANN401
+        """Whether a kernel has one config, which no search will change."""
+        return autotuner in self._final or (len(_candidates(autotuner)) == 1 and not _may_add(autotuner))
+
     # -- the two moments of a kernel's life ------------------------------------------------------------------------
 
     def before_compile(self, autotuner: Any) -> None:  # noqa: ANN401
@@ -411,7 +190,7 @@ class TunerDecisions:
         try:
             config = self._decided_before(autotuner, _candidates(autotuner))
         except UnsupportedError as error:
-            _left(str(autotuner.fn.__name__), str(error))
+            left_to_torch(str(autotuner.fn.__name__), str(error))
             return {}
         if config is None:
             return {}
@@ -454,7 +233,7 @@ class TunerDecisions:
         except FrozenError:
             raise
         except (SiloError, OSError) as error:
-            _left(question.name, str(error))
+            left_to_torch(question.name, str(error))
             return None
 
     def before_measuring(self, autotuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:  # noqa: ANN401
@@ -505,10 +284,10 @@ class TunerDecisions:
             return question_about(autotuner)
         except (SiloError, OSError) as error:
             if autotuner.device_props.type == "cuda":
-                _left(str(autotuner.fn.__name__), str(error))
+                left_to_torch(str(autotuner.fn.__name__), str(error))
             return None
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # torch's objects have another form
-            _left(
+            left_to_torch(
                 str(autotuner.fn.__name__), f"this torch describes it in another form: {type(error).__name__}: {error}"
             )
             return None
@@ -531,7 +310,7 @@ class TunerDecisions:
         except (FrozenError, LockError):
             raise
         except (SiloError, OSError) as error:
-            _left(question.name, str(error))
+            left_to_torch(question.name, str(error))
             return found[0] if found else search()
         if found and config_of(found[0].config) == config:
             return found[0]
@@ -541,7 +320,7 @@ class TunerDecisions:
                 with autotuner.lock:
                     launcher = self._compiled(autotuner, config).make_launcher()
             except Exception as error:  # noqa: BLE001  # as in _use_compiled
-                _left(question.name, _uncompiled(config, error))
+                left_to_torch(question.name, _uncompiled(config, error))
                 return found[0] if found else search()
         _mark(autotuner, launcher.config)
         return launcher
@@ -554,7 +333,7 @@ class TunerDecisions:
             try:
                 result = self._compiled(autotuner, config)
             except Exception as error:  # noqa: BLE001  # compilers' errors have no common base; torch tries its own configs
-                _left(str(autotuner.fn.__name__), _uncompiled(config, error))
+                left_to_torch(str(autotuner.fn.__name__), _uncompiled(config, error))
                 return
         self._keep_only(autotuner, result)
 
@@ -707,189 +486,3 @@ def _trials(autotuner: Any) -> tuple[tuple[Config, float], ...]:  # noqa: ANN401
 
 def _uncompiled(config: Config, error: Exception) -> str:
     return f"its decided config {config} does not compile: {type(error).__name__}: {error}"
-
-
-def _left(name: str, reason: str) -> None:
-    _notices.once(f"decisions {name} {reason}", f"{name} is decided by torch alone, and measured again later: {reason}")
-
-
-# ---- Choices between whole kernels: products and convolutions ----
-
-_POLICY = re.compile(r":benchmark_policy=\w+$")
-_COUNTER = re.compile(r"_\d+$")
-
-
-class ChoiceDecisions:
-    """Decides between the kernels that can compute one product or convolution (``PersistentCache.lookup``)."""
-
-    def __init__(self, precision: Callable[[], str], current_device: Callable[[], int]) -> None:
-        self._precision = precision
-        self._current_device = current_device
-        self._decisions = Decisions()
-
-    def lookup(
-        self,
-        choices: Sequence[Any],
-        operator: str,
-        inputs: str,
-        benchmark: Callable[[Any], Mapping[Any, float]] | None,
-        hint: int | None,
-        plain: Callable[[], dict[Any, float]],
-    ) -> dict[Any, float]:
-        """Times in milliseconds by choice, as torch's look-up returns them; ``plain`` is torch's own look-up."""
-        labels = {_label(one): one for one in choices}
-        if len(choices) < 2 or len(labels) != len(choices) or not all(map(_is_cuda, choices)):
-            return plain()
-        mode = settings().tune
-        whole = mode not in ("off", "cached", "frozen") and not is_frozen()
-
-        def usable(kept: KeptDecision) -> bool:
-            return _times_of(kept, labels, whole=whole) is not None
-
-        try:
-            question = self._question(operator, inputs, hint)
-            kept = self._decisions.known(question, usable)
-        except FrozenError:
-            raise
-        except (SiloError, OSError) as error:
-            _left(operator, str(error))
-            return plain()
-        if kept is not None:
-            keep_recorded(replace(question.wanted, config=kept.winner.config))
-            return _times_of(kept, labels, whole=whole) or plain()
-        if benchmark is None:
-            return plain()
-        if not whole:
-            first = self._decisions.unmeasured(question, [Config.of(choice=label) for label in labels])
-            if first is not None:
-                return {one: math.inf if Config.of(choice=label) != first else 1.0 for label, one in labels.items()}
-        found: list[dict[Any, float]] = []
-
-        def measure() -> Measured:
-            found[:] = [plain()]
-            times = {label: float(found[0].get(one, math.inf)) for label, one in labels.items()}
-            trials = tuple((Config.of(choice=label), time_ms) for label, time_ms in times.items())
-            return Measured(_chosen_of(found[0], labels), trials)
-
-        config = self._decisions.decide(question, usable, measure)
-        keep_recorded(replace(question.wanted, config=config))
-        if found and config == _chosen_of(found[0], labels):
-            return _choice_times(config, {label: found[0].get(one, math.inf) for label, one in labels.items()}, labels)
-        kept = self._decisions.known(question, usable)  # another process decided, and its times are kept
-        return (None if kept is None else _times_of(kept, labels, whole=whole)) or (found[0] if found else plain())
-
-    def _question(self, operator: str, inputs: str, hint: int | None) -> Question:
-        subject: list[JSON] = ["choice", operator, self._precision(), _POLICY.sub("", inputs), hint]
-        return make_question(operator, subject, {}, "cuda", self._current_device())
-
-    # -- times of fused code, by which torch decides what to fuse with a template -----------------------------------
-
-    def fused_time(self, module: Any, threshold: int, plain: Callable[[], tuple[float, str]]) -> tuple[float, str]:  # noqa: ANN401
-        """The time in milliseconds of generated code that torch tries out, and its file, as torch's method returns.
-
-        ``threshold`` is the number of spilled registers from which on torch does not measure; ``plain`` is its method.
-        """
-        tuner = getattr(module, "triton_", None)
-        props = getattr(tuner, "device_props", None)
-        if getattr(props, "type", None) != "cuda" or not module.__file__:
-            return plain()
-        try:
-            text = read_plain(module.__file__).decode()
-            subject: list[JSON] = ["fusion", threshold, _INDEX.sub(r"\1", text)]
-            question = make_question("a fusion", subject, {}, "cuda", self._current_device())
-            kept = self._decisions.known(question, _is_time)
-        except FrozenError:
-            raise
-        except (SiloError, OSError, UnicodeDecodeError) as error:
-            _left("a fusion", str(error))
-            return plain()
-        if kept is not None:
-            keep_recorded(kept.winner)
-            return _fused_ms(kept.winner.config), module.__file__
-        if settings().tune in ("cached", "frozen") or is_frozen():
-            _notices.once(
-                "fusions",
-                "nothing was decided about a fusion, and nothing may be measured: torch keeps these kernels apart",
-            )
-            return math.inf, module.__file__
-        config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))
-        keep_recorded(replace(question.wanted, config=config))
-        return _fused_ms(config), module.__file__
-
-
-# Numbers of devices in generated code, which are not part of a decision's subject.
-_INDEX = re.compile(r"(\bindex=|cuda:|_DeviceGuard\(|set_device\(|get_raw_stream\(|\bstream)\d+")
-
-
-def _is_time(kept: KeptDecision) -> bool:
-    return "nanoseconds" in kept.winner.config.as_dict()
-
-
-def _fused(time_ms: float) -> Measured:
-    config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else round(time_ms * 1e6))
-    return Measured(config, ((config, time_ms),))
-
-
-def _fused_ms(config: Config) -> float:
-    found = int(cast("int", config.as_dict()["nanoseconds"]))
-    return math.inf if found < 0 else found / 1e6
-
-
-def _label(choice: Any) -> str:  # noqa: ANN401
-    """A choice's identity in every process: its kind, its template, and the template's config.
-
-    The code of a template has the index of its device in it, and its name a number that counts choices.
-    """
-    kind, name = type(choice).__name__, str(choice.name)
-    described = str(getattr(choice, "description", "") or "")
-    if described:
-        return f"{kind}:{_COUNTER.sub('', name)}:{described}"
-    options: Any = getattr(choice, "kwargs", None) or {}
-    return f"{kind}:{name}:{options}"
-
-
-def _is_cuda(choice: Any) -> bool:  # noqa: ANN401
-    device: Any = getattr(getattr(choice, "layout", None), "device", None)
-    return getattr(device, "type", None) == "cuda"
-
-
-def _chosen(label: str, time_ms: float) -> Config:
-    """The config of a decision: the choice, with its time, which the fusion of what follows is compared with."""
-    return Config.of(choice=label, nanoseconds=0 if math.isinf(time_ms) else round(time_ms * 1e6))
-
-
-def _chosen_of(times: Mapping[Any, float], labels: Mapping[str, Any]) -> Config:
-    """The config of the decision that a measurement leads to."""
-    best = min(labels, key=lambda label: times.get(labels[label], math.inf))
-    return _chosen(best, times.get(labels[best], math.inf))
-
-
-def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> dict[Any, float] | None:
-    """The kept times of all choices; a choice that was not measured cannot win.
-
-    None if the kept choice is not among them; and with ``whole``, if a choice was not measured, as it may be faster. A
-    lock file's decision has no other times.
-    """
-    chosen = kept.winner.config.as_dict()
-    if chosen.get("choice") not in labels:
-        return None
-    times = {
-        str(config.as_dict()["choice"]): float(cast("float", time_ms))
-        for config, time_ms in zip(kept.configs, kept.times, strict=True)
-    }
-    if whole and times and any(label not in times for label in labels):
-        return None
-    return _choice_times(kept.winner.config, times, labels)
-
-
-def _choice_times(config: Config, times: Mapping[str, float], labels: Mapping[str, Any]) -> dict[Any, float]:
-    """``times`` of labels as torch's look-up returns them. The choice of ``config`` is the first, and none is faster.
-
-    Torch's choice between equal times, and between templates for a fusion, depends on their order: so the process that
-    measured and each that reads its decision return the same.
-    """
-    chosen = config.as_dict()
-    winner = str(chosen["choice"])
-    winner_ms = times.get(winner) or int(cast("int", chosen.get("nanoseconds", 0))) / 1e6 or 1.0
-    others = {label: max(winner_ms, times.get(label, math.inf)) for label in labels if label != winner}
-    return {labels[label]: time_ms for label, time_ms in {winner: winner_ms, **others}.items()}

@@ -13,17 +13,14 @@ from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import PackageError
 from silo.forks import Mutex, Notices
-from silo.integrations.inductor.gpu_decisions import (
-    ChoiceDecisions,
-    TunerDecisions,
-    decided_in_workers,
-    make_plugin,
-)
+from silo.integrations.inductor.gpu_choices import ChoiceDecisions
+from silo.integrations.inductor.gpu_decisions import TunerDecisions, decided_in_workers, make_plugin
 from silo.integrations.inductor.gpu_launchers import native_launchers
 from silo.integrations.inductor.gpu_records import (
     KernelRecords,
     noting_compiles,
     noting_launches,
+    noting_settled,
     served_in_process,
 )
 from silo.integrations.inductor.hook_points import HOOKS, HookPoint, Replacement, fits
@@ -142,7 +139,7 @@ def judge_workers(compiling: Any) -> Decision:  # noqa: ANN401
 def judge_record(heuristics: Any) -> Decision:  # noqa: ANN401
     """Whether Silo can record this torch's kernels."""
     tuner = getattr(heuristics, "CachingAutotuner", None)
-    found = [_missing(heuristics, _RUN), _missing(heuristics, _COMPILE)]
+    found = [_missing(heuristics, point) for point in (_RUN, _COMPILE, _PRECOMPILE)]
     found += [f"CachingAutotuner.{name}" for name in _CALL_MEMBERS if not hasattr(tuner, name)]
     found += [name for name in _CALL_NAMES if not hasattr(heuristics, name)]
     return _judge(found)
@@ -339,7 +336,9 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
 
     def begin() -> None:  # put with the recording: a replacement of run() costs time at each launch
         if records.records and not put:
-            put.extend([(_COMPILE, partial(noting_compiles, records)), (_RUN, partial(noting_launches, records, note))])
+            put.append((_COMPILE, partial(noting_compiles, records)))
+            put.append((_RUN, partial(noting_launches, records, note)))
+            put.append((_PRECOMPILE, partial(noting_settled, records, _shared.settled, note)))
             part.add(heuristics, put)
 
     put: _Made = []
@@ -366,6 +365,10 @@ class _Shared:
         """Record the config of a launched kernel."""
         if self.decisions is not None:
             self.decisions.note(autotuner, config)
+
+    def settled(self, autotuner: Any) -> bool:  # noqa: ANN401
+        """Whether no search will change the config of a compiled kernel."""
+        return self.decisions is not None and self.decisions.is_settled(autotuner)
 
     def serves(self, load: Callable[[], Any]) -> bool:
         """Whether the bundle has the code of a kernel."""

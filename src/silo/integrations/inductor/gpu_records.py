@@ -211,7 +211,7 @@ class KernelRecords:
             self._compiled.setdefault(autotuner, {})[config_of(result.config)] = result
 
     def launched(self, autotuner: Any) -> Config | None:  # noqa: ANN401
-        """Record a kernel that was launched, once. Returns its config if it is new."""
+        """Record a kernel that was launched, or has its final config, once. Returns the config if the kernel is new."""
         records = present_records()
         if not self._on or not isinstance(records, Capture) or autotuner in self._kept:
             return None
@@ -294,6 +294,29 @@ def noting_compiles(records: KernelRecords, plain: Callable[..., Any]) -> Callab
         return result
 
     return precompile_config
+
+
+def noting_settled(
+    records: KernelRecords,
+    settled: Callable[[Any], bool],
+    decided: Callable[[Any, Config], None],
+    plain: Callable[..., None],
+) -> Callable[..., None]:
+    """Wraps ``CachingAutotuner.precompile`` in a program that is recorded: a kernel with its final config is recorded.
+
+    Torch compiles fusions on trial, and does not launch those whose time an earlier process kept. A process that the
+    recording serves compiles them, too.
+    """
+
+    @wraps(plain)
+    def precompile(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401
+        plain(self, *args, **kwargs)
+        if records.records and settled(self):
+            config = records.launched(self)
+            if config is not None:
+                decided(self, config)
+
+    return precompile
 
 
 def noting_launches(

@@ -200,12 +200,43 @@ def test_a_row_that_the_table_has_not_is_found(mode, wrong):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("d", [16, 15, 64, 100])
+@pytest.mark.parametrize("d", [4, 8, 12, 15, 16, 64, 100])
 def test_rows_of_a_length_that_the_compiler_knows(mode, d):
     table, rows = floats(10, d), RNG.integers(0, 10, 1000 // d + 1).astype(np.int64)
     out, i = np.zeros(1000, np.float32), np.arange(1000)
     run(rows_of_a_length, (4,), mode, table=table, rows=rows, out=out, n=1000, D=d, BLOCK=256)
     np.testing.assert_array_equal(out, table[rows[i // d], i % d] * 2)
+
+
+@pytest.mark.parametrize(("d", "shortest"), [(4, 4), (12, 12), (15, 16), (64, 16)])
+def test_short_rows_of_a_length_that_the_compiler_knows_are_runs(d, shortest):
+    """Otherwise each element is read by itself, which is not vectorized: four times as long in a graph layer."""
+    table, rows = floats(10, d), np.zeros(1000, np.int64)
+    text = text_of(rows_of_a_length, table=table, rows=rows, out=table, n=1000, D=d, BLOCK=256)
+    assert f", (int64_t)((int32_t){d}), {shortest}, limit" in text
+
+
+@triton.jit
+def as_numbers(x, y, small, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    inside = (tl.load(x + i) >= tl.load(y + i)) & (tl.load(x + i) < 1.0)
+    tl.store(out + i, inside.to(tl.float32) + tl.load(small + i).to(tl.float32))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32])
+def test_truth_values_and_small_numbers_become_floats(mode, kind):
+    x, y, out = floats(256), floats(256), np.zeros(256, np.float32)
+    small = np.linspace(0, np.iinfo(kind).max, 256).astype(kind)
+    run(as_numbers, (1,), mode, x=x, y=y, small=small, out=out, BLOCK=256)
+    np.testing.assert_array_equal(out, ((x >= y) & (x < 1)).astype(np.float32) + small.astype(np.float32))
+
+
+def test_truth_values_become_floats_in_vectors():
+    """By way of an unsigned number of 32 bits gcc makes one after the other."""
+    x = floats(256)
+    text = text_of(as_numbers, x=x, y=x, small=np.zeros(256, np.uint32), out=x, BLOCK=256)
+    assert "(float)((int32_t)(uint32_t)" in text
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -83,22 +83,22 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
 # ---- Runs of an innermost loop in which quotients stay the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
-# Complete runs of a known length: a few vectors, so that the rest of each run matters.
-_WHOLE = range(16, 1025, 16)
+# Complete runs of a known length: a few vectors, or one of fewer lanes, so that the rest of each run matters.
+_WHOLE = (4, 8, 12, *range(16, 1025, 16))
 _WORD = re.compile(r"[A-Za-z_]\w*")
-# A run of fewer iterations costs more than quotients for each.
+# A run of fewer iterations costs more than quotients for each, unless its length is known.
 _SHORTEST = 16
 
-RUN_PRELUDE = f"""\
+RUN_PRELUDE = """\
 /* limit, where base .. base + limit - 1 are natural 32-bit numbers and the divisor makes runs worth having; else 0. */
-SILO_INLINE int64_t nest_runs(int64_t base, int64_t divisor, int64_t limit) {{
-  return base >= 0 && divisor >= {_SHORTEST} && base + limit - 1 <= 2147483647 ? limit : 0;
-}}
+SILO_INLINE int64_t nest_runs(int64_t base, int64_t divisor, int64_t shortest, int64_t limit) {
+  return base >= 0 && divisor >= shortest && base + limit - 1 <= 2147483647 ? limit : 0;
+}
 
 /* Of natural numbers; most are below the divisor. */
-SILO_INLINE int64_t nest_quotient(int64_t dividend, int64_t divisor) {{
+SILO_INLINE int64_t nest_quotient(int64_t dividend, int64_t divisor) {
   return dividend < divisor ? 0 : (int64_t)((uint64_t)dividend / (uint64_t)divisor);
-}}
+}
 """
 
 
@@ -131,7 +131,8 @@ class Runs:
     @property
     def limits(self) -> list[str]:
         """The bounds of the part of the loop that has runs, as texts over ``limit``."""
-        return [f"nest_runs({pair.base}, {pair.divisor}, limit)" for pair in self._pairs.values()]
+        shortest = min(_SHORTEST, self._whole_length() or _SHORTEST)
+        return [f"nest_runs({pair.base}, {pair.divisor}, {shortest}, limit)" for pair in self._pairs.values()]
 
     def loop(self, end: str, before: list[Statement], inner: Callable[[str, str], For]) -> list[Statement]:
         """The runs up to ``end``: statements of each, then its innermost loop, made of its two bounds."""

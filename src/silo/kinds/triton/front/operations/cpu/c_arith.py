@@ -456,6 +456,8 @@ def int_to_float(*, signed: bool) -> Renderer:
     def render(call: ScalarCall) -> str:
         call.pointer_free()
         value = call.signed(0) if signed else call.unsigned(0)
+        if not signed and call.types[0].element in ("i1", "i8", "i16"):
+            value = f"(int32_t){value}"  # the same number; gcc vectorizes no conversion of a truth value by way of u32
         return call.float_result(f"({call.compute})({value})")
 
     return render

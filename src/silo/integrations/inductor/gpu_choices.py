@@ -1,0 +1,214 @@
+"""Decisions between whole kernels for GPUs: products, convolutions, and the code that Inductor fuses with them.
+
+The subject of a decision is the operator with its inputs, or the text of fused code, on one model of device.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from silo.core.config import Config
+from silo.core.notices import Notices
+from silo.core.values import JSON, digest
+from silo.errors import FrozenError, SiloError
+from silo.frozen import replace
+from silo.integrations.inductor.gpu_questions import Decisions, Measured, Question, left_to_torch, make_question
+from silo.integrations.inductor.gpu_records import is_frozen, keep_recorded
+from silo.kinds.triton.programs.records.decider import KeptDecision
+from silo.plain_files import read_plain
+from silo.settings import settings
+
+__all__ = ["ChoiceDecisions"]
+
+_notices = Notices()
+
+_POLICY = re.compile(r":benchmark_policy=\w+$")
+_COUNTER = re.compile(r"_\d+$")
+
+
+class ChoiceDecisions:
+    """Decides between the kernels that can compute one product or convolution (``PersistentCache.lookup``)."""
+
+    def __init__(self, precision: Callable[[], str], current_device: Callable[[], int]) -> None:
+        self._precision = precision
+        self._current_device = current_device
+        self._decisions = Decisions()
+
+    def lookup(
+        self,
+        choices: Sequence[Any],
+        operator: str,
+        inputs: str,
+        benchmark: Callable[[Any], Mapping[Any, float]] | None,
+        hint: int | None,
+        plain: Callable[[], dict[Any, float]],
+    ) -> dict[Any, float]:
+        """Times in milliseconds by choice, as torch's look-up returns them; ``plain`` is torch's own look-up."""
+        labels = {_label(one): one for one in choices}
+        if len(choices) < 2 or len(labels) != len(choices) or not all(map(_is_cuda, choices)):
+            return plain()
+        mode = settings().tune
+        whole = mode not in ("off", "cached", "frozen") and not is_frozen()
+
+        def usable(kept: KeptDecision) -> bool:
+            return _times_of(kept, labels, whole=whole) is not None
+
+        try:
+            question = self._question(operator, inputs, hint)
+            kept = self._decisions.known(question, usable)
+        except FrozenError:
+            raise
+        except (SiloError, OSError) as error:
+            left_to_torch(operator, str(error))
+            return plain()
+        if kept is not None:
+            keep_recorded(replace(question.wanted, config=kept.winner.config))
+            return _times_of(kept, labels, whole=whole) or plain()
+        if benchmark is None:
+            return plain()
+        if not whole:
+            first = self._decisions.unmeasured(question, [Config.of(choice=label) for label in labels], _only_choice)
+            if first is not None:
+                return _choice_times(first, labels)
+        found: list[dict[Any, float]] = []
+
+        def measure() -> Measured:
+            found[:] = [plain()]
+            times = {label: float(found[0].get(one, math.inf)) for label, one in labels.items()}
+            trials = tuple((Config.of(choice=label), time_ms) for label, time_ms in times.items())
+            return Measured(_chosen_of(found[0], labels), trials)
+
+        config = self._decisions.decide(question, usable, measure)
+        keep_recorded(replace(question.wanted, config=config))
+        if found and config == _chosen_of(found[0], labels):
+            return _choice_times(config, labels)
+        kept = self._decisions.known(question, usable)  # another process decided, and its times are kept
+        return (None if kept is None else _times_of(kept, labels, whole=whole)) or (found[0] if found else plain())
+
+    def _question(self, operator: str, inputs: str, hint: int | None) -> Question:
+        subject: list[JSON] = ["choice", operator, self._precision(), _POLICY.sub("", inputs), hint]
+        return make_question(operator, subject, {}, "cuda", self._current_device())
+
+    # -- times of fused code, by which torch decides what to fuse with a template -----------------------------------
+
+    def fused_time(self, module: Any, threshold: int, plain: Callable[[], tuple[float, str]]) -> tuple[float, str]:  # noqa: ANN401
+        """The time in milliseconds of generated code that torch tries out, and its file, as torch's method returns.
+
+        ``threshold`` is the number of spilled registers from which on torch does not measure; ``plain`` is its method.
+        """
+        tuner = getattr(module, "triton_", None)
+        props = getattr(tuner, "device_props", None)
+        if getattr(props, "type", None) != "cuda" or not module.__file__:
+            return plain()
+        try:
+            text = read_plain(module.__file__).decode()
+            subject: list[JSON] = ["fusion", threshold, _INDEX.sub(r"\1", text)]
+            question = make_question("a fusion", subject, {}, "cuda", self._current_device())
+            kept = self._decisions.known(question, _is_time)
+        except FrozenError:
+            raise
+        except (SiloError, OSError, UnicodeDecodeError) as error:
+            left_to_torch("a fusion", str(error))
+            return plain()
+        if kept is not None:
+            keep_recorded(kept.winner)
+            return _fused_ms(kept.winner.config), module.__file__
+        if settings().tune in ("cached", "frozen") or is_frozen():
+            _notices.once(
+                "fusions",
+                "nothing was decided about a fusion, and nothing may be measured: torch keeps these kernels apart",
+            )
+            return math.inf, module.__file__
+        config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))
+        keep_recorded(replace(question.wanted, config=config))
+        return _fused_ms(config), module.__file__
+
+
+# Numbers of devices in generated code, which are not part of a decision's subject.
+_INDEX = re.compile(r"(\bindex=|cuda:|_DeviceGuard\(|set_device\(|get_raw_stream\(|\bstream)\d+")
+
+
+def _is_time(kept: KeptDecision) -> bool:
+    return "nanoseconds" in kept.winner.config.as_dict()
+
+
+def _fused(time_ms: float) -> Measured:
+    config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else round(time_ms * 1e6))
+    return Measured(config, ((config, time_ms),))
+
+
+def _fused_ms(config: Config) -> float:
+    found = int(cast("int", config.as_dict()["nanoseconds"]))
+    return math.inf if found < 0 else found / 1e6
+
+
+def _label(choice: Any) -> str:  # noqa: ANN401
+    """A choice's identity in every process: its kind, its template, and the template's config.
+
+    The code of a template has the index of its device in it, and its name a number that counts choices.
+    """
+    kind, name = type(choice).__name__, str(choice.name)
+    described = str(getattr(choice, "description", "") or "")
+    if described:
+        return f"{kind}:{_COUNTER.sub('', name)}:{described}"
+    options: Any = getattr(choice, "kwargs", None) or {}
+    return f"{kind}:{name}:{options}"
+
+
+def _is_cuda(choice: Any) -> bool:  # noqa: ANN401
+    device: Any = getattr(getattr(choice, "layout", None), "device", None)
+    return getattr(device, "type", None) == "cuda"
+
+
+def _chosen_of(times: Mapping[Any, float], labels: Mapping[str, Any]) -> Config:
+    """The config of the decision that a measurement leads to: the choice, and the times of all choices.
+
+    Torch compares the times of several choices when it decides what to fuse with a product, so a lock file or a bundle
+    without them would lead to another graph than the measurement did.
+    """
+    known = {label: float(times.get(one, math.inf)) for label, one in labels.items()}
+    text = " ".join(f"{_short(label)}={time_ms!r}" for label, time_ms in known.items())
+    return Config.of(choice=min(known, key=lambda label: known[label]), times=text)
+
+
+def _short(label: str) -> str:
+    return digest("inductor-choice/1", [label])[:12]
+
+
+def _only_choice(config: Config) -> Config:
+    """A decision's config without its times."""
+    return Config.of(choice=config.as_dict().get("choice", ""))
+
+
+def _times_of(kept: KeptDecision, labels: Mapping[str, Any], *, whole: bool) -> dict[Any, float] | None:
+    """The kept times of all choices; a choice that was not measured cannot win.
+
+    None if the kept choice is not among them, or the decision has no times; and with ``whole``, if a decision of the
+    store lacks a choice, because it may be faster. A lock file's decision holds whatever it lacks.
+    """
+    chosen = kept.winner.config.as_dict()
+    if chosen.get("choice") not in labels or "times" not in chosen:
+        return None
+    measured = {config.as_dict().get("choice") for config in kept.configs}
+    if whole and measured and any(label not in measured for label in labels):
+        return None
+    return _choice_times(kept.winner.config, labels)
+
+
+def _choice_times(config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
+    """The times that a decision holds, as torch's look-up returns them: its choice is the first, and none is faster.
+
+    Torch's choice between equal times, and between templates for a fusion, depends on their order: so the process that
+    measured and each that reads its decision return the same.
+    """
+    chosen = config.as_dict()
+    winner = str(chosen["choice"])
+    pairs = [one.partition("=") for one in str(chosen.get("times", "")).split()]
+    times = {short: float(time_ms) for short, _, time_ms in pairs}
+    known = times.get(_short(winner), math.inf)
+    winner_ms = 1.0 if math.isinf(known) else known
+    others = {label: max(winner_ms, times.get(_short(label), math.inf)) for label in labels if label != winner}
+    return {labels[label]: time_ms for label, time_ms in {winner: winner_ms, **others}.items()}

@@ -1,0 +1,232 @@
+"""Questions about Inductor's kernels for GPUs and their answers: where a decision comes from, and where it is kept.
+
+Neither the number of a kernel in its graph, nor the index of a device, nor the release of torch is part of a question.
+Torch itself measures: Silo keeps all times, and calls torch's measurement only if nothing was decided before.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from silo.calls.leader import led
+from silo.core.config import Config
+from silo.core.notices import Notices
+from silo.core.target import Target
+from silo.core.values import JSON, Value, digest
+from silo.errors import LockError
+from silo.frozen import frozen, replace
+from silo.integrations.inductor.gpu_records import is_frozen, recorded_decision, recorded_nearby, tell_missing
+from silo.kinds.triton.front.adapter import triton_version
+from silo.kinds.triton.programs.compiled_code import device_at
+from silo.kinds.triton.programs.records.decider import Decider, KeptDecision, kept_decisions
+from silo.kinds.triton.programs.records.tuner_decisions import described_key
+from silo.measuring.lock_files import add_decisions, read_lock
+from silo.settings import settings
+from silo.tuner.foreign_decision import ForeignWinner
+
+__all__ = ["Decisions", "Measured", "Question", "left_to_torch", "make_question"]
+
+_log = logging.getLogger("silo")
+_notices = Notices()
+
+
+@frozen
+class Question:
+    """The subject of one decision. ``wanted`` is the decision without its config; ``place`` is its key in the store."""
+
+    wanted: ForeignWinner
+    place: str
+
+    @property
+    def name(self) -> str:
+        """The kernel's name, or the operator's, for messages."""
+        return self.wanted.kernel
+
+
+@frozen
+class Measured:
+    """A finished search: the config that it chose, and every measured config with its time in milliseconds."""
+
+    config: Config
+    trials: tuple[tuple[Config, float], ...]
+
+
+def make_question(
+    name: str,
+    subject: Sequence[JSON],
+    key: Mapping[str, Value],
+    kind: str,
+    index: int,
+) -> Question:
+    """The question about a subject on a device.
+
+    Args:
+        name: the kernel's name, for messages.
+        subject: the parts of the subject that must be equal.
+        key: the sizes, by name, for which a nearby decision may serve.
+        kind: the kind of device, as ``cuda``.
+        index: the number of the device in this process.
+
+    Raises:
+        DeviceError: Silo does not find the device.
+    """
+    device = device_at(kind, index)
+    target: Target = device.target
+    names, values = tuple(key), tuple(key.values())
+    source = digest("inductor-decision/1", list(subject))
+    wanted = ForeignWinner(
+        kernel=name,
+        source=source,
+        target=target,
+        names=(*names, "device"),
+        key=(*values, device.model.name),
+        config=Config(),
+    )
+    about: list[JSON] = [source, str(target), triton_version() or "", device.model.to_json(), device.driver]
+    return Question(wanted, "inductor-" + digest("inductor-decisions/1", about))
+
+
+class Decisions:
+    """Answers questions from a lock file, then from the store; new decisions are kept in both as the settings say."""
+
+    def __init__(self) -> None:
+        self._decider = Decider(_notices)
+
+    def known(self, question: Question, usable: Callable[[KeptDecision], bool]) -> KeptDecision | None:
+        """The decision for exactly this question; None without one.
+
+        Raises:
+            LockError: the lock file cannot be read, and ``SILO_TUNE=frozen``.
+            SiloError: the store cannot be read.
+        """
+        locked = self._locked(question)
+        if locked is not None and usable(locked):
+            return locked
+        recorded = recorded_decision(question.wanted)
+        if recorded is not None and usable(KeptDecision(recorded, (), 0)):
+            return KeptDecision(recorded, (), 0)
+        current = settings()
+        if not current.keep_decisions and current.tune not in ("cached", "frozen"):
+            return None
+        kept = kept_decisions(question.place).get(question.wanted.slot)
+        if kept is None or not usable(kept):
+            return None
+        self._decider.served(question.name, kept)
+        return kept
+
+    def unmeasured(
+        self,
+        question: Question,
+        candidates: Sequence[Config],
+        reduced: Callable[[Config], Config] = lambda config: config,
+    ) -> Config | None:
+        """The config that a mode without measurements uses in place of a decision; None: the mode measures.
+
+        ``reduced`` returns the part of a decided config that ``candidates`` have.
+
+        Raises:
+            FrozenError: ``SILO_TUNE=frozen``.
+        """
+        mode = "frozen" if is_frozen() else settings().tune
+        wanted = question.wanted
+        if mode == "off":
+            return self._decider.first_by_order(question.name, candidates[0])
+        if mode not in ("cached", "frozen"):
+            tell_missing(wanted)
+            return None
+        kept = [one.winner for one in kept_decisions(question.place).values() if one.winner.source == wanted.source]
+        kept += [_for_device(one, wanted) for one in recorded_nearby(wanted)]
+        missing = (
+            f"nothing was decided for {described_key(wanted)} on {wanted.target}; run this program once with "
+            "SILO_TUNE=auto, or record it again (silo exec --record)"
+        )
+        return self._decider.unmeasured(
+            mode,
+            question.name,
+            wanted,
+            kept,
+            lambda winner: reduced(winner.config) if reduced(winner.config) in candidates else None,
+            candidates[0],
+            missing,
+        )
+
+    def decide(
+        self, question: Question, usable: Callable[[KeptDecision], bool], measure: Callable[[], Measured]
+    ) -> Config:
+        """The config that holds for a question: an earlier decision, or ``measure``'s, which is kept.
+
+        With ``SILO_TUNE=leader`` and a lock file one process measures, and the others wait for its decision.
+
+        Raises:
+            FrozenError: the leader did not decide in time.
+            LockError: the lock file cannot be used in leader mode.
+        """
+        current = settings()
+        if current.tune == "leader" and current.lock is not None:
+            path = Path(current.lock)
+
+            def written() -> Config | None:
+                found = self._locked(question)
+                return None if found is None or not usable(found) else found.winner.config
+
+            def lead() -> Config:
+                config = self._measured(question, usable, measure)
+                add_decisions(path, [replace(question.wanted, config=config)])
+                return config
+
+            return led(path, question.name, written, lead)
+        return self._measured(question, usable, measure)
+
+    def _measured(
+        self, question: Question, usable: Callable[[KeptDecision], bool], measure: Callable[[], Measured]
+    ) -> Config:
+        keep = settings().keep_decisions
+        before = kept_decisions(question.place).get(question.wanted.slot) if keep else None
+        if before is not None and usable(before):
+            return before.winner.config  # another process decided since this one asked
+        begin = time.monotonic()
+        found = measure()
+        seconds = time.monotonic() - begin
+        if not keep:
+            return found.config
+        winner = replace(question.wanted, config=found.config)
+        kept = KeptDecision(
+            winner,
+            tuple(time_ms for _, time_ms in found.trials),
+            round(seconds * 1000),
+            tuple(config for config, _ in found.trials),
+        )
+        holds = self._decider.keep(question.place, kept, before, usable, len(found.trials), _log.info)
+        return found.config if holds is None else holds.winner.config
+
+    @staticmethod
+    def _locked(question: Question) -> KeptDecision | None:
+        """The lock file's decision for a question; None without one, or without a lock file."""
+        current = settings()
+        if current.lock is None:
+            return None
+        path = Path(current.lock)
+        if current.tune == "leader" and not path.exists():
+            return None  # the leader has not decided yet
+        try:
+            lock = read_lock(path)
+        except LockError as error:
+            if current.tune == "frozen":
+                raise
+            _notices.once(f"lock {path}", f"Inductor's kernels are not decided by the lock: {error}")
+            return None
+        found = next((one for one in lock.decisions if one.slot == question.wanted.slot), None)
+        return None if found is None else KeptDecision(found, (), 0)
+
+
+def _for_device(winner: ForeignWinner, wanted: ForeignWinner) -> ForeignWinner:
+    """A decision as a prediction for the device of another one."""
+    return replace(winner, key=(*winner.key[:-1], wanted.key[-1]))
+
+
+def left_to_torch(name: str, reason: str) -> None:
+    """Log once that torch alone decides about a kernel or an operator."""
+    _notices.once(f"decisions {name} {reason}", f"{name} is decided by torch alone, and measured again later: {reason}")
