@@ -391,6 +391,48 @@ def test_other_ways_to_read_a_file_are_refused(text):
         closed_text(CudaText("k.cu", text + "\n__global__ void k() {}", ()), HeaderFolders(None, ()), "k.cu")
 
 
+JOIN = "#define J(a, b) a##b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (JOIN + '#if J(__has_, include)("/etc/x")\n#endif', "__has_ and include may be joined to __has_include"),
+        (
+            JOIN + "char c = J(__TI, ME__)[0];",
+            "__TI and ME__ may be joined to __TIME__, which differs by machine or time",
+        ),
+        ("%:define J(a, b) a%:%:b\nchar c = J(__DA, TE__)[0];", "may be joined to __DATE__"),
+        (JOIN + "#define A __TIME\n#define B STA\nchar c = J(A, J(B, MP__))[0];", "may be joined to __TIMESTAMP__"),
+        ('_Pragma("GCC dependency \\"/etc/x\\"")', r"k\.cu:1: the pragma GCC dependency"),
+        ('\n#pragma GCC /* */ \\\n dependency "/etc/x"', r"k\.cu:2: the pragma GCC dependency"),
+        ('%:include "/etc/x"', "absolute path"),
+        ('#include_next "x.h"', "#include_next is not followed"),
+        ('??=include "/etc/x"', "trigraph"),
+    ],
+)
+def test_no_word_makes_the_code_depend_on_the_machine(text, message):
+    with pytest.raises(SourceError, match=message):
+        closed_text(CudaText("k.cu", text + "\n__global__ void k() {}", ()), HeaderFolders(None, ()), "k.cu")
+
+
+def test_words_may_be_joined_across_a_header_and_harmless_ones_may_stay(tmp_path):
+    (tmp_path / "half.h").write_text(JOIN + "#define FIRST __TI\n")
+    with pytest.raises(SourceError, match="may be joined to __TIME__"):
+        silo.cuda('#include "half.h"\n__global__ void k(char *x) { J(FIRST, ME__); }', threads=1, include=[tmp_path])
+    plain = JOIN + "#ifdef __has_include\n#endif\n#pragma unroll\n__global__ void J(k, 1)(int *_, int i, int ME__) {}\n"
+    closed_text(CudaText("k.cu", plain, ()), HeaderFolders(None, ()), "k.cu")
+
+
+def test_lines_and_names_of_files_lead_to_no_other_file(tmp_path):
+    """``#line`` renames a text for messages: an include beside it is still looked for in the text's own folders."""
+    (tmp_path / "secret.h").write_text("#define SECRET 1\n")
+    for line in (f'#line 1 "{tmp_path}/k.cu"', f'# 1 "{tmp_path}/k.cu" 1'):
+        text = f'{line}\n#include "secret.h"\n__global__ void k(int *x) {{ x[0] = SECRET; }}'
+        closed = closed_text(CudaText("k.cu", text, ()), HeaderFolders(None, ()), "k.cu")
+        assert closed.headers == ()
+
+
 def test_the_second_library_of_nvrtc_is_loaded_from_its_folder(tmp_path):
     texts = {
         "libnvrtc-builtins.so.13.0": "int silo_builtins;",
