@@ -110,7 +110,7 @@ def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
 
     >>> refuse_joined_words(["#define J(a, b) a##b\nint n = J(__TI, ME__)[0];"], "a.cu")
     Traceback (most recent call last):
-    silo.errors.SourceError: a.cu: __TI and ME__ may be joined to __TIME__, which differs by machine or time: rename __TI
+    silo.errors.SourceError: a.cu: __TI and ME__ may be joined to __TIME__, which differs by machine or time: rename one
     """
     joined = [_CONTINUED.sub("", plain_lines(text)) for text in texts]
     if not any(_JOINS.search(text) for text in joined):
@@ -120,8 +120,7 @@ def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
         parts = _parts(word, names)
         if parts:
             raise SourceError(
-                f"{shown}: {' and '.join(parts)} may be joined to {word}, which differs by machine or time: "
-                f"rename {parts[0]}"
+                f"{shown}: {' and '.join(parts)} may be joined to {word}, which differs by machine or time: rename one"
             )
 
 

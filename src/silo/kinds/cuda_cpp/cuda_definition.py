@@ -25,6 +25,7 @@ from silo.kinds.cuda_cpp.cuda_text import (
     chosen_kernel,
     flat_members,
     kernels_of,
+    qualified,
     with_constant_memory,
 )
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaType, Form
@@ -144,6 +145,7 @@ def cuda(
         base = _base(expression)
         found = [one for _, header in closed.headers for one in kernels_of(header) if one.name == base]
         kernel = found[0] if found else None
+        expression = qualified(expression, kernel)
     base = kernel.name if kernel is not None else _base(expression)
     if kernel is not None:
         named = tuple(one or f"arg{at}" for at, one in enumerate(kernel.parameters))

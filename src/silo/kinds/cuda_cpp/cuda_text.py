@@ -9,10 +9,11 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from silo.errors import SourceError
-from silo.frozen import frozen
+from silo.frozen import frozen, replace
 
 __all__ = [
     "Include",
@@ -26,6 +27,7 @@ __all__ = [
     "includes_of",
     "kernels_of",
     "members_of",
+    "qualified",
     "tokens_of",
     "with_constant_memory",
 ]
@@ -156,7 +158,8 @@ def includes_of(text: str) -> tuple[Include, ...]:
 class KernelText:
     """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template.
 
-    ``types`` has the name of each parameter's type if it is passed by value; "" for a pointer and the like.
+    ``types`` has the name of each parameter's type if it is passed by value; "" for a pointer and the like. ``scope``
+    is its namespace; "" if it has none, or if the braces of the text do not match (both branches of an ``#if`` count).
     """
 
     name: str
@@ -164,6 +167,7 @@ class KernelText:
     line: int
     is_template: bool
     types: tuple[str, ...] = ()
+    scope: str = ""
 
 
 _OPENS = {"(": ")", "[": "]", "{": "}"}
@@ -184,14 +188,19 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     """Returns the kernels that a text defines or declares, in order, each name once.
 
     >>> kernels_of('template<class T> __global__ void __launch_bounds__(64) k(const T *x, int n[2], float = 1);')
-    (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float')),)
+    (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float'), scope=''),)
     """
     words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
     found: dict[str, KernelText] = {}
+    scopes: list[str] = []  # the name of each block that is open; "" if it is no namespace
     start = 0  # of the declaration
     at = 0
     while at < len(words):
         word = words[at]
+        if word.text == "{":
+            scopes.append(_namespace(words[start:at]))
+        elif word.text == "}" and scopes:
+            scopes.pop()
         if word.text in (";", "{", "}"):
             start = at + 1
         if word.text != "__global__":
@@ -209,12 +218,26 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
             text.count("\n", 0, words[name].begin) + 1,
             any(one.text == "template" for one in words[start:at]),
             tuple(_value_type(part) for part in parts),
+            "::".join(one for one in scopes if one),
         )
         known = found.get(kernel.name)
         if known is None or (not all(known.parameters) and all(kernel.parameters)):
             found[kernel.name] = kernel
         at = end
-    return tuple(found.values())
+    return tuple(found.values()) if not scopes else tuple(replace(one, scope="") for one in found.values())
+
+
+def _namespace(words: Sequence[Token]) -> str:
+    """Returns the name of the namespace whose head ends with these words; "" for one without a name, or another block.
+
+    >>> _namespace(list(tokens_of("inline namespace a::b")))
+    'a::b'
+    """
+    texts = [one.text for one in words]
+    if "namespace" not in texts[:2]:
+        return ""
+    named = takewhile(lambda one: one.kind is TokenKind.WORD or one.text == "::", words[texts.index("namespace") + 1 :])
+    return "".join(one.text for one in named)
 
 
 def _named_function(words: Sequence[Token], at: int) -> int | None:
@@ -489,6 +512,13 @@ def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelT
         if kernels[0].is_template:
             name = kernels[0].name
             raise SourceError(f"{file}: {name} is a template: give its arguments, for example entry='{name}<float>'")
-        return kernels[0].name, kernels[0]
+        return qualified(kernels[0].name, kernels[0]), kernels[0]
     name = entry.partition("<")[0].strip().rpartition("::")[2]
-    return entry, next((one for one in kernels if one.name == name), None)
+    kernel = next((one for one in kernels if one.name == name), None)
+    return qualified(entry, kernel), kernel
+
+
+def qualified(entry: str, kernel: KernelText | None) -> str:
+    """Returns an entry with the namespace of its kernel, unless the author has written one."""
+    bare = "::" not in entry.partition("<")[0]
+    return f"{kernel.scope}::{entry}" if kernel is not None and kernel.scope and bare else entry

@@ -43,6 +43,24 @@ def test_kernels_have_their_names_parameters_and_lines():
     assert found["plain"].line == 6
 
 
+def test_a_kernel_of_a_namespace_has_its_name():
+    text = """
+#include <cuda_fp16.h>
+namespace a { inline namespace b { struct S { int x; };
+namespace { template <class T> __global__ void k(T *x) { if (x) { x[0] = 1; } } }
+}
+extern "C" { namespace c::d { __global__ void m(int *x) {} } }
+}
+__global__ void n(int *x) {}
+"""
+    assert [(one.name, one.scope) for one in kernels_of(text)] == [("k", "a::b"), ("m", "a::c::d"), ("n", "")]
+    assert chosen_kernel(text, "k.cu", "k<float>")[0] == "a::b::k<float>"
+    assert chosen_kernel(text, "k.cu", "a::k<float>")[0] == "a::k<float>"
+    assert chosen_kernel(text, "k.cu", "n")[0] == "n"
+    (one,) = kernels_of("namespace a {\n#if X\nvoid f() {\n#else\nvoid f(int) {\n#endif\n} }\n__global__ void k() {}")
+    assert one.scope == ""
+
+
 @pytest.mark.parametrize(
     ("text", "entry", "message"),
     [

@@ -414,6 +414,10 @@ inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
     __builtin_trap();
 }
 
+#ifdef SILO_THREADS_SANITIZED // a test compiles the code with AddressSanitizer
+extern "C" void __asan_unpoison_memory_region(const volatile void *, unsigned long);
+#endif
+
 // Runs every thread of the group to its end, or until a thread switches to the host's stack.
 inline void begin_group(Runner &run) {
     const unsigned words = words_of(run);
@@ -434,6 +438,10 @@ inline void begin_group(Runner &run) {
         *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
         one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
     }
+#ifdef SILO_THREADS_SANITIZED // threads of an earlier group never returned from their first
+                              // functions
+    __asan_unpoison_memory_region(run.stacks, run.size * run.stride);
+#endif
     hook::begin_group(run, run.memory, run.memory_bytes);
     run.current = 0;
 #ifdef SILO_THREADS_CHECKED
