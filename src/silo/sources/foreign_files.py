@@ -7,14 +7,17 @@ from collections.abc import Collection, Sequence
 
 from silo.errors import SourceError
 
-__all__ = ["plain_lines", "refuse_foreign_files", "refuse_joined_words"]
+__all__ = ["GAP", "plain_lines", "refuse_foreign_files", "refuse_joined_words"]
 
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-_GAP = r"(?:[^\S\n]|[\u180e\u200b\ufeff]|/\*.*?\*/)*"  # clang also takes spaces of Unicode
-_START = r"^(?:\s|[\u180e\u200b\ufeff]|/\*.*?\*/)*"
-_INCLUDE = re.compile(rf"{_START}(?:\#|%:){_GAP}(include)\b{_GAP}(?:<(?P<name>[^>\n]*)>)?", re.MULTILINE | re.DOTALL)
+# A comment ends at its first end: otherwise the time of a search would double with each comment at the start of a line.
+_COMMENT = r"/\*(?:[^*]|\*(?!/))*+\*/"
+GAP = rf"(?:[^\S\n]|[\u180e\u200b\ufeff]|{_COMMENT})*+"
+"""A pattern for the space between the words of a directive, and before its sign; clang also takes spaces of Unicode."""
+
+_INCLUDE = re.compile(rf"^{GAP}(?:\#|%:){GAP}(include)\b{GAP}(?:<(?P<name>[^>\n]*)>)?", re.MULTILINE | re.DOTALL)
 _READS = re.compile(
-    rf"{_START}(?:\#|%:){_GAP}(embed|import|include_next|(?:define|undef){_GAP}__?asm(?:__)?\b|(?:define|undef){_GAP}asm)\b",
+    rf"^{GAP}(?:\#|%:){GAP}(embed|import|include_next|(?:define|undef){GAP}__?asm(?:__)?\b|(?:define|undef){GAP}asm)\b",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -23,12 +26,12 @@ _READS = re.compile(
 _HIDES = re.compile(r"\?\?[=/]|\0")
 # Whether a file is there, which differs from machine to machine: a header of the text's folders or of the language.
 _ASKS = re.compile(r"(?<![\w$])(__has_(?:include|include_next|embed))\b")
-_PLAIN_QUESTION = re.compile(rf"__has_include{_GAP}\({_GAP}(?:\"([^\"\n]*)\"|<([^>\n]*)>){_GAP}\)")
-_DEFINED = re.compile(rf"(?:defined{_GAP}\(?|ifn?def|elifn?def){_GAP}\Z", re.DOTALL)
+_PLAIN_QUESTION = re.compile(rf"__has_include{GAP}\({GAP}(?:\"([^\"\n]*)\"|<([^>\n]*)>){GAP}\)")
+_DEFINED = re.compile(rf"(?:defined{GAP}\(?|ifn?def|elifn?def){GAP}\Z", re.DOTALL)
 
 
 # A pragma by which a compile fails or not with a file of the machine.
-_DEPENDS = re.compile(rf"\bGCC(?:{_GAP}|\\[ntv])*\bdependency\b", re.DOTALL)
+_DEPENDS = re.compile(rf"\bGCC(?:[^\S\n]|{_COMMENT}|\\[ntv])*+dependency\b", re.DOTALL)
 
 # Words that the texts may not make by joining tokens: they depend on the machine's files, or on the time.
 _JOINED = ("__has_include", "__has_include_next", "__has_embed", "__DATE__", "__TIME__", "__TIMESTAMP__")

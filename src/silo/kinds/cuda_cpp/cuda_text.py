@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from silo.errors import SourceError
 from silo.frozen import frozen, replace
+from silo.sources.foreign_files import GAP
 
 __all__ = [
     "Include",
@@ -103,11 +104,7 @@ class Include(NamedTuple):
     line: int
 
 
-_GAP = r"(?:[^\S\n]|[\u180e\u200b\ufeff]|/\*.*?\*/)*"  # clang also takes spaces of Unicode
-_INCLUDE = re.compile(
-    rf"^(?:\s|[\u180e\u200b\ufeff]|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)",
-    re.MULTILINE | re.DOTALL,
-)
+_INCLUDE = re.compile(rf"^{GAP}(?:\#|%:){GAP}include(?:_next)?\b{GAP}(?P<rest>[^\n]*)", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(r'"([^"\n]*)"|<([^>\n]*)>')
 _MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")
 

@@ -29,7 +29,7 @@ typedef int int32_t;
 typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
-#ifdef __CUDACC_RTC__
+#if defined __CUDACC_RTC__ && !defined __clang__  // NVRTC
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
 #else

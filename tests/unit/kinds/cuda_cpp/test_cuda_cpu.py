@@ -283,6 +283,22 @@ def test_headers_and_macros_of_the_user():
     assert (o == 6).all()
 
 
+def test_the_device_code_of_a_file_with_host_code_runs(tmp_path):
+    (tmp_path / "own.h").write_text(
+        "#include <cstdint>\n__device__ inline int64_t twice(int64_t x) { return 2 * x; }\n"
+    )
+    (tmp_path / "k.cu").write_text(
+        '#include <stdio.h>\n#include <vector>\n#include "own.h"\nnamespace app {\n'
+        "__global__ void k(const int64_t *x, int64_t *o) { uint i = threadIdx.x; o[i] = twice(x[i]) + INT_MAX; }\n}\n"
+        'int main() { app::k<<<1, 32>>>(nullptr, nullptr); printf("%d", 1); }\n'
+    )
+    x, o = np.arange(32), np.zeros(32, np.int64)
+    made = silo.cuda(tmp_path / "k.cu", threads=32, grid=(1,), device_only=True)
+    made(x, o)
+    assert (o == 2 * x + 2**31 - 1).all()
+    silo.check(made)(x, o)
+
+
 def test_clang_reads_types_without_nvrtc(monkeypatch):
     def none(*_):
         raise CompilerMissingError("NVRTC is not installed")

@@ -15,6 +15,7 @@ from silo.kinds.cuda_cpp.literal_places import literal_places
 from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text, explained_text
 from silo.settings import override
+from silo.sources.foreign_files import refuse_foreign_files
 
 MANY = """
 // __global__ void commented(int a);
@@ -143,6 +144,12 @@ def test_a_pointer_to_an_instance_of_a_template_is_no_value():
 def test_includes_know_their_lines():
     text = '#include "a.h" // one\n\n/* #include <b.h> */\nint x;\\\n\n# include <c.h>\n'
     assert [(one.name, one.line) for one in includes_of(text)] == [("a.h", 1), ("c.h", 6)]
+
+
+def test_banners_of_comments_take_no_time():
+    text = ("/*" + "-" * 70 + "*/\n") * 40 + '\n/* a */ /* b\n */ #include "own.h"\n'
+    assert [one.name for one in includes_of(text)] == ["own.h"]
+    refuse_foreign_files(text, "k.cu")
 
 
 def test_a_remark_about_includes_is_no_include():
