@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CODE_FORMS", "CodeForms", "code_text", "kinds_with"]
 
 # The forms that a user can request, and their names in the mapping if these differ.
-CODE_FORMS = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
+CODE_FORMS = ("ttir", "ttgir", "cu", "c", "c++", "llvm", "ptx", "sass", "amdgcn", "asm")
 _NAMES = {"llvm": "llir"}
 
 

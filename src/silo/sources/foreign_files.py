@@ -37,6 +37,7 @@ _DEPENDS = re.compile(rf"\bGCC(?:[^\S\n]|{_COMMENT}|\\[ntv])*+dependency\b", re.
 _JOINED = ("__has_include", "__has_include_next", "__has_embed", "__DATE__", "__TIME__", "__TIMESTAMP__")
 _JOINS = re.compile(r"##|%:%:|\b(?:_CCCL|_LIBCUDACXX|CUB|THRUST)_\w*CAT")
 _NAME = re.compile(r"[A-Za-z_]\w*")
+_MOST_PARTS = 4
 
 
 def plain_lines(text: str) -> str:
@@ -128,14 +129,20 @@ def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
 
 
 def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
-    """Returns two or more names that make a word; () if no names do."""
+    """Returns the fewest names, two or more, that make a word; () if none do, or only more than four.
+
+    Many short names are not looked for: single letters and ``_`` are names in many texts.
+    """
     found: dict[int, tuple[str, ...]] = {0: ()}
     for end in range(1, len(word) + 1):
         for start in range(end):
             part = word[start:end]
-            if start in found and part in names and part != word:
-                found.setdefault(end, (*found[start], part))
-    return found.get(len(word), ())
+            if start not in found or part not in names or part == word:
+                continue
+            if end not in found or len(found[start]) + 1 < len(found[end]):
+                found[end] = (*found[start], part)
+    made = found.get(len(word), ())
+    return made if len(made) <= _MOST_PARTS else ()
 
 
 def _line(pieces: Sequence[str], place: int) -> int:

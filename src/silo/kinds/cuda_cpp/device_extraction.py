@@ -60,6 +60,9 @@ _INSTANCE = re.compile(r"\([^)]*\)(?:\s|\\)*template\b(?!\s*<)")
 _MACRO = re.compile(r"(?:#|%:)\s*define\s+(\w+)(.*)", re.DOTALL)
 
 
+_CHAIN = re.compile(r"\w+(?:\s*(?:##)\s*\w+)+")
+
+
 class _Edit(NamedTuple):
     begin: int
     end: int
@@ -119,7 +122,7 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
         if macro is None:
             wanted |= {*_WORD.findall(one.text)}
         else:
-            words = {*_WORD.findall(macro[2])}
+            words = {*_WORD.findall(macro[2]), *_joined(macro[2], [name for item in declared for name in item.names])}
             declared.append(_Item(one.begin, one.end, kept=True, names={macro[1]}, words=words))
     needed = _needed(declared, wanted, entry)
     made = {
@@ -127,6 +130,25 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
         for name, own in texts.items()
     }
     return made.pop(""), {name[1:]: own for name, own in made.items()}
+
+
+def _joined(macro: str, names: Iterable[str]) -> set[str]:
+    """Returns the names that a macro may make of its parameters by ``##``. ``macro`` is its text after its name.
+
+    >>> sorted(_joined("(T, f) void k_##T() { run_##T##_##f(0); }", ["run_int_g", "runs", "k_a", "f"]))
+    ['k_a', 'run_int_g']
+    """
+    if "##" not in macro:
+        return set()
+    head, _, body = macro.partition(")") if macro.startswith("(") else ("", "", macro)
+    parameters = {*_WORD.findall(head)}
+    found: set[str] = set()
+    for chain in _CHAIN.findall(body):
+        parts = [one for one in _WORD.findall(chain) if one not in parameters]
+        if parts:
+            pattern = r"\w*".join(re.escape(one) if one not in parameters else "" for one in _WORD.findall(chain))
+            found |= {one for one in names if re.fullmatch(pattern, one)}
+    return found
 
 
 def _needed(items: Sequence[_Item], wanted: set[str], entry: str) -> set[int]:

@@ -117,6 +117,7 @@ _TOOLKIT = frozenset(
         *("cuda_tf32.h", "math_constants.h", "mma.h", "vector_types.h"),
     ]
 )
+_LIMITS = re.compile(r"\b(?:FLT|DBL)_(?:MAX|MIN|EPSILON|DIG)\b")
 _TRAITS = re.compile(
     r"\bstd\s*::\s*(?:enable_if|is_|conditional|remove_|decay|integral_constant|bool_constant|declval)"
 )
@@ -134,9 +135,14 @@ _CUB_HEADERS = MappingProxyType(
 
 
 def first_text(texts: Iterable[str]) -> str:
-    """Returns the header that comes first: with the traits of types if a text names them, as nvcc's headers have."""
-    named = any(_TRAITS.search(text) is not None for text in texts)
-    return _FIRST_TEXT + (_standard("type_traits") if named else "")
+    """Returns the header that comes first: with traits of types and limits of floats if a text names them.
+
+    nvcc's own headers, and torch's, bring both.
+    """
+    known = tuple(texts)
+    traits = any(_TRAITS.search(text) is not None for text in known)
+    limits = any(_LIMITS.search(text) is not None for text in known)
+    return _FIRST_TEXT + (_standard("type_traits") if traits else "") + (_FLOATS if limits else "")
 
 
 def _standard(name: str) -> str:

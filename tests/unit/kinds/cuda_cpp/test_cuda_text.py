@@ -13,7 +13,7 @@ from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.kinds.cuda_cpp.device_extraction import device_code, device_texts
 from silo.kinds.cuda_cpp.literal_places import literal_places
 from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
-from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text, explained_text
+from silo.kinds.cuda_cpp.user_headers import HeaderFolders, Wanted, closed_text, explained_text
 from silo.settings import override
 from silo.sources.foreign_files import refuse_foreign_files
 
@@ -298,6 +298,22 @@ def test_declarations_that_the_entry_does_not_need_go():
     assert headers == {"own.h": header.replace("__device__ Bad bad();", "")}
     every, _ = device_texts(NEEDED, {}, (), "made_by_a_macro")
     assert "other" in every
+
+
+def test_declarations_that_a_macro_names_by_joining_words_stay():
+    text = """
+template <class T> __device__ void load_q2_K(T *x) { x[0] = 1; }
+template <class T> __device__ void load_q4(T *x) { x[0] = 2; }
+__device__ void other(int *x) { host(); }
+#define MAKE(q) __global__ void run_##q(float *x) { load_##q<float>(x); }
+MAKE(q2_K)
+__global__ void k(float *x) { x[0] = FLT_MIN; }
+"""
+    made, _ = device_texts(text, {}, (), "run_q2_K")
+    assert "void load_q2_K" in made
+    assert "void other" not in made
+    closed = closed_text(CudaText("k.cu", text, ()), HeaderFolders(None, ()), "k.cu", Wanted("k"))
+    assert "#define FLT_MIN" in dict(closed.headers)["silo/nvcc_names.h"]
 
 
 def test_headers_of_the_host_are_short_and_nvccs_names_are_there(tmp_path):
