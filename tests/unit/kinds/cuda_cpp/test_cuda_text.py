@@ -300,6 +300,29 @@ def test_declarations_that_the_entry_does_not_need_go():
     assert "other" in every
 
 
+def test_host_prototypes_and_names_of_headers_that_were_left_out_go():
+    text = """
+namespace own { struct S { int x; }; }
+using at::Half;
+using phalf = at::Half;
+using own::S;
+using sums = own::S;
+NORETURN FORMAT(3, 4)
+API void stop(const char *file, int line, const char *text, ...);
+struct S *made(int n);
+__device__ float scaled(const float *x);
+const float LIMIT = 2;
+#define CHECK(x) if (!(x)) stop("f", 1, "x")
+__global__ void k(const float *x, Half *h, S s, sums t) { CHECK(x); scaled(x); }
+"""
+    made, _ = device_texts(text, {}, (), "k")
+    assert "at::Half" not in made
+    assert "API void stop" not in made
+    for stays in ("using own::S;", "using sums = own::S;", "float scaled(const float *x);"):
+        assert stays in made
+    assert made.count("\n") == text.count("\n")
+
+
 def test_declarations_that_a_macro_names_by_joining_words_stay():
     text = """
 template <class T> __device__ void load_q2_K(T *x) { x[0] = 1; }
