@@ -28,6 +28,7 @@ __all__ = [
     "includes_of",
     "kernels_of",
     "members_of",
+    "parts_of",
     "qualified",
     "tokens_of",
     "with_constant_memory",
@@ -208,7 +209,7 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
             at += 1
             continue
         end = closing(words, name + 1)
-        parts = _parts(words[name + 2 : end - 1])
+        parts = parts_of(words[name + 2 : end - 1])
         kernel = KernelText(
             words[name].text,
             tuple(_parameter_name(part) for part in parts),
@@ -250,7 +251,7 @@ def _named_function(words: Sequence[Token], at: int) -> int | None:
     return None
 
 
-def _parts(words: Sequence[Token]) -> list[list[Token]]:
+def parts_of(words: Sequence[Token]) -> list[list[Token]]:
     """Returns the parts between commas outside of all brackets."""
     parts: list[list[Token]] = [[]]
     depth = angle = 0
@@ -420,7 +421,7 @@ def _members(words: Sequence[Token]) -> Iterator[_Member]:
         function = any(one == "(" for one in texts) and "=" not in texts[: texts.index("(")]
         skipped = texts[:1] and texts[0] in ("using", "typedef", "static", "friend", "template", "static_assert")
         if not function and not skipped and len(own) > 1:
-            parts = _parts(own)
+            parts = parts_of(own)
             kind = _value_type([*parts[0]])
             for number, part in enumerate(parts):
                 whole = part if number == 0 or len(part) > 1 else [own[0], part[0]]

@@ -112,7 +112,14 @@ __global__ void k(const float *a, float *o) { o[threadIdx.x] = turned(a[threadId
         ("cub::BlockRadixSort<float, 32, 4> s;", 3, "cub::BlockRadixSort does not run on the CPU"),
         ("o[0] = undeclared;", 3, "use of undeclared identifier 'undeclared'"),
     ],
-    ids=["PTX", "assembly", "a texture", "a barrier of several grids", "another part of cub", "an unknown name"],
+    ids=[
+        "PTX",
+        "assembly",
+        "a texture",
+        "a barrier of several grids",
+        "another part of cub",
+        "an unknown name",
+    ],
 )
 def test_a_refusal_names_the_part_and_the_line(body, line, message, monkeypatch):
     head = "cub/cub.cuh" if "cub::" in body else "cooperative_groups.h"
@@ -174,6 +181,24 @@ def test_what_a_block_does_wrong_is_an_error_with_its_line():
         made = silo.cuda(head + body, threads=64, grid=(1,), signature="o: out *fp32, n: i32")
         with pytest.raises(LaunchError, match=message):
             made(np.zeros(64, np.float32), 60)
+
+
+def test_a_float_of_8_bits_may_be_declared_and_fails_when_it_is_converted():
+    text = """
+#include <cuda_fp8.h>
+__device__ float read(__nv_fp8_e4m3 v) { return __half2float(__nv_cvt_fp8_to_halfraw(v.__x, __NV_E4M3)); }
+__device__ float read(float v) { return v; }
+__global__ void k(const float *x, float *o, int n) {
+  __nv_fp8_e4m3 v{};
+  o[threadIdx.x] = n ? read(v) : read(x[threadIdx.x]);
+}
+"""
+    made = silo.cuda(text, threads=32, grid=(1,))
+    x, o = np.ones(32, np.float32), np.zeros(32, np.float32)
+    made(x, o, 0)
+    assert (o == 1).all()
+    with pytest.raises(LaunchError, match=r"kernel\.cu:3: a float of 8 bits \(cuda_fp8\.h\) does not run on the CPU"):
+        made(x, o, 1)
 
 
 def test_threads_that_ended_are_not_waited_for_as_on_the_hardware():

@@ -12,6 +12,7 @@ from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, includes_of, kernels_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.kinds.cuda_cpp.device_extraction import device_code, device_texts
 from silo.kinds.cuda_cpp.literal_places import literal_places
+from silo.kinds.cuda_cpp.macro_kernels import macro_kernel
 from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, Wanted, closed_text, explained_text
 from silo.settings import override
@@ -321,6 +322,32 @@ __global__ void k(const float *x, Half *h, S s, sums t) { CHECK(x); scaled(x); }
     for stays in ("using own::S;", "using sums = own::S;", "float scaled(const float *x);"):
         assert stays in made
     assert made.count("\n") == text.count("\n")
+
+
+MADE = """
+#define KERNEL(T, OUT, NAME, FUNC) \\
+extern "C" __global__ void NAME( \\
+    const size_t numel, \\
+    const T *x, OUT *out) { \\
+  size_t i = threadIdx.x; if (i < numel) { T v = x[i]; out[i] = FUNC; } \\
+}
+#define SAME(T, NAME, FUNC) KERNEL(T, T, NAME, FUNC)
+#define SUFFIX(T) SAME(T, half_of_##T, (v / 2))
+"""
+
+
+def test_a_kernel_that_a_macro_makes_has_its_parameters(tmp_path):
+    (tmp_path / "made.h").write_text(MADE)
+    text = '#include "made.h"\nKERNEL(float, int, ceiled, int(ceilf(v)))\nSAME(int, twice, (v + v))\n  SUFFIX(float)\n'
+    for entry, line in (("ceiled", 2), ("twice", 3), ("half_of_float", 4)):
+        kernel = macro_kernel((text, MADE), entry)
+        assert (kernel.name, kernel.parameters, kernel.line) == (entry, ("numel", "x", "out"), line)
+        source = silo.cuda(text, entry=entry, threads=32, include=[tmp_path]).kernel.source
+        assert [one.name for one in source.declared] == ["numel", "x", "out"]
+    assert macro_kernel((text, MADE), "SAME") is None
+    assert macro_kernel(("#define A(x) A(x) A(x) __global__\nA(A(A(1)))",), "k") is None
+    with pytest.raises(SourceError, match="no __global__ function 'absent'"):
+        silo.cuda(text, entry="absent", threads=32, include=[tmp_path])
 
 
 def test_declarations_that_a_macro_names_by_joining_words_stay():
