@@ -130,6 +130,21 @@ _TOOLKIT = frozenset(
         *("cuda_tf32.h", "math_constants.h", "mma.h", "vector_types.h"),
     ]
 )
+_DEPENDENT = re.compile(r"\bcuda(?:GridDependencySynchronize|TriggerProgrammaticLaunchCompletion)\b")
+# As CUDA's device runtime has them: PTX of sm_90; nothing on other chips, whose launches wait for each other.
+_DEPENDENT_TEXT = """#if !defined SILO_CUDA_PLAIN
+static __device__ inline void cudaGridDependencySynchronize() {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+static __device__ inline void cudaTriggerProgrammaticLaunchCompletion() {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#endif
+"""
 _LIMITS = re.compile(r"\b(?:FLT|DBL)_(?:MAX|MIN|EPSILON|DIG)\b")
 _TRAITS = re.compile(
     r"\bstd\s*::\s*(?:enable_if|is_|conditional|remove_|decay|integral_constant|bool_constant|declval)"
@@ -148,14 +163,15 @@ _CUB_HEADERS = MappingProxyType(
 
 
 def first_text(texts: Iterable[str]) -> str:
-    """Returns the header that comes first: with traits of types and limits of floats if a text names them.
+    """Returns the header that comes first: with traits of types, limits of floats and dependent launches if named.
 
-    nvcc's own headers, and torch's, bring both.
+    nvcc's own headers, and torch's, bring them.
     """
     known = tuple(texts)
     traits = any(_TRAITS.search(text) is not None for text in known)
     limits = any(_LIMITS.search(text) is not None for text in known)
-    return _FIRST_TEXT + (_standard("type_traits") if traits else "") + (_FLOATS if limits else "")
+    dependent = _DEPENDENT_TEXT if any(_DEPENDENT.search(text) is not None for text in known) else ""
+    return _FIRST_TEXT + (_standard("type_traits") if traits else "") + (_FLOATS if limits else "") + dependent
 
 
 def _standard(name: str) -> str:
