@@ -76,7 +76,7 @@ def program(tmp_path_factory):
 
 
 def run(program, folder, one, given):
-    """Runs a kernel of an instrumented object; returns what the program did."""
+    """Runs a kernel of an instrumented object; returns the finished process of the program."""
     made = launcher_of(one, cooperative=one is GRID)
     unit = replace(made.kernel.source.unit(variant_of(made, str(host_target()))), cooperative=one is GRID)
     memory = group_memory(unit)

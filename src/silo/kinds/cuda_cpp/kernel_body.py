@@ -1,4 +1,4 @@
-"""The body of a kernel in its text, and what the body waits for."""
+"""The body of a kernel in its text, and its barriers of the grid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def body_of(text: str, expression: str) -> tuple[str, int] | None:
 def waits_for_grid(text: str, expression: str) -> int:
     r"""Returns the line of a kernel's body that waits for all blocks of the grid; 0 if none does.
 
-    A body that asks whether the launch is cooperative (``is_valid``) may wait only then, and counts as none.
+    The result is 0 too if the body calls ``is_valid``: then it may wait in cooperative launches alone.
 
     >>> waits_for_grid("__global__ void k() {\n  auto g = cg::this_grid();\n  g.sync();\n}", "k")
     3

@@ -139,7 +139,13 @@ def test_no_word_for_assembly_reads_a_file(word):
 
 
 @pytest.mark.parametrize(
-    ("header", "what"), [("mma.h", "wmma"), ("cuda/barrier", "cuda::barrier"), ("cuda/pipeline", "cuda::pipeline")]
+    ("header", "what"),
+    [
+        ("mma.h", "wmma"),
+        ("cuda/barrier", "cuda::barrier"),
+        ("cuda/pipeline", "cuda::pipeline"),
+        ("cuda/std/tuple", "cuda::std::tuple"),
+    ],
 )
 def test_a_refused_header_is_named_with_its_line(header, what):
     text = f"\n#include <{header}>\n__global__ void k(float *o) {{ o[0] = 1; }}\n"
@@ -313,14 +319,17 @@ def test_the_device_code_of_a_file_with_host_code_runs(tmp_path):
         "#include <cstdint>\n__device__ inline int64_t twice(int64_t x) { return 2 * x; }\n"
     )
     (tmp_path / "k.cu").write_text(
-        '#include <stdio.h>\n#include <vector>\n#include "own.h"\nnamespace app {\n'
-        "__global__ void k(const int64_t *x, int64_t *o) { uint i = threadIdx.x; o[i] = twice(x[i]) + INT_MAX; }\n}\n"
+        '#include <stdio.h>\n#include <vector>\n#include <array>\n#include <initializer_list>\n#include "own.h"\n'
+        "namespace app {\n"
+        "__global__ void k(const int64_t *x, int64_t *o) { uint i = threadIdx.x;\n"
+        "  std::array<int64_t, 2> a = {twice(x[i]), INT_MAX}; o[i] = 0; for (int64_t one : a) o[i] += one;"
+        "  for (int one : {1, 2}) o[i] += one; }\n}\n"
         'int main() { app::k<<<1, 32>>>(nullptr, nullptr); printf("%d", 1); }\n'
     )
     x, o = np.arange(32), np.zeros(32, np.int64)
     made = silo.cuda(tmp_path / "k.cu", threads=32, grid=(1,), device_only=True)
     made(x, o)
-    assert (o == 2 * x + 2**31 - 1).all()
+    assert (o == 2 * x + 2**31 + 2).all()
     silo.check(made)(x, o)
 
 
