@@ -57,6 +57,7 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
     own.context.entered = SILO_CPU_OUTSIDE;
     own.context.parts = 1;
     own.context.held = 0;
+    own.context.gate = NULL;
     own.job = &job;
     own.begin = 0;
     own.end = 1;

@@ -1,7 +1,7 @@
 /* The memory that a CPU launch lends its kernel: room for an error message, and callbacks while it
  * runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
  * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/kernel_text.py, runtime/wait.h, runtime/turns.h,
- * lower/atomic.py). */
+ * lower/atomic.py; src/silo/emulation/runtime/silo_threads/grid_barrier.h). */
 #ifndef SILO_CPU_FAULT_H
 #define SILO_CPU_FAULT_H
 
@@ -31,6 +31,14 @@ struct silo_cpu_lock {
     _Alignas(64) uint32_t taken; /* atomic */
 };
 
+/* The barrier of a cooperative launch, which all its programs share; all zero as it begins. Only
+ * kernels use it, each member by atomic operations. */
+struct silo_cpu_gate {
+    uint64_t met;  /* programs that wait at the barrier; from bit 32 on, programs that have ended */
+    uint32_t turn; /* how often all have met */
+    uint32_t broken; /* whether some wait for programs that have ended */
+};
+
 /* The context that each thread of a launch gives its kernel. */
 struct silo_context {
     struct silo_fault fault;
@@ -47,7 +55,8 @@ struct silo_context {
      * one. */
     uint32_t parts;
     uint32_t held; /* 0 as the thread begins with a launch, then whether `memory` holds anything */
-    uint64_t memory[8]; /* the kernel's own, from call to call */
+    uint64_t memory[8];         /* the kernel's own, from call to call */
+    struct silo_cpu_gate *gate; /* NULL: not a cooperative launch */
 };
 
 #define SILO_CPU_MOST_PARTS UINT32_MAX
@@ -59,7 +68,8 @@ _Static_assert(offsetof(struct silo_context, program) == 1024 &&
                    offsetof(struct silo_context, turns) == 1048 &&
                    offsetof(struct silo_context, parts) == 1056 &&
                    offsetof(struct silo_context, memory) == 1064 &&
-                   sizeof(struct silo_context) == 1128,
+                   offsetof(struct silo_context, gate) == 1128 &&
+                   sizeof(struct silo_context) == 1136 && sizeof(struct silo_cpu_gate) == 16,
                "as emitted code declares it");
 
 #endif

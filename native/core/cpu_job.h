@@ -54,6 +54,7 @@ struct silo_cpu_job {
     uint32_t helpers;        /* threads made for this launch that have not left; likewise */
     _Atomic uint32_t inside; /* threads that run programs, or are about to */
     _Atomic uint64_t event;  /* nanoseconds: when a program last began, or a thread was added */
+    SILO_CPU_APART struct silo_cpu_gate gate; /* of a cooperative launch */
 };
 
 /* One thread's part of a launch, on its stack. */

@@ -228,6 +228,7 @@ static int run_here(struct runner *runner, const struct cpu_node *node, uint64_t
     runner->own.context.program = UINT64_MAX;
     runner->own.context.parts = 1;
     runner->own.context.held = 0;
+    runner->own.context.gate = NULL;
     struct silo_cpu_runner *outer = atomic_load_explicit(&thread->running, memory_order_relaxed);
     atomic_store_explicit(&thread->running, &runner->own, memory_order_relaxed);
     const int code = node->entry(node->params, node->values->grid, 0, total, runner->scratch,

@@ -113,7 +113,7 @@ int silo_cpu_gather(struct silo_cpu_job *job) {
     const uint64_t most = launch->share.together;
     if (launch->total > most) {
         refuse(job,
-               "its programs wait for each other (launch_cooperative_grid), so all %llu must run "
+               "its programs wait for each other (a cooperative launch), so all %llu must run "
                "at once, and a CPU launch may have %llu at once: make the grid smaller, or set "
                "SILO_PROGRAMS_AT_ONCE",
                most);
@@ -125,7 +125,7 @@ int silo_cpu_gather(struct silo_cpu_job *job) {
         made++;
     if (made < launch->total)
         refuse(job,
-               "its programs wait for each other (launch_cooperative_grid), so all %llu must run "
+               "its programs wait for each other (a cooperative launch), so all %llu must run "
                "at once, and the system gives this process threads for %llu: make the grid smaller",
                made);
     pthread_mutex_lock(&crowd.mutex);

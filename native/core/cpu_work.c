@@ -131,6 +131,7 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.context.entered = SILO_CPU_OUTSIDE;
     own.context.parts = launch->parts;
     own.context.held = 0;
+    own.context.gate = launch->share.cooperative ? &job->gate : NULL;
     own.job = job;
     own.part = number < job->part_count ? number : 0;
     own.done = 0;

@@ -86,6 +86,41 @@ def test_a_product_of_54_configs_tunes_and_is_right(tmp_path):
     assert "BLOCK_X" in str(said)
 
 
+def test_the_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid():
+    text = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void k(const int *x, int *sums, int *o, int n) {
+  cg::grid_group grid = cg::this_grid();
+  if (threadIdx.x == 0) {
+    int sum = 0;
+    for (int i = blockIdx.x; i < n; i += gridDim.x) sum += x[i];
+    sums[blockIdx.x] = sum;
+  }
+  grid.sync();
+  int all = 0;
+  for (int b = 0; b < gridDim.x; b++) all += sums[b];
+  for (int i = grid.thread_rank(); i < n; i += grid.size()) o[i] = x[i] + all;
+}
+"""
+    made = silo.cuda(text, threads=64, cooperative=True, grid=lambda a: (a.num_sms,))
+    x = torch.arange(4000, dtype=torch.int32, device="cuda")
+    sums, o = torch.zeros(1024, dtype=torch.int32, device="cuda"), torch.zeros_like(x)
+    for _ in range(20):
+        o.zero_()
+        made(x, sums, o, 4000)
+        assert torch.equal(o, x + x.sum(dtype=torch.int32))
+    # More blocks than the device runs at once: the driver refuses the launch, and the next one works.
+    with pytest.raises(silo.SiloError) as caught:
+        made[1 << 20](x, sums, o, 4000)
+    print(caught.value)
+    o.zero_()
+    made(x, sums, o, 4000)
+    assert torch.equal(o, x + x.sum(dtype=torch.int32))
+    with pytest.raises(silo.SiloError, match="pass cooperative=True"):
+        silo.cuda(text, threads=64, grid=(4,))(x, sums, o, 4000)
+
+
 def test_a_tensor_on_another_place_and_views_are_served(tmp_path):
     kernel = silo.cuda(
         "__global__ void twice(const float *x, float *out, int n) { int i = threadIdx.x; out[i] = 2 * x[i]; }",

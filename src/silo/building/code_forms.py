@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 # The forms that a user can request, and their names in the mapping if these differ.
-CODE_FORMS = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
+CODE_FORMS = ("ttir", "ttgir", "cu", "c", "c++", "llvm", "ptx", "sass", "amdgcn", "asm")
 _NAMES = {"llvm": "llir"}
 
 

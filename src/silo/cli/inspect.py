@@ -17,10 +17,11 @@ from silo.text_tables import Table, format_bytes
 __all__ = ["command"]
 
 # Repeated here, because the compilers are not imported for --help. A test compares them.
-_NAMES = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
+_NAMES = ("ttir", "ttgir", "cu", "c", "c++", "llvm", "ptx", "sass", "amdgcn", "asm")
 _FORMS = (
-    "Print the code as ttir, ttgir, llvm, ptx and sass (cuda), amdgcn (hip), c and asm (cpu). sass needs nvdisasm or "
-    "cuobjdump, which the CUDA toolkit has; asm objdump; amdgcn of a bundle llvm-objdump; llvm for a CPU clang."
+    "Print the code as ttir, ttgir, cu, llvm, ptx and sass (cuda), amdgcn (hip), c, c++ and asm (cpu). sass needs "
+    "nvdisasm or cuobjdump, which the CUDA toolkit has; asm objdump; amdgcn of a bundle llvm-objdump; llvm for a "
+    "CPU clang."
 )
 
 

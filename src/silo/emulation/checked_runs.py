@@ -30,6 +30,7 @@ from silo.emulation.fault_report import (
 )
 from silo.emulation.line_table import LineTable
 from silo.emulation.runtime import HOOKS
+from silo.errors import ArgumentError
 from silo.launch.argument_memory import Allocation
 from silo.launch.cpu_objects import load
 
@@ -84,19 +85,30 @@ class CheckedRuns:
     written: frozenset[str]
     words: Words
     variable: CheckedVariable | None = None
+    cooperative: bool = False
 
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
     ) -> Callable[[NativeCall], CheckedLaunch]:
         """Returns a function that makes launches over ``arguments``.
 
-        Raises ArgumentError for an array that is not in host memory.
+        Raises ArgumentError for an array that is not in host memory; such a launch raises it if several groups wait for
+        each other.
         """
         if limits.memory:
             notes.append("memory= is not looked at: the arrays of a kernel of this kind are its arguments")
         pointers = [slot.name for slot in self.layout if slot.type is AbiType.POINTER]
         arrays = allocations_of(pointers, arguments, views=limits.views)
-        return lambda call: CheckedLaunch(self, CopiedMemory(arrays), arguments, limits, notes, call)
+
+        def launched(call: NativeCall) -> CheckedLaunch:
+            if self.cooperative and call.total > 1:
+                raise ArgumentError(
+                    f"a check runs the {self.words.group}s of a launch one after another, and these {call.total} wait "
+                    f"for each other (a cooperative launch): check the kernel with a grid of one {self.words.group}"
+                )
+            return CheckedLaunch(self, CopiedMemory(arrays), arguments, limits, notes, call)
+
+        return launched
 
 
 class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | CheckedVariable]):
@@ -428,10 +440,11 @@ def checked_runs(
     written = frozenset(slot.name for slot, effect in zip(launch.layout, effects, strict=True) if effect.writes)
     doubt = next(_doubts(log, file), None)
     if doubt is None:
-        return CheckedRuns(ready, launch.layout, written, words)
+        return CheckedRuns(ready, launch.layout, written, words, cooperative=launch.cooperative)
     place, name = doubt
     nan, zero = (loaded(("-w", f"-ftrivial-auto-var-init={how}"))[0] for how in ("pattern", "zero"))
-    return CheckedRuns(ready, launch.layout, written, words, CheckedVariable(place, name, (nan, zero)))
+    variable = CheckedVariable(place, name, (nan, zero))
+    return CheckedRuns(ready, launch.layout, written, words, variable, launch.cooperative)
 
 
 def _doubts(log: str, file: str) -> Iterator[tuple[str, str]]:

@@ -72,6 +72,7 @@ class _Context(ctypes.Structure):
         ("parts", ctypes.c_uint32),
         ("held", ctypes.c_uint32),
         ("memory", ctypes.c_uint64 * 8),
+        ("gate", ctypes.c_void_p),
     )
 
 

@@ -7,14 +7,17 @@ from collections.abc import Collection, Sequence
 
 from silo.errors import SourceError
 
-__all__ = ["plain_lines", "refuse_foreign_files"]
+__all__ = ["GAP", "plain_lines", "refuse_foreign_files", "refuse_joined_words"]
 
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-_GAP = r"(?:[^\S\n]|[\u180e\u200b\ufeff]|/\*.*?\*/)*"  # clang also takes spaces of Unicode
-_START = r"^(?:\s|[\u180e\u200b\ufeff]|/\*.*?\*/)*"
-_INCLUDE = re.compile(rf"{_START}(?:\#|%:){_GAP}(include)\b{_GAP}(?:<(?P<name>[^>\n]*)>)?", re.MULTILINE | re.DOTALL)
+# A comment ends at its first end: otherwise the time of a search would double with each comment at the start of a line.
+_COMMENT = r"/\*(?:[^*]|\*(?!/))*+\*/"
+GAP = rf"(?:[^\S\n]|[\u180e\u200b\ufeff]|{_COMMENT})*+"
+"""A pattern for the space between the words of a directive, and before its sign; clang also takes spaces of Unicode."""
+
+_INCLUDE = re.compile(rf"^{GAP}(?:\#|%:){GAP}(include)\b{GAP}(?:<(?P<name>[^>\n]*)>)?", re.MULTILINE | re.DOTALL)
 _READS = re.compile(
-    rf"{_START}(?:\#|%:){_GAP}(embed|import|include_next|(?:define|undef){_GAP}__?asm(?:__)?\b|(?:define|undef){_GAP}asm)\b",
+    rf"^{GAP}(?:\#|%:){GAP}(embed|import|include_next|(?:define|undef){GAP}__?asm(?:__)?\b|(?:define|undef){GAP}asm)\b",
     re.MULTILINE | re.DOTALL,
 )
 
@@ -23,8 +26,18 @@ _READS = re.compile(
 _HIDES = re.compile(r"\?\?[=/]|\0")
 # Whether a file is there, which differs from machine to machine: a header of the text's folders or of the language.
 _ASKS = re.compile(r"(?<![\w$])(__has_(?:include|include_next|embed))\b")
-_PLAIN_QUESTION = re.compile(rf"__has_include{_GAP}\({_GAP}(?:\"([^\"\n]*)\"|<([^>\n]*)>){_GAP}\)")
-_DEFINED = re.compile(rf"(?:defined{_GAP}\(?|ifn?def|elifn?def){_GAP}\Z", re.DOTALL)
+_PLAIN_QUESTION = re.compile(rf"__has_include{GAP}\({GAP}(?:\"([^\"\n]*)\"|<([^>\n]*)>){GAP}\)")
+_DEFINED = re.compile(rf"(?:defined{GAP}\(?|ifn?def|elifn?def){GAP}\Z", re.DOTALL)
+
+
+# A pragma by which a compile fails or not with a file of the machine.
+_DEPENDS = re.compile(rf"\bGCC(?:[^\S\n]|{_COMMENT}|\\[ntv])*+dependency\b", re.DOTALL)
+
+# Words that the texts may not make by joining tokens: they depend on the machine's files, or on the time.
+_JOINED = ("__has_include", "__has_include_next", "__has_embed", "__DATE__", "__TIME__", "__TIMESTAMP__")
+_JOINS = re.compile(r"##|%:%:|\b(?:_CCCL|_LIBCUDACXX|CUB|THRUST)_\w*CAT")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_MOST_PARTS = 4
 
 
 def plain_lines(text: str) -> str:
@@ -65,6 +78,12 @@ def refuse_foreign_files(
         raise SourceError(
             f"{place}: #{found[1]} is not followed: it would read any file. Write the content in the text"
         )
+    depends = _DEPENDS.search(joined)
+    if depends is not None:
+        raise SourceError(
+            f"{shown}:{_line(pieces, depends.start())}: the pragma GCC dependency is refused: machines differ in the "
+            "files that they have"
+        )
     hidden = _HIDES.search(joined)
     if hidden is not None:
         sign = "a zero byte" if hidden.group() == "\0" else f"the trigraph {hidden.group()}"
@@ -88,6 +107,42 @@ def refuse_foreign_files(
                 f"{shown}:{_line(pieces, one.start(1))}: #include of {wanted}, which is none of the language's own "
                 f"headers ({', '.join(sorted(library or ()))}): name the folder of a file in include="
             )
+
+
+def refuse_joined_words(texts: Sequence[str], shown: str) -> None:
+    r"""Raises SourceError if the tokens of texts, joined by ``##``, may be a word for the machine's files or the time.
+
+    >>> refuse_joined_words(["#define J(a, b) a##b\nint n = J(__TI, ME__)[0];"], "a.cu")
+    Traceback (most recent call last):
+    silo.errors.SourceError: a.cu: __TI and ME__ may be joined to __TIME__, which differs by machine or time: rename one
+    """
+    joined = [_CONTINUED.sub("", plain_lines(text)) for text in texts]
+    if not any(_JOINS.search(text) for text in joined):
+        return
+    names = {name for text in joined for name in _NAME.findall(text)}
+    for word in _JOINED:
+        parts = _parts(word, names)
+        if parts:
+            raise SourceError(
+                f"{shown}: {' and '.join(parts)} may be joined to {word}, which differs by machine or time: rename one"
+            )
+
+
+def _parts(word: str, names: Collection[str]) -> tuple[str, ...]:
+    """Returns the fewest names, two or more, that make a word; () if none do, or only more than four.
+
+    Many short names are not looked for: single letters and ``_`` are names in many texts.
+    """
+    found: dict[int, tuple[str, ...]] = {0: ()}
+    for end in range(1, len(word) + 1):
+        for start in range(end):
+            part = word[start:end]
+            if start not in found or part not in names or part == word:
+                continue
+            if end not in found or len(found[start]) + 1 < len(found[end]):
+                found[end] = (*found[start], part)
+    made = found.get(len(word), ())
+    return made if len(made) <= _MOST_PARTS else ()
 
 
 def _line(pieces: Sequence[str], place: int) -> int:

@@ -113,11 +113,16 @@ def explained(log: str, label: str, entry: str, *, device_only: bool, left_out: 
         lines.append(f"The header {name!r} is not among the toolkit's for device code: {instead}{alone}")
     elif (unknown := _UNKNOWN.search(text)) is not None and _named(unknown) in HOST_NAMES:
         lines.append(f"nvcc takes {_named(unknown)} from the host's headers{alone}")
-    elif unknown is not None and left_out:
-        lines.append(
-            f"These headers were left out, because no folder has them: {', '.join(left_out)}. If one of them declares "
-            f"{_named(unknown)}, name its folder in include="
-        )
+    elif unknown is not None:
+        if left_out:
+            lines.append(
+                f"These headers were left out, because no folder has them: {', '.join(left_out)}. If one of them "
+                f"declares {_named(unknown)}, name its folder in include="
+            )
+        if (name := unknown["name"] or unknown["other"]) and f"{name}(" not in found.rest:
+            lines.append(
+                f'If the build of the file sets {name} (-D{name}=...), set it here: constants={{"{name}": ...}}'
+            )
     elif "inline assembly is disabled" in text:
         lines.append("Inline assembly is refused for AMD GPUs: it may put any file into the code")
     elif any(word in found.rest for word in _HOST):

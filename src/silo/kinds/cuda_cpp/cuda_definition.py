@@ -24,10 +24,12 @@ from silo.kinds.cuda_cpp.cuda_text import (
     chosen_kernel,
     flat_members,
     kernels_of,
+    qualified,
     with_constant_memory,
 )
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaType, Form
 from silo.kinds.cuda_cpp.literal_places import literal_places
+from silo.kinds.cuda_cpp.macro_kernels import macro_kernel
 from silo.kinds.cuda_cpp.signature_probe import written_scalar
 from silo.kinds.cuda_cpp.user_headers import HeaderFolders, Wanted, closed_text, decoded
 from silo.plain_files import read_plain
@@ -142,6 +144,8 @@ def cuda(
         base = _base(expression)
         found = [one for _, header in closed.headers for one in kernels_of(header) if one.name == base]
         kernel = found[0] if found else None
+        kernel = kernel or macro_kernel((text, *(header for _, header in closed.headers)), base)
+        expression = qualified(expression, kernel)
     base = kernel.name if kernel is not None else _base(expression)
     if kernel is not None:
         named = tuple(one or f"arg{at}" for at, one in enumerate(kernel.parameters))

@@ -17,6 +17,7 @@ from silo.emulation.text_source import TextSource
 from silo.errors import ArgumentError, CompileError, CompilerMissingError, SourceError
 from silo.frozen import frozen, replace
 from silo.kinds.cuda_cpp.cuda_unit import CudaParameter, CudaText, CudaType, CudaUnit, Form
+from silo.kinds.cuda_cpp.kernel_body import waits_for_grid
 from silo.kinds.cuda_cpp.literal_places import LiteralPlaces
 from silo.kinds.cuda_cpp.signature_probe import Prober, parameter_types
 from silo.sources.written_values import LaunchOptions
@@ -329,6 +330,11 @@ class CudaSource(TextSource):
         constants = self.constants(variant)
         expression, defines = self._named(constants)
         options = self.launch.values(str(self), constants)
+        if not self.cooperative and (line := waits_for_grid(self.text.text, expression)):
+            raise CompileError(
+                f"{self}: {self.text.file}:{line}: the blocks wait for each other (a barrier of the grid), and the "
+                "launch does not start all of them at once: pass cooperative=True"
+            )
         return CudaUnit(
             text=self.text,
             expression=expression,

@@ -9,10 +9,12 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from silo.errors import SourceError
-from silo.frozen import frozen
+from silo.frozen import frozen, replace
+from silo.sources.foreign_files import GAP
 
 __all__ = [
     "Include",
@@ -26,6 +28,8 @@ __all__ = [
     "includes_of",
     "kernels_of",
     "members_of",
+    "parts_of",
+    "qualified",
     "tokens_of",
     "with_constant_memory",
 ]
@@ -101,11 +105,7 @@ class Include(NamedTuple):
     line: int
 
 
-_GAP = r"(?:[^\S\n]|[\u180e\u200b\ufeff]|/\*.*?\*/)*"  # clang also takes spaces of Unicode
-_INCLUDE = re.compile(
-    rf"^(?:\s|[\u180e\u200b\ufeff]|/\*.*?\*/)*(?:\#|%:){_GAP}include(?:_next)?\b{_GAP}(?P<rest>[^\n]*)",
-    re.MULTILINE | re.DOTALL,
-)
+_INCLUDE = re.compile(rf"^{GAP}(?:\#|%:){GAP}include(?:_next)?\b{GAP}(?P<rest>[^\n]*)", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(r'"([^"\n]*)"|<([^>\n]*)>')
 _MACRO = re.compile(r"[A-Za-z_$][\w$]*\s*(?:\(.*\))?\s*(?://.*|/\*.*)?")
 
@@ -156,7 +156,8 @@ def includes_of(text: str) -> tuple[Include, ...]:
 class KernelText:
     """A ``__global__`` function: its name, its parameters' names, the line of its name, whether it is a template.
 
-    ``types`` has the name of each parameter's type if it is passed by value; "" for a pointer and the like.
+    ``types`` has the name of each parameter's type if it is passed by value; "" for a pointer and the like. ``scope``
+    is its namespace; "" if it has none, or if the braces of the text do not match (both branches of an ``#if`` count).
     """
 
     name: str
@@ -164,6 +165,7 @@ class KernelText:
     line: int
     is_template: bool
     types: tuple[str, ...] = ()
+    scope: str = ""
 
 
 _OPENS = {"(": ")", "[": "]", "{": "}"}
@@ -184,14 +186,19 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
     """Returns the kernels that a text defines or declares, in order, each name once.
 
     >>> kernels_of('template<class T> __global__ void __launch_bounds__(64) k(const T *x, int n[2], float = 1);')
-    (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float')),)
+    (KernelText(name='k', parameters=('x', 'n', ''), line=1, is_template=True, types=('', '', 'float'), scope=''),)
     """
     words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
     found: dict[str, KernelText] = {}
+    scopes: list[str] = []  # the name of each block that is open; "" if it is no namespace
     start = 0  # of the declaration
     at = 0
     while at < len(words):
         word = words[at]
+        if word.text == "{":
+            scopes.append(_namespace(words[start:at]))
+        elif word.text == "}" and scopes:
+            scopes.pop()
         if word.text in (";", "{", "}"):
             start = at + 1
         if word.text != "__global__":
@@ -202,19 +209,33 @@ def kernels_of(text: str) -> tuple[KernelText, ...]:
             at += 1
             continue
         end = closing(words, name + 1)
-        parts = _parts(words[name + 2 : end - 1])
+        parts = parts_of(words[name + 2 : end - 1])
         kernel = KernelText(
             words[name].text,
             tuple(_parameter_name(part) for part in parts),
             text.count("\n", 0, words[name].begin) + 1,
             any(one.text == "template" for one in words[start:at]),
             tuple(_value_type(part) for part in parts),
+            "::".join(one for one in scopes if one),
         )
         known = found.get(kernel.name)
         if known is None or (not all(known.parameters) and all(kernel.parameters)):
             found[kernel.name] = kernel
         at = end
-    return tuple(found.values())
+    return tuple(found.values()) if not scopes else tuple(replace(one, scope="") for one in found.values())
+
+
+def _namespace(words: Sequence[Token]) -> str:
+    """Returns the name of the namespace whose head ends with these words; "" for one without a name, or another block.
+
+    >>> _namespace(list(tokens_of("inline namespace a::b")))
+    'a::b'
+    """
+    texts = [one.text for one in words]
+    if "namespace" not in texts[:2]:
+        return ""
+    named = takewhile(lambda one: one.kind is TokenKind.WORD or one.text == "::", words[texts.index("namespace") + 1 :])
+    return "".join(one.text for one in named)
 
 
 def _named_function(words: Sequence[Token], at: int) -> int | None:
@@ -230,7 +251,7 @@ def _named_function(words: Sequence[Token], at: int) -> int | None:
     return None
 
 
-def _parts(words: Sequence[Token]) -> list[list[Token]]:
+def parts_of(words: Sequence[Token]) -> list[list[Token]]:
     """Returns the parts between commas outside of all brackets."""
     parts: list[list[Token]] = [[]]
     depth = angle = 0
@@ -400,7 +421,7 @@ def _members(words: Sequence[Token]) -> Iterator[_Member]:
         function = any(one == "(" for one in texts) and "=" not in texts[: texts.index("(")]
         skipped = texts[:1] and texts[0] in ("using", "typedef", "static", "friend", "template", "static_assert")
         if not function and not skipped and len(own) > 1:
-            parts = _parts(own)
+            parts = parts_of(own)
             kind = _value_type([*parts[0]])
             for number, part in enumerate(parts):
                 whole = part if number == 0 or len(part) > 1 else [own[0], part[0]]
@@ -489,6 +510,13 @@ def chosen_kernel(text: str, file: str, entry: str | None) -> tuple[str, KernelT
         if kernels[0].is_template:
             name = kernels[0].name
             raise SourceError(f"{file}: {name} is a template: give its arguments, for example entry='{name}<float>'")
-        return kernels[0].name, kernels[0]
+        return qualified(kernels[0].name, kernels[0]), kernels[0]
     name = entry.partition("<")[0].strip().rpartition("::")[2]
-    return entry, next((one for one in kernels if one.name == name), None)
+    kernel = next((one for one in kernels if one.name == name), None)
+    return qualified(entry, kernel), kernel
+
+
+def qualified(entry: str, kernel: KernelText | None) -> str:
+    """Returns an entry with the namespace of its kernel, unless the author has written one."""
+    bare = "::" not in entry.partition("<")[0]
+    return f"{kernel.scope}::{entry}" if kernel is not None and kernel.scope and bare else entry

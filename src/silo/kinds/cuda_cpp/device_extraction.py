@@ -53,11 +53,16 @@ _PLAIN = frozenset(
         *("__managed__", "__noinline__", "__restrict__", "__shared__"),
     ]
 )
+_SCOPES = ("std", "cuda", "cub", "thrust", "cooperative_groups", "nvcuda")  # namespaces of the toolkit
+_NO_PROTOTYPE = _CLASSES | {"using", "typedef", "template", "static_assert", "concept", "friend"}
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DECLARES = _CLASSES | {"typedef", "using", "constexpr", "const"}
 _STAYS = re.compile(r"(?:#|%:)\s*(?:if|el|endif|define|undef|error)")
 _INSTANCE = re.compile(r"\([^)]*\)(?:\s|\\)*template\b(?!\s*<)")
 _MACRO = re.compile(r"(?:#|%:)\s*define\s+(\w+)(.*)", re.DOTALL)
+
+
+_CHAIN = re.compile(r"\w+(?:\s*(?:##)\s*\w+)+")
 
 
 class _Edit(NamedTuple):
@@ -72,7 +77,8 @@ class _Item:
 
     ``head``: its words outside of bodies and initializers. ``names``: the words that it may declare; empty if other
     declarations cannot name it. ``words``: all of its words. ``kept``: whether it is device code at all.
-    ``edits``: changes within it if it is kept, each a place and its new text.
+    ``edits``: changes within it if it is kept, each a place and its new text. ``scope``: the namespace or class of the
+    name that a ``using`` declares; "" for any other declaration.
     """
 
     begin: int
@@ -82,6 +88,7 @@ class _Item:
     names: set[str] = field(default_factory=set[str])
     words: set[str] = field(default_factory=set[str])
     edits: list[_Edit] = field(default_factory=list["_Edit"])
+    scope: str = ""
 
 
 def device_code(text: str) -> str:
@@ -113,13 +120,18 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
     macros = _macros(texts.values())
     tokens = {name: list(tokens_of(own)) for name, own in texts.items()}
     items = {name: list(_Reader(own, macros).items()) for name, own in tokens.items()}
+    # Names of a header that was left out: an error about one of them names the header.
+    scopes = {*_SCOPES, *(name for own in items.values() for one in own for name in one.names - {one.scope})}
+    scopes |= {second.text for own in tokens.values() for first, second in pairwise(own) if first.text == "namespace"}
+    for one in (one for own in items.values() for one in own if one.scope):
+        one.kept = one.kept and one.scope in scopes
     wanted, declared = {*_ALWAYS, *used}, [one for own in items.values() for one in own if one.kept]
     for one in (one for own in tokens.values() for one in own if one.kind is TokenKind.DIRECTIVE):
         macro = _MACRO.match(one.text)
         if macro is None:
             wanted |= {*_WORD.findall(one.text)}
         else:
-            words = {*_WORD.findall(macro[2])}
+            words = {*_WORD.findall(macro[2]), *_joined(macro[2], [name for item in declared for name in item.names])}
             declared.append(_Item(one.begin, one.end, kept=True, names={macro[1]}, words=words))
     needed = _needed(declared, wanted, entry)
     made = {
@@ -127,6 +139,25 @@ def device_texts(text: str, headers: Mapping[str, str], used: Iterable[str], ent
         for name, own in texts.items()
     }
     return made.pop(""), {name[1:]: own for name, own in made.items()}
+
+
+def _joined(macro: str, names: Iterable[str]) -> set[str]:
+    """Returns the names that a macro may make of its parameters by ``##``. ``macro`` is its text after its name.
+
+    >>> sorted(_joined("(T, f) void k_##T() { run_##T##_##f(0); }", ["run_int_g", "runs", "k_a", "f"]))
+    ['k_a', 'run_int_g']
+    """
+    if "##" not in macro:
+        return set()
+    head, _, body = macro.partition(")") if macro.startswith("(") else ("", "", macro)
+    parameters = {*_WORD.findall(head)}
+    found: set[str] = set()
+    for chain in _CHAIN.findall(body):
+        parts = [one for one in _WORD.findall(chain) if one not in parameters]
+        if parts:
+            pattern = r"\w*".join(re.escape(one) if one not in parameters else "" for one in _WORD.findall(chain))
+            found |= {one for one in names if re.fullmatch(pattern, one)}
+    return found
 
 
 def _needed(items: Sequence[_Item], wanted: set[str], entry: str) -> set[int]:
@@ -248,6 +279,7 @@ class _Reader:
             if after == end or words[after].text not in ("{", ":", "::", "(", "->", "=", ","):
                 return self._invocation(start, after), after
         head: set[str] = set()
+        outer: set[str] = set()  # the words of the head outside of parentheses
         called: set[str] = set()  # words before a parenthesis
         at = start
         parameters = initialized = assigned = bases = False
@@ -306,8 +338,14 @@ class _Reader:
                 initialized, bases = initialized or parameters, bases or not parameters
             if not assigned:
                 head.add(text)
+                outer.add(text)
             at += 1
-        return self._made(start, at, head, called, body, parameters=parameters, members=members, assigned=assigned), at
+        item = self._made(start, at, head, called, body, parameters=parameters, members=members, assigned=assigned)
+        if parameters and body is None and not members and not assigned and called - _PLAIN:
+            # A function without a body. Its parameters may be const, and it is not.
+            marked = (head | called) & (_KEPT_FUNCTIONS | self._macros.device)
+            item.kept = item.kept and bool(marked or outer & _NO_PROTOTYPE)
+        return item, at
 
     def _invocation(self, start: int, end: int) -> _Item:
         """Returns the item of a macro that is invoked as a declaration."""
@@ -373,6 +411,10 @@ class _Reader:
                 if one.kind is TokenKind.WORD and not any(edit.begin <= one.begin < edit.end for edit in gone)
             } - _PLAIN
         item.names = self._names(words, head, called, body, start, function=function)
+        texts = [one.text for one in words]
+        if first == "using" and "::" in texts and texts[1] != "namespace":
+            before = texts[texts.index("::") - 1]
+            item.scope = before if _WORD.fullmatch(before) and before != "typename" else ""
         return item
 
     def _names(

@@ -29,9 +29,10 @@ typedef int int32_t;
 typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
-#ifdef __CUDACC_RTC__
+#if defined __CUDACC_RTC__ && !defined __clang__  // NVRTC
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
+#define __extension__
 #else
 typedef long int64_t;
 typedef unsigned long uint64_t;
@@ -53,7 +54,19 @@ typedef unsigned long ulong;
 #define NAN __int_as_float(0x7fffffff)
 #endif
 #ifndef M_PI
+#define M_E 2.7182818284590452354
+#define M_LOG2E 1.4426950408889634074
+#define M_LOG10E 0.43429448190325182765
+#define M_LN2 0.69314718055994530942
+#define M_LN10 2.30258509299404568402
 #define M_PI 3.14159265358979323846
+#define M_PI_2 1.57079632679489661923
+#define M_PI_4 0.78539816339744830962
+#define M_1_PI 0.31830988618379067154
+#define M_2_PI 0.63661977236758134308
+#define M_2_SQRTPI 1.12837916709551257390
+#define M_SQRT2 1.41421356237309504880
+#define M_SQRT1_2 0.70710678118654752440
 #endif
 #ifndef INT_MAX
 #define CHAR_BIT 8
@@ -117,6 +130,22 @@ _TOOLKIT = frozenset(
         *("cuda_tf32.h", "math_constants.h", "mma.h", "vector_types.h"),
     ]
 )
+_DEPENDENT = re.compile(r"\bcuda(?:GridDependencySynchronize|TriggerProgrammaticLaunchCompletion)\b")
+# As CUDA's device runtime has them: PTX of sm_90; nothing on other chips, whose launches wait for each other.
+_DEPENDENT_TEXT = """#if !defined SILO_CUDA_PLAIN
+static __device__ inline void cudaGridDependencySynchronize() {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+static __device__ inline void cudaTriggerProgrammaticLaunchCompletion() {
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+#endif
+"""
+_LIMITS = re.compile(r"\b(?:FLT|DBL)_(?:MAX|MIN|EPSILON|DIG)\b")
 _TRAITS = re.compile(
     r"\bstd\s*::\s*(?:enable_if|is_|conditional|remove_|decay|integral_constant|bool_constant|declval)"
 )
@@ -134,9 +163,15 @@ _CUB_HEADERS = MappingProxyType(
 
 
 def first_text(texts: Iterable[str]) -> str:
-    """Returns the header that comes first: with the traits of types if a text names them, as nvcc's headers have."""
-    named = any(_TRAITS.search(text) is not None for text in texts)
-    return _FIRST_TEXT + (_standard("type_traits") if named else "")
+    """Returns the header that comes first: with traits of types, limits of floats and dependent launches if named.
+
+    nvcc's own headers, and torch's, bring them.
+    """
+    known = tuple(texts)
+    traits = any(_TRAITS.search(text) is not None for text in known)
+    limits = any(_LIMITS.search(text) is not None for text in known)
+    dependent = _DEPENDENT_TEXT if any(_DEPENDENT.search(text) is not None for text in known) else ""
+    return _FIRST_TEXT + (_standard("type_traits") if traits else "") + (_FLOATS if limits else "") + dependent
 
 
 def _standard(name: str) -> str:

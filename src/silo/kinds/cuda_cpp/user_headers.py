@@ -19,7 +19,7 @@ from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
 from silo.kinds.cuda_cpp.device_extraction import device_texts
 from silo.kinds.cuda_cpp.host_headers import ALWAYS, FIRST, LEFT_OUT, first_text, replacement
 from silo.plain_files import read_plain
-from silo.sources.foreign_files import plain_lines, refuse_foreign_files
+from silo.sources.foreign_files import plain_lines, refuse_foreign_files, refuse_joined_words
 
 __all__ = ["HeaderFolders", "Wanted", "cause_of", "closed_text", "decoded", "explained_text"]
 
@@ -97,6 +97,7 @@ def closed_text(text: CudaText, folders: HeaderFolders, shown: str, device_only:
                 raise SourceError(f"{shown}: its headers are more than {_MOST_HEADERS}, or {_MOST_BYTES >> 20} MiB")
             waiting.append((content, one.name, str(Path(path).parent) if path else None))
     headers = {name: content for name, (content, _) in found.items()}
+    refuse_joined_words((text.text, *headers.values()), shown)
     if device_only is None:
         for name in missing & ALWAYS:
             headers[name] = replacement(name, (text.text, *headers.values())) or ""

@@ -285,6 +285,19 @@ def test_host_code_is_refused_with_its_line_or_left_out(tmp_path):
     assert compiled(silo.cuda(tmp_path / "k.cu", threads=1, device_only=True)).blob.data
 
 
+def test_dependent_launches_have_their_functions_in_device_code(tmp_path):
+    (tmp_path / "k.cu").write_text(
+        "#include <vector>\n__global__ void k(float *x) {\n"
+        "  cudaGridDependencySynchronize(); x[threadIdx.x] = FLT_MIN * M_PI_2;"
+        " __extension__ typedef int I; cudaTriggerProgrammaticLaunchCompletion(); }\nint main() {}\n"
+    )
+    made = silo.cuda(tmp_path / "k.cu", threads=32, device_only=True, pdl=True)
+    job = NvrtcCompiler().lower(made.kernel.source, variant_of(made)).job
+    ptx = NvrtcCompiler().code_form(job, "ptx")
+    assert "griddepcontrol.wait" in ptx
+    assert "griddepcontrol.launch_dependents" in ptx
+
+
 def test_other_parameters_than_declared_are_found_in_the_binary():
     made = silo.cuda("__global__ void k(int *x, long n) { x[0] = n; }", threads=1, signature="x: out *i32, n: i32")
     with pytest.raises(CompileError, match="n, 4 bytes; the binary has 8 bytes"):

@@ -12,11 +12,12 @@ from silo.core.device import Target
 from silo.drivers.cpu.levels import host_target
 from silo.emulation.checked_runs import CHECKED_FLAGS
 from silo.emulation.clang import find_clang
-from silo.errors import CheckError, CompileError, CompilerMissingError, LaunchError
+from silo.errors import ArgumentError, CheckError, CompileError, CompilerMissingError, LaunchError
 from silo.kinds.cuda_cpp import nvrtc
 from silo.kinds.cuda_cpp.cpu.cpu_build import code_flags
 from silo.kinds.cuda_cpp.cpu.cpu_text import entry_text, may_wait, rewritten
 from silo.kinds.cuda_cpp.cpu.cuda_cpu_compiler import CudaCpuCompiler
+from silo.kinds.cuda_cpp.kernel_body import waits_for_grid
 from silo.settings import override
 
 pytestmark = pytest.mark.skipif(bool(need_clang()), reason=need_clang() or "clang is here")
@@ -107,11 +108,18 @@ __global__ void k(const float *a, float *o) { o[threadIdx.x] = turned(a[threadId
         ('asm volatile("bar.sync 0;");', 3, "inline PTX does not run on the CPU"),
         ('__asm volatile(".incbin \\"/etc/hostname\\"");', 3, "inline PTX does not run on the CPU"),
         ("o[0] = tex2D<float>(t, 1.0f, 2.0f);", 3, r"a texture \(tex2D\) does not run on the CPU"),
-        ("cooperative_groups::this_grid().sync();", 3, "a barrier of the grid .* does not run on the CPU"),
+        ("cooperative_groups::this_multi_grid().sync();", 3, "no member named .this_multi_grid. in namespace"),
         ("cub::BlockRadixSort<float, 32, 4> s;", 3, "cub::BlockRadixSort does not run on the CPU"),
         ("o[0] = undeclared;", 3, "use of undeclared identifier 'undeclared'"),
     ],
-    ids=["PTX", "assembly", "a texture", "a barrier of the grid", "another part of cub", "an unknown name"],
+    ids=[
+        "PTX",
+        "assembly",
+        "a texture",
+        "a barrier of several grids",
+        "another part of cub",
+        "an unknown name",
+    ],
 )
 def test_a_refusal_names_the_part_and_the_line(body, line, message, monkeypatch):
     head = "cub/cub.cuh" if "cub::" in body else "cooperative_groups.h"
@@ -131,7 +139,13 @@ def test_no_word_for_assembly_reads_a_file(word):
 
 
 @pytest.mark.parametrize(
-    ("header", "what"), [("mma.h", "wmma"), ("cuda/barrier", "cuda::barrier"), ("cuda/pipeline", "cuda::pipeline")]
+    ("header", "what"),
+    [
+        ("mma.h", "wmma"),
+        ("cuda/barrier", "cuda::barrier"),
+        ("cuda/pipeline", "cuda::pipeline"),
+        ("cuda/std/tuple", "cuda::std::tuple"),
+    ],
 )
 def test_a_refused_header_is_named_with_its_line(header, what):
     text = f"\n#include <{header}>\n__global__ void k(float *o) {{ o[0] = 1; }}\n"
@@ -146,10 +160,9 @@ def test_a_refused_header_is_named_with_its_line(header, what):
         ({}, "how many threads has a block"),
         ({"threads": 2048}, "a block has 1 to 1024 threads"),
         ({"threads": 32, "cluster": 2}, "clusters of blocks do not run on the CPU"),
-        ({"threads": 32, "cooperative": True}, "cooperative launch"),
         ({"threads": 32, "shared": 200_000}, "at most 183296"),
     ],
-    ids=["no threads", "too many threads", "a cluster", "a cooperative launch", "too much shared memory"],
+    ids=["no threads", "too many threads", "a cluster", "too much shared memory"],
 )
 def test_a_launch_that_the_cpu_does_not_have_is_refused(options, message):
     made = silo.cuda("__global__ void k(float *o) { o[0] = 1; }", grid=(1,), signature="o: out *fp32", **options)
@@ -176,6 +189,24 @@ def test_what_a_block_does_wrong_is_an_error_with_its_line():
             made(np.zeros(64, np.float32), 60)
 
 
+def test_a_float_of_8_bits_may_be_declared_and_fails_when_it_is_converted():
+    text = """
+#include <cuda_fp8.h>
+__device__ float read(__nv_fp8_e4m3 v) { return __half2float(__nv_cvt_fp8_to_halfraw(v.__x, __NV_E4M3)); }
+__device__ float read(float v) { return v; }
+__global__ void k(const float *x, float *o, int n) {
+  __nv_fp8_e4m3 v{};
+  o[threadIdx.x] = n ? read(v) : read(x[threadIdx.x]);
+}
+"""
+    made = silo.cuda(text, threads=32, grid=(1,))
+    x, o = np.ones(32, np.float32), np.zeros(32, np.float32)
+    made(x, o, 0)
+    assert (o == 1).all()
+    with pytest.raises(LaunchError, match=r"kernel\.cu:3: a float of 8 bits \(cuda_fp8\.h\) does not run on the CPU"):
+        made(x, o, 1)
+
+
 def test_threads_that_ended_are_not_waited_for_as_on_the_hardware():
     made = silo.cuda(
         "__global__ void k(float *o, int n) { int t = threadIdx.x; if (t >= n) return; __syncthreads(); o[t] = 1; }",
@@ -186,6 +217,88 @@ def test_threads_that_ended_are_not_waited_for_as_on_the_hardware():
     o = np.zeros(64, np.float32)
     made(o, 40)
     assert o.sum() == 40
+
+
+GRID = """
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void k(const int *x, int *sums, int *o, int n) {
+  cg::grid_group grid = cg::this_grid();
+  __shared__ int s[64];
+  int t = threadIdx.x, sum = 0;
+  for (int i = grid.thread_rank(); i < n; i += grid.size()) sum += x[i];
+  s[t] = sum;
+  __syncthreads();
+  for (int step = 32; step; step /= 2) {
+    if (t < step) s[t] += s[t + step];
+    __syncthreads();
+  }
+  if (blockIdx.x == STRAY) return;
+  if (t == 0) sums[blockIdx.x] = s[0];
+  grid.sync();
+  sum = 0;
+  for (int b = 0; b < grid.num_blocks(); b++) sum += sums[b];
+  cg::sync(grid);
+  for (int i = grid.thread_rank(); i < n; i += grid.size()) o[i] = x[i] + sum;
+}
+"""
+
+
+def _over_grid(blocks, stray=-1):
+    made = silo.cuda(GRID, threads=64, constants={"STRAY": stray}, cooperative=True)
+    x = np.arange(1000, dtype=np.int32)
+    sums, o = np.zeros(max(blocks, 1), np.int32), np.zeros(1000, np.int32)
+    return made[blocks], (x, sums, o, 1000), x + x.sum()
+
+
+def test_the_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid():
+    for blocks in (1, 3, 40):
+        launch, given, expected = _over_grid(blocks)
+        for _ in range(5):
+            launch(*given)
+            assert (given[2] == expected).all()
+            given[2][:] = 0
+    launch, given, _ = _over_grid(2000)
+    with pytest.raises(LaunchError, match=r"a cooperative launch.*all 2000 must run at once.*1024"):
+        launch(*given)
+    launch, given, _ = _over_grid(3, stray=1)
+    message = r"kernel\.cu:17: the barrier of the grid is not reached by every block: 1 of the grid ended"
+    with pytest.raises(LaunchError, match=message):
+        launch(*given)
+
+
+def test_a_check_of_a_cooperative_kernel_takes_one_block():
+    made = silo.cuda(GRID, threads=64, constants={"STRAY": -1}, cooperative=True, grid=(1,))
+    _, given, expected = _over_grid(1)
+    silo.check(made)(*given)
+    assert (given[2] == expected).all()
+    more = silo.cuda(GRID, threads=64, constants={"STRAY": -1}, cooperative=True, grid=(2,))
+    _, given, _ = _over_grid(2)
+    with pytest.raises(ArgumentError, match=r"these 2 wait for each other.*with a grid of one block"):
+        silo.check(more)(*given)
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("\n  cg::this_grid().sync();", 3),
+        ("\n  auto g = cg::this_grid();\n  g.sync();", 4),
+        ("\n  const cg::grid_group g{cg::this_grid()};\n  cg::sync(g);", 4),
+        ("\n  cooperative_groups::sync(cooperative_groups::this_grid());", 3),
+        ("\n  auto g = cg::this_grid();\n  auto b = cg::this_thread_block(); /* g.sync() */\n  b.sync();", 0),
+        ("\n  auto g = cg::this_grid();\n  if (g.is_valid()) g.sync();", 0),
+    ],
+)
+def test_a_barrier_of_the_grid_needs_a_cooperative_launch_on_every_target(body, line):
+    text = f"#include <cooperative_groups.h>\n__global__ void k(int *o) {{{body}\n}}\n"
+    assert waits_for_grid(text, "k") == line
+    for cooperative in (False, True):
+        made = silo.cuda(text, threads=32, grid=(1,), signature="o: out *i32", cooperative=cooperative)
+        if line and not cooperative:
+            with pytest.raises(CompileError, match=rf"kernel\.cu:{line}: .*pass cooperative=True"):
+                made.kernel.source.unit(variant_of(made, "cuda:sm_90a"))
+        else:
+            assert made.kernel.source.unit(variant_of(made, "cuda:sm_90a")).cooperative is cooperative
 
 
 def test_headers_and_macros_of_the_user():
@@ -199,6 +312,25 @@ def test_headers_and_macros_of_the_user():
     o = np.zeros(32, np.float32)
     made(o)
     assert (o == 6).all()
+
+
+def test_the_device_code_of_a_file_with_host_code_runs(tmp_path):
+    (tmp_path / "own.h").write_text(
+        "#include <cstdint>\n__device__ inline int64_t twice(int64_t x) { return 2 * x; }\n"
+    )
+    (tmp_path / "k.cu").write_text(
+        '#include <stdio.h>\n#include <vector>\n#include <array>\n#include <initializer_list>\n#include "own.h"\n'
+        "namespace app {\n"
+        "__global__ void k(const int64_t *x, int64_t *o) { uint i = threadIdx.x;\n"
+        "  std::array<int64_t, 2> a = {twice(x[i]), INT_MAX}; o[i] = 0; for (int64_t one : a) o[i] += one;"
+        "  for (int one : {1, 2}) o[i] += one; }\n}\n"
+        'int main() { app::k<<<1, 32>>>(nullptr, nullptr); printf("%d", 1); }\n'
+    )
+    x, o = np.arange(32), np.zeros(32, np.int64)
+    made = silo.cuda(tmp_path / "k.cu", threads=32, grid=(1,), device_only=True)
+    made(x, o)
+    assert (o == 2 * x + 2**31 + 2).all()
+    silo.check(made)(x, o)
 
 
 def test_clang_reads_types_without_nvrtc(monkeypatch):

@@ -5,6 +5,7 @@ import pytest
 import silo
 from cuda_samples import VADD, variant_of
 from silo.artifacts.binary_inspection import inspect_binary
+from silo.commands.bundle_description import describe_bundle
 from silo.errors import CompileError, CompilerMissingError
 from silo.kinds.cuda_cpp.hip_compiler import HipCompiler, hip_tools
 from silo.settings import override
@@ -36,6 +37,22 @@ def test_a_template_is_built_for_each_chip(arch, warp):
     assert (kernel.arch, kernel.entry, kernel.most_threads) == (arch, found.launch.entry, 128)
     assert (found.blob.kind, found.launch.threads, found.launch.num_warps) == ("hsaco", 128, 128 // warp)
     assert compiled(made, f"hip:{arch}", BLOCK=128).blob == found.blob
+
+
+def test_a_bundle_has_a_variant_for_each_chip(tmp_path):
+    made = silo.cuda(
+        VADD, entry="vadd<float, 3>", threads="BLOCK", space={"BLOCK": [64, 128]}, signature=SIGNATURE, grid=(1,)
+    )
+
+    @made.cases(n=[100])
+    def _(n, make):
+        x, y, out = make.normal(n), make.normal(n), make.empty(n)
+        return silo.Case(args=(x, y, out, n), expected={"out": lambda: x.host + 3 * y.host})
+
+    targets = ["hip:gfx90a", "hip:gfx942", "hip:gfx1100"]
+    silo.build(made, output=tmp_path / "k.silo", targets=targets, tune="off")
+    found = sorted(one.target for one in describe_bundle(tmp_path / "k.silo").variants)
+    assert found == sorted(2 * targets)
 
 
 def test_the_warp_size_is_a_fact_of_the_text_and_headers_travel(tmp_path):

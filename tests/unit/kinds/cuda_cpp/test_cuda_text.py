@@ -12,9 +12,11 @@ from silo.kinds.cuda_cpp.cuda_text import chosen_kernel, includes_of, kernels_of
 from silo.kinds.cuda_cpp.cuda_unit import CudaText
 from silo.kinds.cuda_cpp.device_extraction import device_code, device_texts
 from silo.kinds.cuda_cpp.literal_places import literal_places
+from silo.kinds.cuda_cpp.macro_kernels import macro_kernel
 from silo.kinds.cuda_cpp.nvrtc import Nvrtc, NvrtcPlace, headers_beside
-from silo.kinds.cuda_cpp.user_headers import HeaderFolders, closed_text, explained_text
+from silo.kinds.cuda_cpp.user_headers import HeaderFolders, Wanted, closed_text, explained_text
 from silo.settings import override
+from silo.sources.foreign_files import refuse_foreign_files
 
 MANY = """
 // __global__ void commented(int a);
@@ -41,6 +43,24 @@ def test_kernels_have_their_names_parameters_and_lines():
     assert found["later"].parameters == ("",)
     assert found["empty"].parameters == ()
     assert found["plain"].line == 6
+
+
+def test_a_kernel_of_a_namespace_has_its_name():
+    text = """
+#include <cuda_fp16.h>
+namespace a { inline namespace b { struct S { int x; };
+namespace { template <class T> __global__ void k(T *x) { if (x) { x[0] = 1; } } }
+}
+extern "C" { namespace c::d { __global__ void m(int *x) {} } }
+}
+__global__ void n(int *x) {}
+"""
+    assert [(one.name, one.scope) for one in kernels_of(text)] == [("k", "a::b"), ("m", "a::c::d"), ("n", "")]
+    assert chosen_kernel(text, "k.cu", "k<float>")[0] == "a::b::k<float>"
+    assert chosen_kernel(text, "k.cu", "a::k<float>")[0] == "a::k<float>"
+    assert chosen_kernel(text, "k.cu", "n")[0] == "n"
+    (one,) = kernels_of("namespace a {\n#if X\nvoid f() {\n#else\nvoid f(int) {\n#endif\n} }\n__global__ void k() {}")
+    assert one.scope == ""
 
 
 @pytest.mark.parametrize(
@@ -125,6 +145,12 @@ def test_a_pointer_to_an_instance_of_a_template_is_no_value():
 def test_includes_know_their_lines():
     text = '#include "a.h" // one\n\n/* #include <b.h> */\nint x;\\\n\n# include <c.h>\n'
     assert [(one.name, one.line) for one in includes_of(text)] == [("a.h", 1), ("c.h", 6)]
+
+
+def test_banners_of_comments_take_no_time():
+    text = ("/*" + "-" * 70 + "*/\n") * 40 + '\n/* a */ /* b\n */ #include "own.h"\n'
+    assert [one.name for one in includes_of(text)] == ["own.h"]
+    refuse_foreign_files(text, "k.cu")
 
 
 def test_a_remark_about_includes_is_no_include():
@@ -275,6 +301,71 @@ def test_declarations_that_the_entry_does_not_need_go():
     assert "other" in every
 
 
+def test_host_prototypes_and_names_of_headers_that_were_left_out_go():
+    text = """
+namespace own { struct S { int x; }; }
+using at::Half;
+using phalf = at::Half;
+using own::S;
+using sums = own::S;
+NORETURN FORMAT(3, 4)
+API void stop(const char *file, int line, const char *text, ...);
+struct S *made(int n);
+__device__ float scaled(const float *x);
+const float LIMIT = 2;
+#define CHECK(x) if (!(x)) stop("f", 1, "x")
+__global__ void k(const float *x, Half *h, S s, sums t) { CHECK(x); scaled(x); }
+"""
+    made, _ = device_texts(text, {}, (), "k")
+    assert "at::Half" not in made
+    assert "API void stop" not in made
+    for stays in ("using own::S;", "using sums = own::S;", "float scaled(const float *x);"):
+        assert stays in made
+    assert made.count("\n") == text.count("\n")
+
+
+MADE = """
+#define KERNEL(T, OUT, NAME, FUNC) \\
+extern "C" __global__ void NAME( \\
+    const size_t numel, \\
+    const T *x, OUT *out) { \\
+  size_t i = threadIdx.x; if (i < numel) { T v = x[i]; out[i] = FUNC; } \\
+}
+#define SAME(T, NAME, FUNC) KERNEL(T, T, NAME, FUNC)
+#define SUFFIX(T) SAME(T, half_of_##T, (v / 2))
+"""
+
+
+def test_a_kernel_that_a_macro_makes_has_its_parameters(tmp_path):
+    (tmp_path / "made.h").write_text(MADE)
+    text = '#include "made.h"\nKERNEL(float, int, ceiled, int(ceilf(v)))\nSAME(int, twice, (v + v))\n  SUFFIX(float)\n'
+    for entry, line in (("ceiled", 2), ("twice", 3), ("half_of_float", 4)):
+        kernel = macro_kernel((text, MADE), entry)
+        assert (kernel.name, kernel.parameters, kernel.line) == (entry, ("numel", "x", "out"), line)
+        source = silo.cuda(text, entry=entry, threads=32, include=[tmp_path]).kernel.source
+        assert [one.name for one in source.declared] == ["numel", "x", "out"]
+    assert macro_kernel((text, MADE), "SAME") is None
+    assert macro_kernel(("#define A(x) A(x) A(x) __global__\nA(A(A(1)))",), "k") is None
+    with pytest.raises(SourceError, match="no __global__ function 'absent'"):
+        silo.cuda(text, entry="absent", threads=32, include=[tmp_path])
+
+
+def test_declarations_that_a_macro_names_by_joining_words_stay():
+    text = """
+template <class T> __device__ void load_q2_K(T *x) { x[0] = 1; }
+template <class T> __device__ void load_q4(T *x) { x[0] = 2; }
+__device__ void other(int *x) { host(); }
+#define MAKE(q) __global__ void run_##q(float *x) { load_##q<float>(x); }
+MAKE(q2_K)
+__global__ void k(float *x) { x[0] = FLT_MIN; }
+"""
+    made, _ = device_texts(text, {}, (), "run_q2_K")
+    assert "void load_q2_K" in made
+    assert "void other" not in made
+    closed = closed_text(CudaText("k.cu", text, ()), HeaderFolders(None, ()), "k.cu", Wanted("k"))
+    assert "#define FLT_MIN" in dict(closed.headers)["silo/nvcc_names.h"]
+
+
 def test_headers_of_the_host_are_short_and_nvccs_names_are_there(tmp_path):
     (tmp_path / "k.cu").write_bytes(
         b"// caf\xe9\n#include <cstdint>\n#include <vector>\n#include <cub/cub.cuh>\n#include <mma.h>\n"
@@ -389,6 +480,48 @@ def test_headers_that_a_wheel_lacks_are_a_toolkits(tmp_path, has):
 def test_other_ways_to_read_a_file_are_refused(text):
     with pytest.raises(SourceError):
         closed_text(CudaText("k.cu", text + "\n__global__ void k() {}", ()), HeaderFolders(None, ()), "k.cu")
+
+
+JOIN = "#define J(a, b) a##b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (JOIN + '#if J(__has_, include)("/etc/x")\n#endif', "__has_ and include may be joined to __has_include"),
+        (
+            JOIN + "char c = J(__TI, ME__)[0];",
+            "__TI and ME__ may be joined to __TIME__, which differs by machine or time",
+        ),
+        ("%:define J(a, b) a%:%:b\nchar c = J(__DA, TE__)[0];", "may be joined to __DATE__"),
+        (JOIN + "#define A __TIME\n#define B STA\nchar c = J(A, J(B, MP__))[0];", "may be joined to __TIMESTAMP__"),
+        ('_Pragma("GCC dependency \\"/etc/x\\"")', r"k\.cu:1: the pragma GCC dependency"),
+        ('\n#pragma GCC /* */ \\\n dependency "/etc/x"', r"k\.cu:2: the pragma GCC dependency"),
+        ('%:include "/etc/x"', "absolute path"),
+        ('#include_next "x.h"', "#include_next is not followed"),
+        ('??=include "/etc/x"', "trigraph"),
+    ],
+)
+def test_no_word_makes_the_code_depend_on_the_machine(text, message):
+    with pytest.raises(SourceError, match=message):
+        closed_text(CudaText("k.cu", text + "\n__global__ void k() {}", ()), HeaderFolders(None, ()), "k.cu")
+
+
+def test_words_may_be_joined_across_a_header_and_harmless_ones_may_stay(tmp_path):
+    (tmp_path / "half.h").write_text(JOIN + "#define FIRST __TI\n")
+    with pytest.raises(SourceError, match="may be joined to __TIME__"):
+        silo.cuda('#include "half.h"\n__global__ void k(char *x) { J(FIRST, ME__); }', threads=1, include=[tmp_path])
+    plain = JOIN + "#ifdef __has_include\n#endif\n#pragma unroll\n__global__ void J(k, 1)(int *_, int i, int ME__) {}\n"
+    closed_text(CudaText("k.cu", plain, ()), HeaderFolders(None, ()), "k.cu")
+
+
+def test_lines_and_names_of_files_lead_to_no_other_file(tmp_path):
+    """``#line`` renames a text for messages: an include beside it is still looked for in the text's own folders."""
+    (tmp_path / "secret.h").write_text("#define SECRET 1\n")
+    for line in (f'#line 1 "{tmp_path}/k.cu"', f'# 1 "{tmp_path}/k.cu" 1'):
+        text = f'{line}\n#include "secret.h"\n__global__ void k(int *x) {{ x[0] = SECRET; }}'
+        closed = closed_text(CudaText("k.cu", text, ()), HeaderFolders(None, ()), "k.cu")
+        assert closed.headers == ()
 
 
 def test_the_second_library_of_nvrtc_is_loaded_from_its_folder(tmp_path):

@@ -45,14 +45,18 @@ constexpr unsigned most_words = most_threads / simd_width;
 
 struct Runner : Group {
     void *host;               // the stack of the caller
+    Group *outer;             // own_group() of the caller
     void (*body)(Runner &);   // the code of a thread
     const void *arguments;    // for the body
     unsigned at_barrier;      // number of threads that are parked at the barrier
     const void *barrier_site; // the call in which the first of them is parked
     bool barrier_mixed;
     unsigned ended;
-    unsigned votes[2];          // sums of the threads' values at a barrier, used alternately
-    unsigned turn;              // index in `votes` of the next barrier
+    unsigned votes[2];  // sums of the threads' values at a barrier, used alternately
+    unsigned turn;      // index in `votes` of the next barrier
+    unsigned grid_turn; // how often the group has waited for the other groups
+    bool at_grid;       // whether the group has to wait for them
+    Place grid_place;
     unsigned ready[most_words]; // a bit for each thread
     char *memory;               // shared by the threads
     unsigned long memory_bytes; // size of `memory`
@@ -410,8 +414,12 @@ inline Lanes &meet(Runner &run, const void *site, unsigned flags, Place place,
     __builtin_trap();
 }
 
-// Runs every thread of the group to its end. Returns false after a fault.
-inline bool run_group(Runner &run) {
+#ifdef SILO_THREADS_SANITIZED // a test compiles the code with AddressSanitizer
+extern "C" void __asan_unpoison_memory_region(const volatile void *, unsigned long);
+#endif
+
+// Runs every thread of the group to its end, or until a thread switches to the host's stack.
+inline void begin_group(Runner &run) {
     const unsigned words = words_of(run);
     run.at_barrier = run.ended = run.turn = run.votes[0] = run.votes[1] = 0;
     run.barrier_site = nullptr;
@@ -430,6 +438,10 @@ inline bool run_group(Runner &run) {
         *reinterpret_cast<unsigned long *>(run.stacks + i * run.stride) = stack_mark;
         one.stack = new_stack(run.stacks + (i + 1) * run.stride, begin_thread);
     }
+#ifdef SILO_THREADS_SANITIZED // threads of an earlier group never returned from their first
+                              // functions
+    __asan_unpoison_memory_region(run.stacks, run.size * run.stride);
+#endif
     hook::begin_group(run, run.memory, run.memory_bytes);
     run.current = 0;
 #ifdef SILO_THREADS_CHECKED
@@ -437,6 +449,10 @@ inline bool run_group(Runner &run) {
 #endif
     hook::enter(run, run.current);
     silo_threads_switch(&run.host, run.fiber[run.current].stack);
+}
+
+// Returns false after a fault.
+inline bool end_group(Runner &run) {
     if (run.fault == Fault::none)
         hook::end_group(run);
     return run.fault == Fault::none;

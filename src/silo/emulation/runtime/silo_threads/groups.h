@@ -1,6 +1,7 @@
 // The groups of a launch, one after another on a host thread.
 #pragma once
 
+#include "grid_barrier.h"
 #include "group_memory.h"
 
 // Attribute of the statement that calls the kernel's function. Clang 16 crashes on the attribute if
@@ -64,7 +65,7 @@ inline int run_groups(void (*thread)(Runner &), const void *body, const unsigned
     run.body = thread;
     run.arguments = body;
     place_grid<X, Y, Z>(run, grid, threads, context);
-    Group *const before = own_group();
+    run.outer = own_group();
     own_group() = &run;
     for (unsigned long program = begin; program < end && run.fault == Fault::none; program++) {
         place_group<X, Y, Z>(run, program, threads);
@@ -73,9 +74,9 @@ inline int run_groups(void (*thread)(Runner &), const void *body, const unsigned
 #ifdef SILO_THREADS_CHECKED
         __builtin_memset(run.announced, 0, sizeof run.announced);
 #endif
-        run_group(run);
+        run_group_of_grid(run);
     }
-    own_group() = before;
+    own_group() = run.outer;
     return int(run.fault);
 }
 

@@ -86,6 +86,7 @@ def _compiled(kernel: str, of: _Unit, effects: tuple[Effect, ...], target: Targe
         threads=1,
         scratch_bytes=scratch_bytes(x * y * z, memory, CHECKED_STACK),
         scratch_align=64,
+        cooperative=unit.cooperative,
     )
     text = entry_text(unit, _ENTRY, waits=True, stack=CHECKED_STACK, memory=memory)
     flags = checked_flags(code_flags(target, waits=True))

@@ -40,7 +40,7 @@ def lowered_names(
     clang = find_clang()
     listed = ",\n".join(f"    (const void *)&{one}" for one in expressions)
     whole = (
-        f"{head_text(text, defines, waits=True)}"
+        f"{head_text(text, defines, waits=True, cooperative=True)}"
         f"{POISON}#line 1 {quoted(text.file)}\n"
         f"{rewritten(text.text)}\n"
         f'#line 1 "entry"\n'

@@ -87,8 +87,6 @@ def runnable(kernel: str, unit: CudaUnit) -> None:
         raise CompileError(f"{kernel}: a block of {format_block(unit.block)} threads; a block has at most 1024")
     if unit.cluster not in ((0, 0, 0), (1, 1, 1)):
         raise CompileError(f"{kernel}: clusters of blocks do not run on the CPU; cluster is {unit.cluster}")
-    if unit.cooperative:
-        raise CompileError(f"{kernel}: a cooperative launch (a barrier of the grid) does not run on the CPU")
     if unit.shared_bytes > _MOST_DYNAMIC:
         raise CompileError(
             f"{kernel}: {unit.shared_bytes} bytes of dynamic shared memory; a block has at most {_MOST_DYNAMIC}"
@@ -130,6 +128,7 @@ def compile_unit(
         layout=unit.layout,
         scratch_bytes=scratch,
         scratch_align=_SCRATCH_ALIGN if scratch else 1,
+        cooperative=unit.cooperative,
         options=tuple(options),
     )
     sidecar = CompiledBlob("cudajob", canonical_json(job.to_json()))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from silo.core.launch_info import parameter_bytes
 from silo.kinds.cuda_cpp.cuda_unit import CudaText, CudaUnit
+from silo.kinds.cuda_cpp.kernel_body import body_of
 
 __all__ = ["HIDDEN", "POISON", "entry_text", "head_text", "may_wait", "quoted", "rewritten"]
 
@@ -22,7 +23,6 @@ _WAITS = re.compile(
     r"\b(?:__shared__|__sync\w*|__shfl\w*|__\w+_sync|__activemask|__nanosleep|cooperative_groups|cg\s*::|thread_block\w*"
     r"|tiled_partition|cub\s*::|BlockReduce|WarpReduce)\b|\.\s*sync\s*\("
 )
-_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
 
 
 def quoted(text: str) -> str:
@@ -57,37 +57,21 @@ def may_wait(unit: CudaUnit) -> bool:
     If the body is not found, the whole text decides. A function that the kernel calls may wait too: code without
     fibers does not link then, and is compiled again with them.
     """
-    text = _COMMENTS.sub(lambda found: "\n" * found.group().count("\n"), unit.text.text)
-    name = re.escape(unit.expression.partition("<")[0].rpartition("::")[2])
-    for match in re.finditer(rf"\b{name}\s*\(", text):
-        opened = _after(text, match.end() - 1, "()")
-        body = re.match(r"\s*\{", text[opened:])
-        if body is not None:
-            begin = opened + body.end() - 1
-            return _WAITS.search(text[begin : _after(text, begin, "{}")]) is not None
-    return _WAITS.search(text) is not None
+    found = body_of(unit.text.text, unit.expression)
+    return _WAITS.search(unit.text.text if found is None else found[0]) is not None
 
 
-def _after(text: str, at: int, brackets: str) -> int:
-    """Returns the index after the bracket that closes the one at ``at``."""
-    depth = 0
-    for index in range(at, len(text)):
-        depth += (text[index] == brackets[0]) - (text[index] == brackets[1])
-        if depth == 0:
-            return index + 1
-    return len(text)
-
-
-def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool) -> str:
+def head_text(text: CudaText, defines: Sequence[tuple[str, str]], *, waits: bool, cooperative: bool = False) -> str:
     """Returns the text before the user's own: CUDA's language, the arch that the text may ask for, and the macros."""
     del text
     switch = "SILO_THREADS_SWITCH\nSILO_CUDA_SHARED\n" if waits else ""
+    grid = "#define SILO_CUDA_COOPERATIVE\n" if cooperative else ""
     macros = dict(defines)
     arch = {} if _ARCH in macros else {_ARCH: "900"}
     lines = "".join(f"#define {name} {value}\n" for name, value in {**arch, **macros}.items())
     return (
         f'#line 1 "entry"\n#include <silo_cuda.h>\n{switch}#include <emulator/refused.h>\n'
-        f'#define SILO_DYNAMIC __asm("{HIDDEN}")\n{lines}'
+        f'#define SILO_DYNAMIC __asm("{HIDDEN}")\n{grid}{lines}'
     )
 
 
@@ -115,7 +99,7 @@ def entry_text(unit: CudaUnit, entry: str, *, waits: bool, stack: int, memory: i
             f'__attribute__((visibility("hidden"), aligned(128)));\n'
         )
     return (
-        f"{head_text(unit.text, unit.defines, waits=waits)}"
+        f"{head_text(unit.text, unit.defines, waits=waits, cooperative=unit.cooperative)}"
         f"namespace silo_cuda {{\n"
         f"SILO_CUDA_PLAIN unsigned block_x() {{ return {x}; }}\n"
         f"SILO_CUDA_PLAIN unsigned block_y() {{ return {y}; }}\n"

@@ -6,10 +6,32 @@
 namespace cooperative_groups {
 
 struct grid_group {
-    void sync() const __attribute__((
-        unavailable("a barrier of the grid (grid_group::sync) does not run on the CPU")));
+#ifdef SILO_CUDA_COOPERATIVE
+    struct arrival_token {};
+    SILO_LANES void sync(SILO_HERE) const {
+        silo_threads::wait_at_grid(silo_cuda::all_memory, place);
+    }
+    arrival_token barrier_arrive() const {
+        return {};
+    }
+    SILO_LANES void barrier_wait(arrival_token &&, SILO_HERE) const {
+        silo_threads::wait_at_grid(silo_cuda::all_memory, place);
+    }
+    bool is_valid() const {
+        return true;
+    }
+#else
+    void sync() const __attribute__((unavailable("a barrier of the grid (grid_group::sync) without "
+                                                 "cooperative=True does not run on the CPU")));
     bool is_valid() const {
         return false;
+    }
+#endif
+    dim3 block_index() const {
+        return blockIdx;
+    }
+    dim3 dim_blocks() const {
+        return gridDim;
     }
     unsigned long long num_blocks() const {
         return (unsigned long long)gridDim.x * gridDim.y * gridDim.z;

@@ -111,6 +111,8 @@ inline float once(double value) {
     SILO_SMALL_BINARY(NUMBER, PAIR, __hmul_rn, a *b)                                               \
     SILO_SMALL_BINARY(NUMBER, PAIR, __hmax, (a > b || b != b ? a : b))                             \
     SILO_SMALL_BINARY(NUMBER, PAIR, __hmin, (a < b || b != b ? a : b))                             \
+    SILO_SMALL_BINARY(NUMBER, PAIR, __hmax_nan, (a > b || a != a ? a : b))                         \
+    SILO_SMALL_BINARY(NUMBER, PAIR, __hmin_nan, (a < b || a != a ? a : b))                         \
     inline NUMBER __hdiv(NUMBER a, NUMBER b) {                                                     \
         return a / b;                                                                              \
     }                                                                                              \

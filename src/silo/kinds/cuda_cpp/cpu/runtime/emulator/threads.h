@@ -237,6 +237,10 @@ inline void __threadfence_system() {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
+// Programmatic dependent launch: launches run one after another.
+inline void cudaGridDependencySynchronize() {}
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
+
 inline void __trap(SILO_HERE) {
     silo_cuda::stop("__trap()", place);
 }

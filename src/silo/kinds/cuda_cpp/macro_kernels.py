@@ -1,0 +1,74 @@
+"""Kernels that a macro makes: ``MAKE(float, add_f32)`` for ``#define MAKE(T, name) __global__ void name(T *x) ...``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from silo.frozen import replace
+from silo.kinds.cuda_cpp.cuda_text import KernelText, Token, TokenKind, closing, kernels_of, parts_of, tokens_of
+
+__all__ = ["macro_kernel"]
+
+_DEFINE = re.compile(r"(?:#|%:)\s*define\s+(?P<name>[A-Za-z_]\w*)\((?P<parameters>[^)]*)\)(?P<body>.*)", re.DOTALL)
+_CONTINUED = re.compile(r"\\[ \t]*\n")
+_DEEPEST = 4  # macros within macros
+_MOST = 4000  # invocations
+
+
+class _Macro(NamedTuple):
+    parameters: tuple[str, ...]
+    body: str
+
+
+def macro_kernel(texts: Sequence[str], entry: str) -> KernelText | None:
+    r"""Returns the kernel that a macro of the texts makes by its parameters and ``##``; None if no macro makes it.
+
+    Its line is the line of the macro's use in the first text; 0 if another text uses it.
+
+    >>> macro_kernel(["#define MAKE(T) __global__ void k_##T(T *x, int n) {}\nMAKE(int)"], "k_int").parameters
+    ('x', 'n')
+    """
+    macros: dict[str, _Macro] = {}
+    for text in texts:
+        for one in tokens_of(text):
+            found = _DEFINE.match(one.text) if one.kind is TokenKind.DIRECTIVE else None
+            if found is not None:
+                parameters = tuple(name.strip() for name in found["parameters"].split(","))
+                macros.setdefault(found["name"], _Macro(parameters, _CONTINUED.sub("\n", found["body"])))
+    if not any("__global__" in macro.body for macro in macros.values()):
+        return None
+    left = [_MOST]
+    for place, text in enumerate(texts):
+        for begin, made in _expansions(text, macros, _DEEPEST, left):
+            for kernel in kernels_of(made) if "__global__" in made else ():
+                if kernel.name == entry:
+                    return replace(kernel, line=text.count("\n", 0, begin) + 1 if place == 0 else 0, scope="")
+    return None
+
+
+def _expansions(text: str, macros: Mapping[str, _Macro], depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
+    """Yields the place of each use of a macro, and its text; for a macro within a macro the place of the outer one."""
+    words = [one for one in tokens_of(text) if one.kind is not TokenKind.DIRECTIVE]
+    for at, word in enumerate(words[:-1]):
+        macro = macros.get(word.text)
+        if macro is None or words[at + 1].text != "(" or left[0] <= 0:
+            continue
+        left[0] -= 1
+        made = _substituted(text, macro, parts_of(words[at + 2 : closing(words, at + 1) - 1]))
+        if made is None:
+            continue
+        yield word.begin, made
+        if depth > 0:
+            for _, inner in _expansions(made, macros, depth - 1, left):
+                yield word.begin, inner
+
+
+def _substituted(text: str, macro: _Macro, arguments: Sequence[Sequence[Token]]) -> str | None:
+    """Returns the body of a macro with its arguments; None if their number differs."""
+    if len(arguments) != len(macro.parameters):
+        return None
+    values = {name: text[part[0].begin : part[-1].end] for name, part in zip(macro.parameters, arguments, strict=True)}
+    body = re.sub(r"[A-Za-z_]\w*", lambda found: values.get(found.group(), found.group()), macro.body)
+    return re.sub(r"\s*##\s*", "", body)
