@@ -1,4 +1,5 @@
 """Kernels of layers and optimizers as a Triton user writes them for a GPU: rows of the scaling benchmark."""
+# pyright: reportCallIssue=false, reportArgumentType=false
 
 import triton
 import triton.language as tl

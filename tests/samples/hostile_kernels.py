@@ -367,7 +367,7 @@ for one in gc.get_objects():
             WRONG,
             before="""
 time.perf_counter = time.perf_counter_ns = time.monotonic = time.monotonic_ns = time.time = lambda: 0
-import silo.tuner.paired_ratio as ratio
+import silo.tuner.measure as ratio
 ratio.compare_times = lambda *a: ratio.Ratio(ratio.Speed.FASTER, 1, 1, 1, 64, 1, 1)
 """,
         ),

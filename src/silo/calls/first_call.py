@@ -30,13 +30,7 @@ from silo.measuring.metric_plan import plan_metrics, wanted_objective
 from silo.settings import settings
 from silo.status_line import Task, announce, working
 from silo.tuner.early_end import EarlyEnd
-from silo.tuner.outcome import Budget
-from silo.tuner.progress import Progress, note_of
-from silo.tuner.search.search_state import Seed
-from silo.tuner.session import tune
-from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
-from silo.tuner.time_spent import BEGUN, TimeSpent, note_effort, read_effort
-from silo.tuner.policy import BEGUN, note_effort, read_effort
+from silo.tuner.policy import BEGUN, TimeSpent, note_effort, read_effort
 from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
 from silo.tuner.session_values import Budget, Progress, SearchOptions, SessionScope, SessionWatch, TuneOutcome, note_of
@@ -44,8 +38,7 @@ from silo.tuner.session_values import Budget, Progress, SearchOptions, SessionSc
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.core.search_space import SearchSpace
-    from silo.core.target import Target
+    from silo.core.device import Target
     from silo.core.space import SearchSpace
     from silo.core.variant import Variant
     from silo.measuring.study_key import StudyKey

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
-from silo.cli.completion import complete_devices
 from silo.cli.console import ExitCode, print_json, say, say_lines
-from silo.cli.options import Json
+from silo.cli.options import Json, complete_devices
 from silo.cli.parser import Argument, Option
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from typing import Annotated
 import click
 
 from silo.cli.agent_fleets import open_fleet, wait_seconds
-from silo.cli.completion import complete_devices
 from silo.cli.console import ExitCode, print_json, say, say_lines
-from silo.cli.options import Json, Quiet, targets_option
+from silo.cli.options import Json, Quiet, complete_devices, targets_option
 from silo.cli.parser import Argument, Option
 
 __all__ = ["command"]

@@ -13,12 +13,12 @@ from silo.commands.crash_suspects import Suspect, layout_of, unchecked_reason
 from silo.commands.examine_crash import Examiner, number_of, signature_of
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
+from silo.core.device import Target
 from silo.core.launch_info import AbiType
 from silo.core.plugins import declarations
 from silo.core.protocols import CompilesText
 from silo.core.signature import Effect
 from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchTimeoutError, SiloError, UnsupportedError
 from silo.judging.device_stage import local_fleet

@@ -13,10 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from silo.compile.wire import encode
-from silo.core.target import Target
-from silo.errors import CaseError, SiloError, TuneError
 from silo.core.device import Target
-from silo.errors import CaseError, SiloError
+from silo.errors import CaseError, SiloError, TuneError
 from silo.frozen import frozen
 from silo.judging.candidate_data import CandidateData, CandidateError, CaseShape, LaunchData, read_messages, validate
 from silo.judging.confinement import Confined

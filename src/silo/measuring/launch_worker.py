@@ -24,8 +24,7 @@ from silo.errors import LaunchError, SiloError
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import bind, make_launcher
 from silo.machine.device_plugins import device_named
-from silo.tuner.measure import Contender, MeasurePolicy
-from silo.tuner.paired_ratio import compare_times
+from silo.tuner.measure import Contender, MeasurePolicy, compare_times
 
 __all__ = ["main"]
 

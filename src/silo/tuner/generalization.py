@@ -19,9 +19,8 @@ from silo.core.config import Config, ConfigSet
 from silo.core.dispatch import Bound, Bucket, DecisionList, DispatchRules, Step, bucket_of, bucket_to_json, distance
 from silo.core.host_arrays import has_numpy
 from silo.core.values import ExactTuple, canonical_json
-from silo.tuner.loss_model import UNPROVEN_PPM, LossModel, Sample, is_modelled, octaves_apart
 from silo.forks import Notices
-from silo.tuner.loss_model import LossModel, Sample, is_modelled, octaves_apart
+from silo.tuner.loss_model import UNPROVEN_PPM, LossModel, Sample, is_modelled, octaves_apart
 from silo.tuner.statistics import PPM
 
 __all__ = [

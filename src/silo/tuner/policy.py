@@ -17,7 +17,7 @@ from silo.core.protocols import CatchesUp, RecordStore
 from silo.core.values import JSON
 from silo.core.variant import effort_key
 from silo.errors import StoreError
-from silo.tuner.outcome import ENOUGH
+from silo.tuner.session_values import ENOUGH
 from silo.tuner.trial import Study
 
 __all__ = [

@@ -19,14 +19,7 @@ from silo.errors import (
     SiloError,
     TuneError,
 )
-from silo.tuner.catalog import catch_up
 from silo.tuner.early_end import known_well_enough, unconfirmed
-from silo.tuner.evaluator import Evaluator
-from silo.tuner.failures import fault_of
-from silo.tuner.lanes import InlineLane, Lanes
-from silo.tuner.ledger import Ledger
-from silo.tuner.outcome import ENOUGH, Budget, TuneInterrupted, TuneOutcome, count_failures
-from silo.tuner.progress import Progress
 from silo.tuner.failures import fault_of
 from silo.tuner.lanes import Evaluator, InlineLane, Lanes
 from silo.tuner.ledger import Ledger, catch_up
@@ -34,6 +27,7 @@ from silo.tuner.refine import Refinement, describe_refinements
 from silo.tuner.search.search_state import Seed
 from silo.tuner.search.searchers import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
 from silo.tuner.session_values import (
+    ENOUGH,
     Budget,
     Progress,
     SearchOptions,

@@ -63,7 +63,15 @@ from silo.tuning.case_tuning import CaseLimits, materializer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Compared", "CompilerWinner", "by_known_times", "compare_compilers", "joined_outcome", "least_loss", "tune_bundle"]
+__all__ = [
+    "Compared",
+    "CompilerWinner",
+    "by_known_times",
+    "compare_compilers",
+    "joined_outcome",
+    "least_loss",
+    "tune_bundle",
+]
 
 # Another compiler's code is chosen if it is faster by more than this beyond doubt.
 _MARGIN_PPM = 5_000

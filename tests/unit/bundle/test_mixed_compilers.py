@@ -27,21 +27,17 @@ from silo.bundle.writer import write_bundle
 from silo.commands.bundle_description import describe_bundle
 from silo.commands.trust_code import trust_bundle
 from silo.core.config import Config
-from silo.core.device import DeviceModel
+from silo.core.device import DeviceModel, Target
 from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
-from silo.core.device import Target
-from silo.core.dispatch import Bound, DecisionList, DispatchRules, Step, bucket_of
-from silo.core.signature import Signature
 from silo.errors import BundleError, BundleFormatError, TrustError
 from silo.frozen import replace
 from silo.launch.runtime import inspect_call
 from silo.machine.device_plugins import device_named
 from silo.settings import override
 from silo.shipping.slice_bundle import merge_bundles, slice_by_target
-from silo.tuner.catalog import pair_to_document
+from silo.tuner.ledger import pair_to_document
 from silo.tuner.trial import Status, Study
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")

@@ -9,16 +9,15 @@ from fake_backend.measure import fake_study
 from silo.calls import decision
 from silo.calls.first_call import early_end_of
 from silo.core.config import Config, ConfigSet
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.errors import CompileError
 from silo.store.store import MemoryStore
 from silo.tuner.early_end import MOST_CONFIGS, EarlyEnd, known_well_enough, unconfirmed
-from silo.tuner.policy import TuneMode
+from silo.tuner.policy import BEGUN, TimeSpent, TuneMode, Unfinished, note_effort, read_effort, settle
 from silo.tuner.replay import RecordedOutcome, RecordedSpace, ReplayEvaluator
 from silo.tuner.search.search_state import Seed
 from silo.tuner.session import tune
-from silo.tuner.session_options import SearchOptions, SessionWatch
-from silo.tuner.time_spent import BEGUN, TimeSpent, Unfinished, note_effort, read_effort, settle
+from silo.tuner.session_values import SearchOptions, SessionWatch
 from silo.tuner.trial import Status
 
 pytest.importorskip("numpy", reason="a model predicts the configs that were not measured")

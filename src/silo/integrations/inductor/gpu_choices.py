@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from silo.core.config import Config
-from silo.core.notices import Notices
 from silo.core.values import JSON, digest
 from silo.errors import FrozenError, SiloError
+from silo.forks import Notices
 from silo.frozen import replace
 from silo.integrations.inductor.gpu_questions import Decisions, Measured, Question, left_to_torch, make_question
 from silo.integrations.inductor.gpu_records import is_frozen, keep_recorded

@@ -12,9 +12,9 @@ from functools import wraps
 from typing import Any, Final, cast
 
 from silo.core.config import Config
-from silo.core.notices import Notices
 from silo.core.values import JSON, Value
 from silo.errors import FrozenError, LockError, SiloError, UnsupportedError
+from silo.forks import Notices
 from silo.frozen import replace
 from silo.integrations.inductor.gpu_questions import Decisions, Measured, Question, left_to_torch, make_question
 from silo.integrations.inductor.gpu_records import KernelRecords, config_of, keep_recorded, kernel_body, made_config

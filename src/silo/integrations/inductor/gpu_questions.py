@@ -13,10 +13,10 @@ from pathlib import Path
 
 from silo.calls.leader import led
 from silo.core.config import Config
-from silo.core.notices import Notices
-from silo.core.target import Target
+from silo.core.device import Target
 from silo.core.values import JSON, Value, digest
 from silo.errors import LockError
+from silo.forks import Notices
 from silo.frozen import frozen, replace
 from silo.integrations.inductor.gpu_records import is_frozen, recorded_decision, recorded_nearby, tell_missing
 from silo.kinds.triton.front.adapter import triton_version

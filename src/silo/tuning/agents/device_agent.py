@@ -29,10 +29,8 @@ from silo.measuring.sent_calls import describable, received_consent
 from silo.measuring.study_key import measure_policy
 from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples
-from silo.tuning.agents.agent_facts import AgentFacts
-from silo.tuning.agents.sent_case import SentCase
-from silo.tuning.agents.sent_launches import LaunchProcess, answer_part, wanted_blobs
 from silo.tuning.agents.agent_documents import AgentFacts, SentCase
+from silo.tuning.agents.sent_launches import LaunchProcess, answer_part, wanted_blobs
 
 __all__ = ["Agent"]
 

@@ -14,7 +14,6 @@ from silo.launch.runtime import VouchedCode
 from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate, Findings, Measured
 from silo.measuring.measuring_process import rebuilt
 from silo.measuring.metric_plan import TIMES_ALONE, MetricPlan
-from silo.measuring.sent_code import consent_to_json
 from silo.measuring.sent_calls import consent_to_json
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.statistics import ReferenceConfig, counted_samples, median

@@ -10,16 +10,13 @@ from collections.abc import Mapping
 
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled
 from silo.core.config import Config
 from silo.core.consent import Consent, require_text_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.device import Target
 from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.protocols import CheckedKernel, Source
-from silo.core.target import Target
 from silo.core.values import JSON
-from silo.core.variant import CompileJob, Variant
 from silo.core.variant import Compiled, CompileJob, Variant
 from silo.drivers.cpu.levels import level_of
 from silo.errors import CompilerMissingError, SourceError, TargetError

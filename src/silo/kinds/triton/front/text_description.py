@@ -8,8 +8,7 @@ from silo.core.launch_info import AbiType, LaunchInfo
 from silo.core.signature import Effect
 from silo.core.values import JSON
 from silo.errors import UnsupportedError
-from silo.kinds.triton.front.loaded_addresses import loaded_addresses
-from silo.kinds.triton.front.ssa_facts import argument_effects
+from silo.kinds.triton.front.ssa_facts import argument_effects, loaded_addresses
 from silo.kinds.triton.front.ttir import parse_ttir
 
 __all__ = ["KEPT_OPTIONS", "describe_ttir", "plain_launch"]

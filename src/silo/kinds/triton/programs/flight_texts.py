@@ -14,8 +14,6 @@ from silo.core.values import JSON
 from silo.errors import SiloError, UnsupportedError
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.text_description import KEPT_OPTIONS, describe_ttir, plain_launch
-from silo.kinds.triton.front.ssa_facts import argument_effects, loaded_addresses
-from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.programs.compiled_code import read_launch
 from silo.launch.flight import describe_by
 from silo.machine.process_session import session

@@ -1,4 +1,5 @@
 """Loops that reduce tiles: rows are read whole, tiles are summed in their loop, columns in order of memory."""
+# pyright: reportCallIssue=false, reportArgumentType=false
 
 from __future__ import annotations
 

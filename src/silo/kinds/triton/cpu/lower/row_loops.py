@@ -14,8 +14,8 @@ from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, loa
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.schedule.block_schedule import Carried
 from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.further_dialects import VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import DOTS, EFFECTS, VIEWS, WRITES
-from silo.kinds.triton.front.operations.own import VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
 __all__ = ["buffers_in", "goes_along_rows", "rows_outside"]
