@@ -1,4 +1,5 @@
-/* Expressions with known values substituted and folded (silo.core.expressions.make and substitute). */
+/* Expressions with known values substituted and folded (silo.core.expressions.make and substitute).
+ */
 #ifndef SILO_NODE_FOLD_H
 #define SILO_NODE_FOLD_H
 

@@ -1,4 +1,5 @@
-/* The value of an expression of a bundle in which every leaf is known (silo.core.expressions.evaluate).
+/* The value of an expression of a bundle in which every leaf is known
+ * (silo.core.expressions.evaluate).
  */
 #ifndef SILO_NODE_VALUE_H
 #define SILO_NODE_VALUE_H
