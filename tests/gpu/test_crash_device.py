@@ -18,10 +18,15 @@ import silo
 @triton.jit
 def strided(x, out, stride, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    v = tl.load(x + i.to(tl.int64) * stride, mask=i < n)
+    tl.store(out + i, tl.load(x + i.to(tl.int64) * stride, mask=i < n), mask=i < n)
+
+@silo.kernel(space={"BLOCK": [256]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
+@triton.jit
+def waiting(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     while tl.load(out, volatile=True) < 0:
         pass
-    tl.store(out + i, v, mask=i < n)
+    tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
 
 x, out = torch.ones(1000, device="cuda"), torch.zeros(1000, device="cuda")
 strided(x, out, 1, 900)
@@ -47,12 +52,13 @@ def test_a_fault_is_named_and_shown_alone_on_the_device(tmp_path):
     found = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=400)
     assert found.returncode == 1, found.stderr
     rows = json.loads(found.stdout)
-    assert [one["argument"] for one in rows["verdicts"] if one["outcome"] == "named"] == ["x"]
+    named = [one["argument"] for one in rows["verdicts"] if one["outcome"] == "named"]
+    assert named == ["x"], rows["verdicts"]
     assert sorted(one["outcome"] for one in rows["device"]) == ["ends", "faults"], rows["device"]
 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_work_that_does_not_end_leaves_a_report(tmp_path, ends):
-    last = f"out[0] = {0 if ends else -1}\nstrided(x, out, 1, 900)\ntime.sleep(6)\nimport os; os._exit(0)\n"
+    last = f"out[0] = {0 if ends else -1}\nwaiting(x, out, 900)\ntime.sleep(6)\nimport os; os._exit(0)\n"
     done, report, _ = run(tmp_path, last, SILO_FLIGHT_HANG="3")
     assert report.exists() != ends, done.stderr

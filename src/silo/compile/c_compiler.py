@@ -9,11 +9,12 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from silo.errors import CompilerMissingError
 from silo.settings import child_environment, search_path
 
-__all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identify"]
+__all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identify", "installed_places"]
 
 # Tried in this order unless a setting names a compiler.
 COMPILERS = ("cc", "gcc", "clang")
@@ -122,3 +123,29 @@ def identify(command: tuple[str, ...]) -> CCompiler:
     # clang prints its target machine on a separate line; the lines after it name folders.
     named = [*lines[:1], *(line for line in lines[1:] if line.startswith("Target:"))]
     return CCompiler(command, ", ".join(named) or "unknown")
+
+
+@lru_cache(maxsize=8)
+def installed_places(compiler: CCompiler) -> tuple[str, ...]:
+    """The files and folders that a compiler reads to compile: its command, and the folders that it names by itself.
+
+    gcc and clang print these for ``-print-search-dirs``; of a compiler that prints none, the command's folder counts.
+    """
+    program = Path(compiler.command[0])
+    places = {str(program), str(program.resolve()), str(program.resolve().parent)}
+    try:
+        answer = subprocess.run(
+            [*compiler.command, "-print-search-dirs"],
+            capture_output=True,
+            check=True,
+            timeout=60,
+            env=child_environment(LC_ALL="C"),
+        )
+    except (OSError, subprocess.SubprocessError):
+        return tuple(sorted(places))
+    for line in answer.stdout.decode(errors="replace").splitlines():
+        _, _, listed = line.partition(": ")
+        for place in listed.strip().removeprefix("=").split(":"):
+            if place.startswith("/") and Path(place).is_dir():
+                places.add(str(Path(place).resolve()))
+    return tuple(sorted(places - {"/"}))

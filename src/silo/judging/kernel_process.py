@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from silo.compile.c_compiler import find_compiler, installed_places
 from silo.compile.toolchain import select_compiler
 from silo.core.consent import HostCode, text_sha256
 from silo.core.host_arrays import numpy_dtype
@@ -21,13 +22,13 @@ from silo.core.protocols import CheckedKernel, CheckLimits, GivesCheckedText
 from silo.core.signature import Effect, ParameterKind
 from silo.core.values import dtype
 from silo.core.variant import CompileJob
-from silo.errors import CheckError, CompileError, SiloError, UnsupportedError
+from silo.errors import CheckError, CompileError, CompilerMissingError, SiloError, UnsupportedError
 from silo.judging.candidate_data import CandidateData, VariantData
 from silo.judging.candidate_process import read_request, readable_places, send, take_measures
 from silo.judging.confinement import Limits, confine, seal
 from silo.launch.runtime import Binding, Launcher, bind, load_blob, make_launcher
 from silo.machine.device_plugins import device_named
-from silo.settings import hold_in_environment
+from silo.settings import hold_in_environment, settings
 from silo.store.trust_ledger import consent_to_compiled
 from silo.tuner.measure import Contender, MeasurePolicy, compare_times
 
@@ -44,7 +45,8 @@ def run_kernel(asked: int, answer: int) -> None:
     os.chdir(folder)
     hold_in_environment({"TMPDIR": folder})
     tempfile.tempdir = folder
-    confined = confine(limits, readable=readable_places(), writable=[folder, "/dev/null"], descriptors=[answer])
+    readable = [*readable_places(), *_compiler_places()]
+    confined = confine(limits, readable=readable, writable=[folder, "/dev/null"], descriptors=[answer])
     data = CandidateData.from_json(request["data"])
     timed = request.get("timed")
     compiled: list[dict[str, object]] = []
@@ -88,6 +90,14 @@ def run_kernel(asked: int, answer: int) -> None:
             _run_case(answer, built[launch.variant], data.variants[launch.variant], launch.grid, case, arrays)
     else:
         _time(answer, request, blobs, data, CandidateData.from_json(timed["baseline"]), built)
+
+
+def _compiler_places() -> tuple[str, ...]:
+    """The compiler that builds candidates may be installed anywhere, such as below /opt."""
+    try:
+        return installed_places(find_compiler(settings().cc))
+    except CompilerMissingError:
+        return ()  # the first compile reports it
 
 
 def build_once(kind: str, data: VariantData) -> None:

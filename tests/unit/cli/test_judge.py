@@ -1,4 +1,6 @@
 import json
+import os
+import shutil
 import sys
 
 import numpy as np
@@ -46,6 +48,16 @@ def test_verdicts_are_printed_as_json_and_a_refusal_is_exit_code_1(files):
     assert (wrong["accepted"], wrong["stage"]) == (False, "right")
     assert "out: " in wrong["reasons"][0]
     assert "limits" in right["confinement"]["measures"]
+
+
+def test_a_compiler_in_a_folder_of_its_own_builds_candidates(files, tmp_path, monkeypatch):
+    own = tmp_path / "bin" / "cc"  # a folder that nothing else makes readable
+    own.parent.mkdir()
+    own.write_text(f'#!/bin/sh\nexec {shutil.which("gcc") or shutil.which("cc")} "$@"\n')
+    own.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+    code, out, err = command(files / "task.py", files / "right.py", "--json", "--seconds", "0.1")
+    assert code == 0, out + err
 
 
 @pytest.mark.parametrize(

@@ -85,3 +85,27 @@ def test_rows_that_lie_side_by_side_are_added_up_together(workers, monkeypatch):
     made = torch.compile(lambda x: x.square().sum(1), options={"cpu_backend": "triton"})(x)
     torch.testing.assert_close(made, x.square().sum(1))
     assert seen == [("REDUCTION", {"XBLOCK": 1024, "R0_BLOCK": 1}, True)]
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_kernel_that_workers_do_not_get_is_a_future_if_torch_has_workers(pooled):
+    from torch._inductor.codecache import LambdaFuture
+
+    from silo.integrations.inductor.generated_kernels import without_workers
+
+    class Compiling:
+        def use_process_pool(self):
+            return pooled
+
+    seen = []
+
+    def plain(compiling, *words):
+        seen.append((compiling.use_process_pool(), *words))
+        return "the kernel"
+
+    compiling = Compiling()
+    found = without_workers(plain, compiling, "triton_", "text", "cuda")
+    assert isinstance(found, LambdaFuture) == pooled
+    assert (found.result() if pooled else found) == "the kernel"
+    assert seen == [(False, "triton_", "text", "cuda")]
+    assert compiling.use_process_pool() == pooled

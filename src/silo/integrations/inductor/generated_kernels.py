@@ -30,6 +30,7 @@ __all__ = [
     "rows_in_loops",
     "served_launcher",
     "without_sorting",
+    "without_workers",
 ]
 
 
@@ -222,13 +223,27 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
     def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
         if device_str != "cpu" and _CPU_DEVICE not in source_code:
             return plain(self, kernel_name, source_code, device_str)
-        self.use_process_pool = _no_pool
-        try:
-            return plain(self, kernel_name, source_code, device_str)
-        finally:
-            del self.use_process_pool
+        return without_workers(plain, self, kernel_name, source_code, device_str)
 
     return triton
+
+
+def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> Any:  # noqa: ANN401  # torch's objects
+    """The result of ``AsyncCompile.triton`` of a kernel that torch's workers do not get.
+
+    It is the kernel, or a future of it if torch has workers: torch's scheduler asserts that it gets one then.
+    """
+    pooled = compiling.use_process_pool()
+    compiling.use_process_pool = _no_pool
+    try:
+        kernel = plain(compiling, *words)
+    finally:
+        del compiling.use_process_pool
+    if not pooled:
+        return kernel
+    from torch._inductor.codecache import LambdaFuture  # noqa: PLC0415  # heavy
+
+    return kernel if isinstance(kernel, LambdaFuture) else LambdaFuture(lambda: kernel)
 
 
 # Kernels that allow any block size, down to one element: no element needs to be read before another is written. A

@@ -19,6 +19,7 @@ from silo.core.config import Config
 from silo.core.values import digest, parse_json
 from silo.errors import FrozenError, SiloError, UnsupportedError
 from silo.forks import Notices
+from silo.integrations.inductor.generated_kernels import without_workers
 from silo.kinds.triton.front.adapter import CompileCall, KeptCode, cache_key_text, requested, revived
 from silo.kinds.triton.programs.records.capture import Capture
 from silo.kinds.triton.programs.records.capture_activation import present_records
@@ -348,10 +349,6 @@ def served_in_process(
     def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
         if device_str != "cuda" or not serves(lambda: load(kernel_name, source_code)):
             return plain(self, kernel_name, source_code, device_str)
-        self.use_process_pool = lambda: False
-        try:
-            return plain(self, kernel_name, source_code, device_str)
-        finally:
-            del self.use_process_pool
+        return without_workers(plain, self, kernel_name, source_code, device_str)
 
     return triton
