@@ -20,11 +20,10 @@ URL = (os.environ.get("SILO_PROJECT_URL") or "").rstrip("/") or None
 
 DIGESTS = """
 from pathlib import Path
-from silo.compile import known_digests
-from silo.compile.identity import digest_table
+from silo.compile import identity
 from silo.core.plugins import load_place, shipped_places
 codes = [load_place(place).code for place in shipped_places("silo.compilers").values()]
-Path(known_digests.__file__).with_name(known_digests.SHIPPED).write_bytes(digest_table(codes))
+Path(identity.__file__).with_name(identity.SHIPPED).write_bytes(identity.digest_table(codes))
 """
 
 sys.path.insert(0, str(ROOT / "scripts"))

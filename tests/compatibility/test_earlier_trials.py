@@ -18,7 +18,7 @@ from silo.settings import child_environment
 
 EARLIER = Path(__file__).resolve().parents[1] / "data" / "earlier"
 SAMPLES = Path(__file__).resolve().parents[1] / "samples"
-WINNERS = {"add": "BLOCK=4096, num_warps=4", "row_sums": "COLUMNS=32, ROWS=4"}
+WINNER = "BLOCK=4096, num_warps=4"  # of "add", whose code is what it was; loops that sum rows have other code since
 C_COMPILER = "cc (Debian 12.2.0-14+deb12u1) 12.2.0"
 
 
@@ -74,31 +74,25 @@ import kernels
 x, out = np.ones(1 << 14, np.float32), np.zeros(1 << 14, np.float32)
 kernels.add(x, x, out, 1 << 14)
 assert (out == 2).all()
-rows, sums = np.ones((256, 200), np.float32), np.zeros(256, np.float32)
-kernels.row_sums(rows, sums, 256, 200)
-assert (sums == 200).all()
-said = {"add": kernels.add.explain(x, x, out, 1 << 14), "row_sums": kernels.row_sums.explain(rows, sums, 256, 200)}
-print(json.dumps(said))
+print(json.dumps(kernels.add.explain(x, x, out, 1 << 14)))
 """
 
 
-def test_tuning_measures_nothing(folder, same_compiler):
+def test_tuning_measures_only_kernels_whose_code_changed(folder, same_compiler):
     rows = tuned(folder)
-    assert {name: row["winner"] for name, row in rows.items()} == WINNERS
-    assert {(row["measured"], row["reused"]) for row in rows.values()} == {(0, 4)}
+    assert (rows["add"]["winner"], rows["add"]["measured"], rows["add"]["reused"]) == (WINNER, 0, 4)
+    assert (rows["row_sums"]["measured"], rows["row_sums"]["reused"]) == (4, 0)
 
 
-def test_calls_that_may_not_measure_get_the_earlier_winners(folder, same_compiler):
+def test_calls_that_may_not_measure_get_the_earlier_winner(folder, same_compiler):
     # A frozen call neither measures nor guesses.
     said = json.loads(python("-c", CALLED, folder=folder, SILO_TUNE="frozen"))
-    for name, winner in WINNERS.items():
-        assert f"config: {winner} (bucket winner" in said[name]
+    assert f"config: {WINNER} (bucket winner" in said
 
 
 def test_calls_that_may_measure_do_not(folder, same_compiler):
     said = json.loads(python("-c", CALLED, folder=folder, SILO_TUNE="auto"))
-    for name, winner in WINNERS.items():
-        assert f"config: {winner} (bucket winner" in said[name]
+    assert f"config: {WINNER} (bucket winner" in said
     records = [line for path in (folder / "home" / "records").iterdir() for line in path.read_text().splitlines()]
     # Tuning at a call notes that it began.
     assert not any('"effort/1"' in line for line in records)
@@ -106,10 +100,9 @@ def test_calls_that_may_measure_do_not(folder, same_compiler):
 
 def test_with_other_code_the_winner_and_its_rivals_are_measured(folder):
     # The flag marks where branches may lead to, so every function differs.
-    other = {"SILO_CC": "cc -fcf-protection=full"}
+    other = {"SILO_CC": "cc -fcf-protection=full", "SILO_TUNE_BUDGET": "60"}
     said = json.loads(python("-c", CALLED, folder=folder, SILO_TUNE="auto", **other))
-    assert all("(bucket winner" in text for text in said.values())
-    # Of one kernel three configs of four were compared when it was tuned; of the other all are the nearest rivals.
-    assert [said[name].count(": not measured") for name in WINNERS] == [1, 0]
+    assert "(bucket winner" in said
+    assert said.count(": not measured") == 1  # three configs of four were compared when it was tuned
     again = json.loads(python("-c", CALLED, folder=folder, SILO_TUNE="frozen", **other))
     assert again == said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from silo.bundle.format import HEADER_BYTES
 from silo.core.decisions import Decision, Rejected
-from silo.core.minisign import MinisignSignature, PublicKey
+from silo.core.minisign import MAX_SIGNATURE_BYTES, MinisignSignature, PublicKey
 from silo.errors import SignatureError
 from silo.plain_files import open_plain
 from silo.sanitized_text import one_line
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 SUFFIX: Final = ".minisig"
-_MAX_BYTES: Final = 16384  # silo.core.minisign has the number, and is not imported for a launch; a test compares them
 
 
 def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -56,13 +55,13 @@ def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
         except OSError as error:
             return Rejected(f"the signature {name} cannot be opened: {error.strerror}")
         try:
-            data = os.read(descriptor, _MAX_BYTES + 1)
+            data = os.read(descriptor, MAX_SIGNATURE_BYTES + 1)
         except OSError as error:
             return Rejected(f"the signature {name} cannot be read: {error.strerror}")
         finally:
             os.close(descriptor)
-        if len(data) > _MAX_BYTES:
-            return Rejected(f"{name} has more than the {_MAX_BYTES} bytes that a signature may have")
+        if len(data) > MAX_SIGNATURE_BYTES:
+            return Rejected(f"{name} has more than the {MAX_SIGNATURE_BYTES} bytes that a signature may have")
         return data
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -13,6 +13,9 @@ from silo.cli.console import ExitCode, print_json, print_listing, print_table, s
 from silo.cli.options import Json, Kernels, target_named
 from silo.cli.parser import Argument, Option
 from silo.text_tables import Table, format_bytes
+
+if TYPE_CHECKING:
+    from silo.commands.bundle_description import RuleRow
 
 __all__ = ["command"]
 
@@ -112,7 +115,7 @@ def command(
         packed = [[row.kernel, row.target, row.types, f"{row.packed} of {row.space}"] for row in description.coverage]
         columns = ["kernel", "target", "types", "configs of the space"]
         print_table(Table("packed", columns, packed, right=["configs of the space"]))
-    winners = [[row.kernel, row.target, row.key, row.config, row.time, row.reason] for row in description.winners]
+    winners = [[row.kernel, row.target, row.key, row.config, row.time, _chosen_by(row)] for row in description.winners]
     columns = ["kernel", "target", "key", "config", "time", "chosen by"]
     if mixed:
         columns.append("compiled by")
@@ -169,6 +172,10 @@ def _short_facts(facts: str) -> str:
         else:
             plain.append(fact)
     return "; ".join([*plain, *(f"{what}: {' '.join(names)}" for what, names in groups.items())])
+
+
+def _chosen_by(rule: RuleRow) -> str:
+    return f"{rule.reason}; {rule.cases} cases share it" if rule.cases > 1 else rule.reason
 
 
 def _short_reason(reason: str) -> str:

@@ -17,9 +17,10 @@ from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config
 from silo.core.declaration import LoaderDeclaration
 from silo.core.dispatch import bucket_of
+from silo.core.extents import Extents
 from silo.core.launch_info import format_block
 from silo.core.plugins import load_place, loader_of
-from silo.core.recipes import ScalarRecipe
+from silo.core.recipes import ArrayRecipe, ScalarRecipe
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedPlan
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
@@ -65,7 +66,7 @@ class VariantRow:
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One dispatch rule, with the winner's time if it was measured."""
+    """One dispatch rule, with the winner's time if it was measured, and the number of cases that it decides."""
 
     kernel: str
     target: str
@@ -74,6 +75,7 @@ class RuleRow:
     time: str
     reason: str
     compiler: str = ""  # the identity of the compiler whose code is chosen; "" if any compiler's is
+    cases: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,22 +246,22 @@ def _coverage(kernel: BundleKernel) -> Iterator[CoverageRow]:
 
 
 def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
-    times, sharing = _times(bundle, kernel), _cases_by_bucket(bundle, kernel)
+    times = _times(bundle, kernel)
     for rules in kernel.rules:
         target = str(rules.target)
         extents = [f"{name} {one}" for name, one in rules.extents]
+        sharing = _cases_by_bucket(bundle, kernel, dict(rules.extents))
         for (bucket, config), compiler in zip(rules.rules.rules, rules.rule_compilers, strict=True):
             key = ", ".join(
                 f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}"
                 for name, value in zip(rules.rules.key, bucket, strict=True)
             )
             taken = times.get(((rules.target, rules.extents, compiler), tuple(bucket), config.order_key))
-            cases = sharing[tuple(bucket)]
-            measured = f"measured; {cases} cases share it" if cases > 1 else "measured"
-            reason = "not measured" if taken is None else measured
+            reason = "not measured" if taken is None else "measured"
             shown = "; ".join([*extents, *([key] if key else [])]) or "any"
             time = "" if taken is None else format_time(taken)
-            yield RuleRow(kernel.name, target, shown, str(config), time, reason, compiler)
+            cases = sharing[tuple(bucket)]
+            yield RuleRow(kernel.name, target, shown, str(config), time, reason, compiler, cases)
         steps = () if rules.rules.unseen is None else rules.rules.unseen.steps
         for step, compiler in zip(steps, rules.step_compilers, strict=True):
             shown = "; ".join([*extents, f"other sizes, {step}"])
@@ -269,10 +271,15 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
         yield RuleRow(kernel.name, target, shown, fallback, "", "fallback", rules.fallback_compiler)
 
 
-def _cases_by_bucket(bundle: Bundle, kernel: BundleKernel) -> Counter[tuple[object, ...]]:
-    """The number of cases in each bucket: cases of one bucket get one decision."""
+def _cases_by_bucket(
+    bundle: Bundle, kernel: BundleKernel, extents: Mapping[str, Extents]
+) -> Counter[tuple[object, ...]]:
+    """The number of cases whose arrays have these extents, in each bucket: cases of one bucket get one decision."""
     found: Counter[tuple[object, ...]] = Counter()
     for recipe in case_recipes(bundle, kernel.name):
+        shapes = {name: one.shape for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
+        if any(shapes.get(name) != one.shape for name, one in extents.items()):
+            continue
         values = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
         if all(name in values for name in kernel.key):
             found[tuple(bucket_of([values[name] for name in kernel.key]))] += 1

@@ -49,7 +49,7 @@ class MetricPlan:
         return tuple(sorted([*found.items(), *self.of_times(samples_ns)]))
 
     def of_times(self, samples_ns: Sequence[int]) -> tuple[tuple[str, tuple[float, ...]], ...]:
-        """The samples of the metrics that follow from times, whoever measured these."""
+        """The samples of the metrics that follow from times, measured here or by an agent."""
         if "gflops" not in self.names or "gflops" in self.functions or self.flops is None:
             return ()
         return (("gflops", tuple(self.flops / max(sample, 1) for sample in samples_ns)),)

@@ -64,7 +64,7 @@ def test_a_kind_without_a_driver_has_the_defaults():
 def test_a_declaration_opens_no_driver():
     code = """if True:
     import sys
-    from silo.core.plugins import drivers
+    from silo.core.device import drivers
     assert drivers()
     print([name for name in sys.modules if name.startswith(("silo.launch", "silo.machine", "silo._native", "jax"))])
     """

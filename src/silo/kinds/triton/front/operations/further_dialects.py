@@ -1,4 +1,4 @@
-"""Operations besides arith, math, tt and control flow: Gluon's, a few of other dialects, and those of the CPU compiler.
+"""Operations besides arith, math, tt and control flow: Gluon's, the CPU compiler's own, and a few of other dialects.
 
 An operation of these dialects without a record here counts as reading and writing through each pointer that it gets.
 """
