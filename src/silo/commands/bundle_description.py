@@ -17,7 +17,7 @@ from silo.bundle.verify import shared_by_look_alikes
 from silo.core.config import Config
 from silo.core.declaration import LoaderDeclaration
 from silo.core.dispatch import bucket_of
-from silo.core.extents import Extents
+from silo.core.extents import ArrayExtents, Extents
 from silo.core.launch_info import format_block
 from silo.core.plugins import load_place, loader_of
 from silo.core.recipes import ArrayRecipe, ScalarRecipe
@@ -272,13 +272,13 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
 
 
 def _cases_by_bucket(
-    bundle: Bundle, kernel: BundleKernel, extents: Mapping[str, Extents]
+    bundle: Bundle, kernel: BundleKernel, extents: Mapping[str, ArrayExtents]
 ) -> Counter[tuple[object, ...]]:
     """The number of cases whose arrays have these extents, in each bucket: cases of one bucket get one decision."""
     found: Counter[tuple[object, ...]] = Counter()
     for recipe in case_recipes(bundle, kernel.name):
         shapes = {name: one.shape for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
-        if any(shapes.get(name) != one.shape for name, one in extents.items()):
+        if any(isinstance(one, Extents) and shapes.get(name) != one.shape for name, one in extents.items()):
             continue
         values = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
         if all(name in values for name in kernel.key):
