@@ -10,8 +10,8 @@ from silo.core.config import Config
 from silo.core.device import Target
 from silo.core.dispatch import Bucket, bucket_of
 from silo.core.protocols import Device
+from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import Signature
-from silo.core.space import Rule, SearchSpace
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.launch.arguments import SeenCall

@@ -14,8 +14,9 @@ from silo.core.config import Config
 from silo.core.device import Target
 from silo.core.expressions import Node
 from silo.core.plugins import why_unmeasured
+from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import Effect, ParameterKind
-from silo.core.space import Constraint, Rule, SearchSpace, Space
+from silo.core.space import Constraint, Space
 from silo.core.values import Value, same_values
 from silo.errors import SpaceError
 from silo.sources.kernel_source import KernelSource, RunsInLibrary, TakesTuples

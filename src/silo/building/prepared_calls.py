@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.core.argument_facts import describe
 from silo.core.compound_arguments import leaves, shape_of
@@ -14,7 +14,6 @@ from silo.launch.native import recording
 
 if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.building.loaded_kernels import HeuristicLauncher
     from silo.launch.runtime import Launcher
 
 __all__ = [
@@ -131,6 +130,14 @@ def _has_fields(value: tuple[object, ...]) -> bool:
     return hasattr(type(value), "_fields") or any(_has_fields(item) for item in nested)
 
 
+class LaunchesCalls(Protocol):
+    """A launcher, native or round a native one: called with the declared grid, or through a grid."""
+
+    def __call__(self, *args: object, **kwargs: object) -> None: ...
+
+    def __getitem__(self, grid: Any, /) -> Callable[..., None]: ...  # noqa: ANN401  # a tuple or a callable
+
+
 class ZeroingLauncher:
     """Wraps a launcher, and sets the arguments that the call's config names to zero before each launch.
 
@@ -138,7 +145,7 @@ class ZeroingLauncher:
     looked up first, by a second pass through the guard.
     """
 
-    def __init__(self, launcher: Launcher | HeuristicLauncher, native: Launcher, kernel: DeclaredKernel) -> None:
+    def __init__(self, launcher: LaunchesCalls, native: Launcher, kernel: DeclaredKernel) -> None:
         self._launcher = launcher
         self._native = native
         self._kernel = kernel

@@ -30,7 +30,7 @@ from silo.sources.kernel_source import PrunesConfigs
 if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.core.space import SearchSpace
+    from silo.core.search_space import SearchSpace
     from silo.launch.arguments import SeenCall
 
 __all__ = [

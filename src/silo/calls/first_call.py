@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.core.device import Target
-    from silo.core.space import SearchSpace
+    from silo.core.search_space import SearchSpace
     from silo.core.variant import Variant
     from silo.measuring.study_key import StudyKey
     from silo.tuner.trial import Study

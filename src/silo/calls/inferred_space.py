@@ -8,8 +8,8 @@ from silo.building.compilation import lowered
 from silo.core.config import Config
 from silo.core.device import Target
 from silo.core.expressions import Argument, ConfigValue, Node, leaves
+from silo.core.search_space import Rule
 from silo.core.signature import ParameterKind, Signature
-from silo.core.space import Rule
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant

@@ -25,8 +25,8 @@ from silo.core.config import Config, ConfigSet
 from silo.core.decisions import Accepted, Decision, Origin, Rejected
 from silo.core.device import HOST_MEMORY, Target
 from silo.core.protocols import Device
+from silo.core.search_space import SearchSpace
 from silo.core.signature import NoDefault, ParameterKind, Signature
-from silo.core.space import SearchSpace
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.core.variant import Variant

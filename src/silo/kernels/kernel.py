@@ -16,8 +16,9 @@ from silo.core.config import Config
 from silo.core.expressions import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
 from silo.core.grids import Grid
 from silo.core.plugins import is_option, option_names
+from silo.core.search_space import DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
 from silo.core.signature import ParameterKind
-from silo.core.space import Constraint, DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
+from silo.core.space import Constraint
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError

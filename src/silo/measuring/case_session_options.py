@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore
-from silo.core.space import SearchSpace
+from silo.core.search_space import SearchSpace
 from silo.core.variant import seeds_key
 from silo.errors import SiloError
 from silo.measuring.lock_files import deployed_config

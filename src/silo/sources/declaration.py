@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from silo.core.config import Config
-from silo.core.space import DeclaredSpace
+from silo.core.search_space import DeclaredSpace
 from silo.sources.kernel_source import KernelSource
 
 __all__ = ["Declaration", "PlainCallable", "plain_callable"]

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from silo.core.config import Config, ConfigSet
-from silo.core.space import SearchSpace
+from silo.core.search_space import SearchSpace
 from silo.text_tables import format_time
 from silo.tuner.objective import TIME, Objective
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, make_searcher

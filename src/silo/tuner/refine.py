@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from silo.core.config import Config, ConfigSet
-from silo.core.space import SearchSpace
+from silo.core.search_space import SearchSpace
 from silo.core.values import Value, identity_of
 from silo.text_tables import format_time
 from silo.tuner.statistics import median

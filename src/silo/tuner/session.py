@@ -9,7 +9,7 @@ from typing import cast
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore, Searcher
-from silo.core.space import SearchSpace
+from silo.core.search_space import SearchSpace
 from silo.errors import (
     CompileError,
     CompilerMissingError,

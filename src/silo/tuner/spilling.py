@@ -11,7 +11,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.device import Target, driver_of
 from silo.core.json_reader import read_list, read_natural, read_object, read_text
 from silo.core.protocols import RecordStore
-from silo.core.space import SearchSpace
+from silo.core.search_space import SearchSpace
 from silo.core.values import JSON
 from silo.core.variant import spills_key
 from silo.errors import StoreError

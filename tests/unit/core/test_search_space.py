@@ -10,7 +10,8 @@ import pytest
 import silo
 from silo.core.config import Config, ConfigSet
 from silo.core.grouped_space import GroupedSpace
-from silo.core.space import DeclaredSpace, Space, SpaceHeuristic, space_of
+from silo.core.search_space import DeclaredSpace, SpaceHeuristic, space_of
+from silo.core.space import Space
 from silo.errors import SpaceError
 from silo.heuristics.combo import combo_space
 from silo.heuristics.heuristic_space import space as heuristic_space

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from silo.core.config import Config
 from silo.core.grids import Grid
+from silo.core.search_space import DeclaredSpace, space_of
 from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
-from silo.core.space import DeclaredSpace, space_of
 from silo.core.space import Space as SearchSpace
 from silo.core.values import DTypeKind, Value, dtype
 from silo.errors import SourceError, SpaceError

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias, cast
 
 from silo.core.config import Config
 from silo.core.lattice import Lattice
-from silo.core.space import SearchSpace
+from silo.core.search_space import SearchSpace
 from silo.core.values import JSON, digest, value_to_json
 
 __all__ = [

@@ -10,7 +10,7 @@ from silo.core.config import ConfigSet
 from silo.errors import SpaceError, TuneError
 
 if TYPE_CHECKING:
-    from silo.core.space import SearchSpace
+    from silo.core.search_space import SearchSpace
     from silo.tuner.search.search_state import Proposals, ProposalSearcher, SearchState, Seed
 
 __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]

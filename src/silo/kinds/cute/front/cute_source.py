@@ -13,8 +13,9 @@ from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.extents import ExtentKind, HeldExtents, shape_text
 from silo.core.grids import Grid
+from silo.core.search_space import DeclaredSpace, space_of
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
-from silo.core.space import DeclaredSpace, Space, space_of
+from silo.core.space import Space
 from silo.core.specialization import Specialization
 from silo.core.values import Value, digest
 from silo.core.variant import Variant

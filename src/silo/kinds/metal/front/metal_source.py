@@ -15,8 +15,8 @@ from silo.core.argument_facts import ArgumentFacts, describe
 from silo.core.config import Config
 from silo.core.expressions import Const, Node, to_json
 from silo.core.grids import Grid
+from silo.core.search_space import DeclaredSpace, space_of
 from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
-from silo.core.space import DeclaredSpace, space_of
 from silo.core.space import Space as SearchSpace
 from silo.core.values import DType, DTypeKind, Value, digest, dtype
 from silo.emulation.text_source import TextSource

@@ -9,8 +9,9 @@ from typing import Any, Literal, cast
 
 from silo.core.config import Config
 from silo.core.grids import Grid
+from silo.core.search_space import DeclaredSpace, space_of
 from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
-from silo.core.space import DeclaredSpace, Space, space_of
+from silo.core.space import Space
 from silo.core.values import DTypeKind, Value
 from silo.errors import SourceError, SpaceError
 from silo.kinds.pallas.front.launch_spec import (
