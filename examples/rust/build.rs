@@ -19,7 +19,7 @@ fn main() {
     println!("cargo:rerun-if-changed={}", sources.display());
     println!("cargo:rerun-if-changed=layout.c");
 
-    // The numbers in ffi.rs are those of the header: layout.c does not compile otherwise.
+    // The numbers in ffi.rs are the header's: layout.c does not compile otherwise.
     compile(&[manifest.join("layout.c")], &sources, &output);
 
     let library = match env::var("SILO_LIBRARY_DIR") {
