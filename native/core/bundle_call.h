@@ -12,7 +12,7 @@ struct silo_kernel_call {
     struct silo_tagged tagged;
 };
 
-/* Read the arguments into `call->tagged`, whose arrays are there, and complete its key. */
+/* Read the arguments into `call->tagged`, whose arrays the caller has set, and complete its key. */
 int silo_call_read(struct silo_kernel_call *call, silo_error *error);
 
 #endif

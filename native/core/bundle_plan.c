@@ -33,7 +33,7 @@ struct form {
     const struct silo_plan_backend *backend;
     void *state; /* owned */
     uint32_t use_count;
-    struct scratch_use *uses;       /* owned: of nodes that need scratch memory */
+    struct scratch_use *uses;       /* owned: one a node that needs scratch memory */
     struct silo_plan_piece *pieces; /* owned: the memory of each */
     struct silo_plan_scratch scratch;
 };
@@ -247,7 +247,7 @@ static bool is_form(const struct silo_step_plan *plan, const struct form *form) 
            memcmp(form->parts, plan->step, plan->count * sizeof *plan->step) == 0;
 }
 
-/* Bytes that a part needs for each program, of the kind that a parameter points to; 0: none. */
+/* Bytes of scratch or profile memory that a program needs, by the kind of parameter `number`. */
 static uint64_t scratch_of(const struct part *part, uint32_t number, uint32_t *align) {
     const struct silo_function *function = &part->served->function;
     const uint8_t pack = part->served->packing.packed[number].pack;
@@ -270,7 +270,8 @@ SILO_INLINE bool has_room(const struct silo_step_plan *plan, const struct form *
     return true;
 }
 
-/* Room for this step, and for as much as the form `before` had; NULL: none. */
+/* Allocate scratch memory for this step, at least as much as the form `before` (may be NULL) had.
+ */
 static int take_scratch(const struct silo_step_plan *plan, struct form *form,
                         const struct form *before, silo_error *error) {
     uint32_t at = 0, count = 0, align;

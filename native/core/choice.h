@@ -16,7 +16,7 @@
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
                 const struct silo_place *place, uint32_t *number, silo_error *error);
 
-/* As silo_choose, all variants that serve the call, best first, at most `most` of them. `*numbers`
+/* All variants that serve the call, best first, at most `most` of them. `*numbers`
  * is freed with free(); -1 with `error` filled only if the file cannot be read or memory is out:
  * for a call without a variant `*count` is 0. */
 int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,

@@ -16,8 +16,8 @@ struct silo_fault {
 };
 
 /* For kernels with atomics (cpu_turns.c), which enter before their first program and leave after
- * their last. `wants` is a set of bits, of which the answer is one, or 0: 1, no other kernel runs
- * between; 2, other kernels change a place only while they hold the lock of its block. */
+ * their last. `wants` is a set of bits; the answer is one of them, or 0. 1: no other kernel
+ * runs meanwhile. 2: other kernels change a place only while they hold the lock of its block. */
 struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);

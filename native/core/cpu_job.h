@@ -14,8 +14,8 @@
  * Otherwise each claim of programs would evict the rest from the other threads' caches. */
 #define SILO_CPU_APART _Alignas(64)
 
-/* A range of a launch's programs, which one thread begins with, and takes first. Each launch gives
- * the thread of a number the same range, whose memory that thread's CPU may have in its cache. */
+/* The range of a launch's programs that one thread takes first. A thread gets the same range in
+ * each launch, because its CPU may have the memory of these programs in its cache. */
 struct silo_cpu_part {
     SILO_CPU_APART _Atomic uint64_t next;
     uint64_t end;

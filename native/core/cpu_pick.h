@@ -44,8 +44,8 @@ struct silo_cpu_facts {
     int team;                /* number of threads in a team of the calling thread; 0: it has none */
     int threads;             /* threads that the launch is worth */
     int cpus;                /* CPUs that the process may use */
-    bool taken;              /* the runtime's threads are another thread's; openmp alone */
-    bool awake, late, rests; /* of the calling thread's team; auto alone */
+    bool taken;              /* another thread uses the runtime's threads; set for openmp alone */
+    bool awake, late, rests; /* about the calling thread's team; set for auto alone */
 };
 
 enum silo_cpu_reason silo_cpu_pick(const struct silo_cpu_facts *facts);
@@ -56,13 +56,14 @@ bool silo_cpu_picks_team(enum silo_cpu_reason reason);
 /* The launches of one thread on its team, for the facts `late` and `rests`. Begins as 0. Times are
  * by silo_cpu_now. */
 struct silo_cpu_stay {
-    uint64_t since; /* when they began; 0: the last launch was not on the team */
-    uint64_t apart; /* when one last came so long after another that others had time for a call */
-    uint64_t hold;  /* how long they last until the team is left for a while; 0: as usual */
+    uint64_t since; /* when the series began; 0: the last launch was not on the team */
+    uint64_t apart; /* when a launch last followed another after a gap long enough for other code's
+                       call */
+    uint64_t hold;  /* how long a series may last until the team is left for a while; 0: as usual */
     uint64_t rests_from; /* 0: it is not left */
     uint64_t away_until; /* 0: its threads did not come late */
-    uint64_t away;       /* how long it was left for that; 0: never */
-    uint64_t lost;       /* by the launches in a row that its threads were late for */
+    uint64_t away;       /* how long the team was left because its threads came late; 0: never */
+    uint64_t lost;       /* time lost by the launches in a row that its threads were late for */
     int late;            /* the number of these launches */
 };
 

@@ -40,11 +40,11 @@ struct cpu_plan {
     int width;     /* threads that can have something to do at one time */
     bool together; /* some launches wait for no other */
     uint64_t scratch_bytes;
-    bool nested;             /* a kernel of this thread launches it, whose scratch is in use */
+    bool nested; /* launched by a kernel of this thread, which is using the scratch memory */
     uint8_t *block, *memory; /* the block is aligned; `memory` is the owned pointer */
     void **params;
     uint32_t *next;
-    _Atomic uint32_t *queue;      /* numbers of nodes that may begin, plus 1; 0: not there yet */
+    _Atomic uint32_t *queue;      /* numbers of nodes that may begin, plus 1; 0: not written yet */
     struct silo_plan_trial trial; /* which way is faster */
     /* The state of one replay: */
     _Atomic uint32_t queued, taken, done;

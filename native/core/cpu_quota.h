@@ -12,8 +12,8 @@ int silo_cpu_quota(const char *root);
 /* The number of processors this process may run on; pinned threads do not change it. */
 int silo_cpu_affinity(void);
 
-/* Pin the calling thread to the processor of that place, from 0, of those that the first thread to
- * be pinned could use; false: no processor has that place, or the system refuses. */
+/* Pin the calling thread to processor number `place`, from 0, in the list of processors that the
+ * first pinned thread could use. False: the list is shorter, or the system refuses. */
 bool silo_cpu_pin_this_thread(int place);
 
 /* The less of both; the quota is read once. */

@@ -98,8 +98,8 @@ static bool spin_until_empty(uint64_t most) {
 static uint64_t await_call(struct worker *own, uint64_t seen) {
     if (!spin_until_called(own, seen, silo_cpu_workers_looking())) {
         pthread_mutex_lock(&own->mutex);
-        /* Each side writes its own and then reads the other's: at least one of them sees the
-         * other's value. */
+        /* The caller writes `called` and then reads `asleep`, this thread the reverse: at least one
+         * of them sees the other's write. */
         atomic_store(&own->asleep, true);
         while (atomic_load(&own->called) == seen)
             pthread_cond_wait(&own->wake, &own->mutex);
@@ -119,7 +119,7 @@ static void wake(struct worker *one) {
 
 /* A thread that was inside, or looked in, touches nothing of the job any longer. */
 static void leave(void) {
-    /* As above, for this value and the request to be woken. */
+    /* The same handshake, between `gate` and `awaited`. */
     const uint64_t before = atomic_fetch_sub(&crew.gate, 1);
     if ((before & INSIDE) != 1 || (before & CLOSED) == 0 || !atomic_load(&crew.awaited))
         return;
@@ -234,7 +234,8 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers, uint32_t first,
     while (
         !atomic_compare_exchange_weak(&crew.gate, &gate, crew.number << NUMBER | (gate & INSIDE)))
         ;
-    /* Those that the launching thread wakes come last: they find the others called. */
+    /* Helpers 0 and 1, which the launching thread wakes, are called last: they find the others
+     * called. */
     for (int i = helpers; i-- > 0;)
         if (i >= 2)
             atomic_store_explicit(&workers[i].called, crew.number, memory_order_release);

@@ -139,7 +139,7 @@ int silo_rules_lookup(const struct silo_rules *rules, const struct silo_string *
     }
     const int64_t step =
         rules->steps != NULL && nearest != 0 ? step_for(rules, key, bucket, count) : -1;
-    uint32_t place = rules->rule_count; /* of the compiler */
+    uint32_t place = rules->rule_count; /* index into `compilers`; here the fallback's */
     if (step >= 0) {
         ruled->config = rules->steps[step].config;
         place += 1 + (uint32_t)step;

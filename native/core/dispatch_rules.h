@@ -1,5 +1,4 @@
-/* From the values of a key to a config: buckets, rules and decision lists (silo.core.dispatch,
- * silo.core.dispatch). */
+/* From the values of a key to a config: buckets, rules and decision lists (silo.core.dispatch). */
 #ifndef SILO_DISPATCH_RULES_H
 #define SILO_DISPATCH_RULES_H
 

@@ -37,7 +37,7 @@ struct silo_function {
     uint32_t cpu_threads; /* the most threads of a CPU that share a launch; 0: all it may use */
     uint32_t
         cpu_together; /* the most programs that run at once on a CPU if they wait for each other */
-    const char *name; /* the kernel's, on a CPU; owned by the owner of this struct */
+    const char *name; /* the kernel's name, on a CPU; owned by the owner of this struct */
     _Alignas(8) uint8_t attributes[SILO_MAX_ATTRIBUTES * SILO_ATTRIBUTE_BYTES];
     /* Nanoseconds one program takes on a CPU, times 16: measured by launches, before the first an
      * estimate; 0: unknown. Relaxed atomics; a hint. */

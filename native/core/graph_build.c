@@ -221,8 +221,8 @@ static int make_device_graph(struct silo_graph_state *state, const struct silo_p
     return -1;
 }
 
-/* The first kernel of which the driver has a parameter elsewhere than the plan, or does not tell;
- * NULL: none. Between `enter` and `leave`. */
+/* The first kernel with a parameter that the driver places elsewhere than the plan, or whose place
+ * it does not state; NULL: none. Call between `enter` and `leave`. */
 static const char *other_places(const struct silo_graph_state *state) {
     const struct silo_gpu *gpu = state->device->gpu;
     for (uint32_t i = 0; i < state->count; i++) {
@@ -259,7 +259,7 @@ static struct silo_plan_facts facts_of(const struct silo_graph_state *state,
 }
 
 /* A way that the driver refuses is replaced by the next one, with the driver's reason. Other errors
- * are the caller's: of memory, of a context that is lost. */
+ * (out of memory, a lost context) go to the caller. */
 static bool refused(const silo_error *why) {
     return why->code == SILO_ERROR_LAUNCH || why->code == SILO_ERROR_LOAD;
 }

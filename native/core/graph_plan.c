@@ -243,8 +243,8 @@ static int begin(void *opaque, uint8_t **block, silo_error *error) {
     return 0;
 }
 
-/* Nodes of a graph that is launched into a capture would be updated once a replay of that capture,
- * by blocks that are gone then. */
+/* Refuses a stream that is being captured: each replay of the capture would update the nodes from
+ * blocks that no longer exist. */
 static int check_capture(const struct silo_graph_state *state, void *stream, silo_error *error) {
     int status = 0;
     if (stream == NULL || state->way == SILO_PLAN_SINGLY)

@@ -28,7 +28,7 @@ struct silo_graph_state {
     struct silo_graph_node *nodes; /* owned */
     uint32_t count, graphs;        /* graphs: nodes that are not kernels */
     uint32_t block_bytes;
-    uint8_t *block;             /* owned: the caller's */
+    uint8_t *block;             /* owned; the caller fills it */
     uint8_t *sent;              /* owned: the values in the graph's nodes */
     void **params;              /* owned: of one launch */
     struct silo_plan_run *runs; /* owned */

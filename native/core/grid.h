@@ -65,8 +65,8 @@ int silo_grid_check_values(const struct silo_grid_programs *grid, int32_t count,
 int silo_grid_evaluate(const struct silo_grid_programs *grid, const silo_bindings *bindings,
                        int64_t dims[3], struct silo_grid_fault *fault);
 
-/* Both for usual axes and `count` arguments that are ints of no extreme size; false: use the two
- * functions above. */
+/* Both of the functions above, in the usual case alone: usual axes, and `count` ints of no extreme
+ * size. False: use the two functions. */
 SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t count,
                                  const uint64_t *slots, const uint64_t *codes, int64_t dims[3]) {
     dims[0] = dims[1] = dims[2] = 1;

@@ -17,7 +17,7 @@
 void silo_loader_take(void);
 void silo_loader_give(void);
 
-/* As `take`, unless another thread holds it: false. */
+/* Like silo_loader_take, but returns false if another thread holds it. */
 bool silo_loader_try(void);
 
 /* Whether calls of the loader return. The first call in a child tries it on a thread of its own,

@@ -42,7 +42,7 @@ static bool is_part(struct silo_string part) {
            part.data[before] >= '0' && part.data[before] < '0' + MAX_RANK;
 }
 
-/* member.OFFSET.SIZE: a member of a struct by value. Digits and points, of which two. */
+/* member.OFFSET.SIZE: a member of a struct by value. Digits, and exactly two points. */
 static bool is_member(struct silo_string part) {
     uint32_t points = 0;
     if (part.length < 10 || part.length > 18 || memcmp(part.data, "member.", 7) != 0)

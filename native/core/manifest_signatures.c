@@ -48,7 +48,7 @@ static int decode_parameter(const struct silo_decoding *decoding, const struct s
         if (silo_decode_value(decoding, field, found[SILO_PARAM_DEFAULT]->items, &made->fallback) !=
             0)
             return -1;
-        /* A number would be an address that the caller did not choose. */
+        /* Only None: a number would be an address that the caller did not choose. */
         if ((made->kind == SILO_PARAMETER_POINTER || made->kind == SILO_PARAMETER_DESCRIPTOR) &&
             made->fallback.type != SILO_IS_NONE)
             return silo_refuse(decoding, field, "%s is a pointer, whose default can only be None",

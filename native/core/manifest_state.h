@@ -11,7 +11,7 @@ struct silo_kernel_row {
     struct silo_kernel_info *info;        /* all but its groups; NULL: not decoded yet */
     bool grouped;                         /* `info` has its groups */
     const struct silo_variant **variants; /* each NULL until its first use; or NULL */
-    uint64_t expanded;                    /* length of the table rows of those variants */
+    uint64_t expanded;                    /* length of the table rows that the variants refer to */
 };
 
 struct silo_manifest {

@@ -85,7 +85,7 @@ void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes) {
         memcpy(to, &word, bytes < sizeof word ? bytes : sizeof word);
 }
 
-/* Shapes of a kernel's arrays, of which the grid reads some. */
+/* Shapes and strides of a kernel's arrays, for grids that read them. */
 struct arrays {
     const int64_t *shapes[SILO_MAX_PARAMETERS], *strides[SILO_MAX_PARAMETERS];
     int32_t ndims[SILO_MAX_PARAMETERS], itemsizes[SILO_MAX_PARAMETERS];

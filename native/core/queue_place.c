@@ -34,7 +34,7 @@ static int locate_cpu(struct silo_located *one, const char *kernel, silo_error *
     return 0;
 }
 
-/* Those of silo.launch.gpu: every number that the driver states. */
+/* The facts that silo.launch.gpu has too: every number that the driver states. */
 static void add_facts(struct silo_located *one, const struct silo_gpu_facts *facts) {
     struct silo_gpu_number numbers[SILO_GPU_NUMBERS];
     silo_gpu_numbers(one->gpu, facts, numbers);

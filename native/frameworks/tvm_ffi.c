@@ -119,7 +119,7 @@ static const char *kind_of(int32_t code) {
 static SILO_NOINLINE int raise(silo_error *error) {
     static void *place;
     void *const found = kept(&place, "TVMFFIErrorSetRaisedFromCStr");
-    if (found != NULL) { /* otherwise no caller could read it */
+    if (found != NULL) { /* without this function no caller could read the error */
         ffi_raise set;
         memcpy(&set, &found, sizeof set);
         char *joined = NULL;

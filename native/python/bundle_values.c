@@ -42,7 +42,7 @@ static int add_text(PyObject *set, const char *data, size_t bytes) {
     return result;
 }
 
-/* The frozen form of a set, which is given up; NULL as it was. */
+/* A frozenset of the items of `set`, whose reference is taken; NULL stays NULL. */
 static PyObject *frozen(PyObject *set) {
     PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
     Py_XDECREF(set);

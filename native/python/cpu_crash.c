@@ -125,7 +125,7 @@ static void handle(int signal, siginfo_t *info, void *machine) {
     struct silo_cpu_thread *thread = silo_cpu_this_thread();
     struct silo_cpu_runner *runner = thread != NULL ? thread->running : NULL;
     if (runner != NULL && info->si_code > 0) {
-        thread->running = NULL; /* once, should it come again on its way to others */
+        thread->running = NULL; /* report once, even if another handler raises the signal again */
         tell(runner, signal, info);
     }
     for (int i = 0; i < WATCHED; i++)

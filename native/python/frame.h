@@ -33,8 +33,8 @@ struct silo_frame {
     uint32_t descriptors_used;
     bool placed;           /* Triton chose the device: arrays may be on others of its kind */
     uint8_t ran;           /* enum silo_ran */
-    uint32_t extent_words; /* of a launcher that holds extents only, like the next */
-    uint64_t *extents;     /* the extents in the key, see extents.h */
+    uint32_t extent_words; /* both only if the launcher's guard holds extents */
+    uint64_t *extents;     /* those in the key, see extents.h */
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;

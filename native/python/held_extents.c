@@ -131,7 +131,7 @@ void silo_extents_read_grid(const int64_t *dims, struct silo_frame *frame) {
     frame->extent_words += silo_extent_words_of_grid(dims, frame->extents + frame->extent_words);
 }
 
-/* Those of the first parameter. */
+/* The extent words of the first parameter. */
 static const uint64_t *first_words(const struct silo_extents *extents,
                                    const struct silo_frame *frame) {
     if (!extents->grid)

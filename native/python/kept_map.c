@@ -77,8 +77,8 @@ static int encode(const struct silo_plan *plan, int32_t index, int32_t device_id
                : silo_refuse_descriptor(plan->kernel, plan->names[index], "%s", error.text);
 }
 
-/* The map of `key` in a list, which `frame` holds then; NULL: it is not there. `first` (owned or
- * NULL) is the caller's only then. */
+/* The map of `key` in a list, which `frame` then holds. NULL: not found, and `first` (owned or
+ * NULL) stays the caller's. */
 static void *find(PyObject *first, const struct map_key *key, struct silo_frame *frame) {
     for (PyObject *at = first; at != NULL; at = ((struct tensor_map *)at)->next) {
         struct tensor_map *known = (struct tensor_map *)at;

@@ -495,7 +495,7 @@ static SILO_NOINLINE int fly_served(struct silo_launcher *self, const struct sil
     return 0;
 }
 
-/* A call of a Triton program, of which every argument is read. */
+/* Launch for a call of a Triton program: reads every argument, as Triton does. */
 SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
                                   const struct silo_grid_source *grid, struct silo_frame *frame) {
     struct silo_triton_call *call = inputs->triton;

@@ -38,7 +38,7 @@ struct operator_call {
     PyObject *observed; /* owned; called if the shim cannot find out whether a profiler records */
     PyObject *grad_enabled; /* owned */
     PyObject *count_writes; /* owned; of a list of tensors */
-    PyObject *count_some;   /* owned; the same, of a list that has others too */
+    PyObject *count_some;   /* owned; the same, of a list that holds other values too */
     uint16_t *places; /* owned: of each value for `launch`, which argument; `count` is the output */
     struct operand *operands; /* owned */
     silo_lock lock;           /* held to add a class */

@@ -31,13 +31,13 @@ struct silo_form {
 struct silo_plan {
     int32_t count;
     int32_t option_count;
-    struct silo_parameter *parameters;   /* owned */
-    PyObject *kernel;                    /* owned str: the kernel's name */
-    PyObject **names;                    /* owned, each owned and interned */
-    PyObject **defaults;                 /* owned, each owned; NULL: none */
-    PyObject *word_grid, *word_stream;   /* owned, interned */
-    PyObject *word_warmup;               /* owned, interned; NULL: no kernel of a Triton program,
-                                            of which streams are no argument */
+    struct silo_parameter *parameters; /* owned */
+    PyObject *kernel;                  /* owned str: the kernel's name */
+    PyObject **names;                  /* owned, each owned and interned */
+    PyObject **defaults;               /* owned, each owned; NULL: none */
+    PyObject *word_grid, *word_stream; /* owned, interned */
+    PyObject *word_warmup;             /* owned, interned; NULL unless this is a kernel of a Triton
+                                          program, whose calls take no stream */
     PyObject *options[SILO_MAX_OPTIONS]; /* owned, interned */
 };
 

@@ -546,7 +546,8 @@ static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
     return 0;
 }
 
-/* After the kernels, whose device is the plan's. */
+/* Take the nodes that are graphs. Called after the kernels were taken, which decide the plan's
+ * device. */
 static int take_graphs(struct silo_plan_served *served, PyObject *nodes) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
         struct silo_plan_node *node = &served->form.nodes[i];
@@ -597,7 +598,8 @@ static uint64_t scratch_of(const struct silo_function *function, uint8_t pack, u
                                        : 0;
 }
 
-/* Programs that a node's memory is for: as many as it had, or where its grid changes with room. */
+/* The number of programs that a node's scratch memory is for: as in the recording, or with room to
+ * grow if the grid changes. */
 static uint64_t room_of(struct silo_plan_form *form, uint32_t number, const struct found *found) {
     const uint32_t grid[3] = {(uint32_t)found->dims[0], (uint32_t)found->dims[1],
                               (uint32_t)found->dims[2]};

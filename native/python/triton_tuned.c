@@ -24,10 +24,11 @@ static PyTypeObject
 static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *s_pre_hook,
     *s_nargs, *s_best_config, *s_values, *s_grid, *s_warmup;
 
-/* A call on its way inwards: positional values, then named ones. */
+/* The arguments of the call of the tuned kernel: positional values, then named ones. */
 struct outgoing {
     PyObject *values[SILO_TUNED_VALUES]; /* borrowed, but for those in `made` */
-    PyObject *names[SILO_TUNED_VALUES];  /* borrowed, of those that are not positional */
+    PyObject
+        *names[SILO_TUNED_VALUES]; /* borrowed: the names of the values that are not positional */
     Py_ssize_t positional, named;
     PyObject *made[SILO_TUNED_VALUES]; /* owned: results of heuristics */
     Py_ssize_t made_count;

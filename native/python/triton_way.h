@@ -32,16 +32,16 @@ struct silo_situation {
                                           (owner, address), by Triton's allocator */
     bool torch_stream;                 /* torch's C function gives what get_stream gives */
     bool torch_device;                 /* get_device is torch's: 0 if there is one device */
-    bool blocked;                      /* every launch goes Triton's way */
+    bool blocked;                      /* every launch goes through Triton */
     int32_t memory_type;               /* DLPack's, of the devices that launches go to */
     uint32_t epoch;                    /* a number for all that is part of Triton's key */
-    uint64_t passed;                   /* launches that went Triton's way while blocked */
+    uint64_t passed;                   /* launches that went through Triton while blocked */
 };
 
 /* One Triton kernel: the entry of its function's dictionary while its launches are served. */
 struct silo_triton_kernel {
     PyObject_HEAD PyObject *function; /* borrowed: the function holds this */
-    struct silo_launcher *launcher;   /* owned; NULL: every launch goes Triton's way */
+    struct silo_launcher *launcher;   /* owned; NULL: every launch goes through Triton */
     PyObject *hooks;            /* owned list: if it is not empty, a launch goes through Triton */
     PyObject *devices, *caches; /* owned dicts: Triton's own, by device, and of the kernels
                                    that were compiled for the last one */
@@ -49,13 +49,13 @@ struct silo_triton_kernel {
     PyObject *seen;             /* owned list: the values that were found unchanged */
     PyObject *changed; /* owned: called if a global has changed; NULL: Triton's own run raises the
                           error */
-    Py_ssize_t device_count, cached; /* members of the two when the guard last learned */
+    Py_ssize_t device_count, cached; /* their sizes when the guard last learnt */
     uint64_t launches;               /* launches that the guard served */
     uint64_t own_launches;           /* launches that went through Triton */
-    PyObject *reasons;               /* owned dict: of these by reason, without the first launch
-                                        of each kind */
-    PyObject *told;    /* owned: told(reason) is called the first time of each reason */
-    PyObject *refused; /* owned: the reason of every launch; NULL: a launcher is there */
+    PyObject *reasons;               /* owned dict: launches through Triton by reason, but for
+                                        the first of each kind */
+    PyObject *told;                  /* owned: told(reason) is called once for each reason */
+    PyObject *refused; /* owned: why every launch goes through Triton; NULL if `launcher` is set */
     struct silo_triton_kernel *of; /* owned: where launches are counted, of a compiled kernel the
                                       function's; NULL: here */
 };

@@ -76,7 +76,7 @@ def derive(
             number = evaluate(node, Bindings(values=values, config={**config, **found}, facts=facts))
         except ExpressionError as error:
             raise ExpressionError(f"{name} cannot be computed: {error}") from error
-        # Its author wrote a comparison, which is a bool, and a bool is another constexpr than 1.
+        # A comparison in Python gives a bool, and a bool is another constexpr than 1.
         found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
     return found
 

@@ -75,7 +75,7 @@ def suspects_of(report: CrashReport) -> list[Suspect]:
 
 
 def likeness_of(report: CrashReport, launch: RecordedLaunch) -> object:
-    """Equal for launches of which one check tells as much as many: texts, numbers, extents, and kept bytes."""
+    """A value that is equal for launches alike, of which one is checked: texts, numbers, extents, and kept bytes."""
     kernel = report.kernels[launch.kernel]
     first: dict[int, int] = {}
     arguments: list[object] = []

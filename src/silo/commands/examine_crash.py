@@ -59,7 +59,7 @@ class CrashExamination:
 
     @property
     def named(self) -> tuple[Verdict, ...]:
-        """Those that name a fault."""
+        """The verdicts that name a fault."""
         return tuple(one for one in self.verdicts if one.outcome == "named")
 
     def lines(self) -> list[str]:

@@ -88,7 +88,7 @@ class ConfigSet:
 
     @property
     def listed(self) -> tuple[Config, ...]:
-        """Those that are listed, in order."""
+        """The configs, in order."""
         return tuple(self._configs.values())
 
     @property
@@ -111,7 +111,7 @@ class ConfigSet:
         """None: it is a list."""
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:  # noqa: ARG002  # no constraint
-        """Those that are listed, whatever the call's ``arguments`` are."""
+        """The listed configs: no constraint depends on the call's ``arguments``."""
         return self.listed
 
     def for_call(

@@ -164,8 +164,8 @@ class DecisionList:
 # Integers up to this one are buckets of their own: a batch of 3 and one of 4 are different problems.
 EXACT_LIMIT = 16
 
-# Those that bucket_of and bucket_from_json make are equal if their canonical forms are: a flag that is True and a count
-# that is 1 are tuned by themselves.
+# Buckets made by bucket_of and bucket_from_json are equal if their canonical forms are: a flag True and a count 1 are
+# different buckets.
 Bucket: TypeAlias = tuple[Value, ...]
 
 

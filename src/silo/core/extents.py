@@ -248,7 +248,7 @@ class HeldExtents:
         return dict(self.arguments).get(name)
 
     def with_arguments(self, others: Mapping[str, ExtentKind]) -> HeldExtents:
-        """These and others; for an argument that is in both, the one that holds more."""
+        """These extents and ``others``; for an argument in both, the kind that holds more."""
         joined = dict(self.arguments)
         for name, kind in others.items():
             # A layout contains a shape and a dynamic layout; those two do not contain each other.
@@ -319,7 +319,7 @@ def array_extents_from_json(data: JSON) -> ArrayExtents:
 
 
 def extents_to_json(extents: Iterable[tuple[str, ArrayExtents]]) -> JSON:
-    """Those of several arrays, by name."""
+    """The extents of several arrays, by name."""
     return [[name, one.to_json()] for name, one in extents]
 
 

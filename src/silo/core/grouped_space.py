@@ -118,7 +118,7 @@ class GroupedSpace:
         return tuple({config.order_key: config for config in every if self._allowed(config)}.values())
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
-        """Those that are :attr:`listed`, by the values of key arguments. ``SpaceError`` where these leave none."""
+        """The :attr:`listed` configs that the values of key arguments allow. ``SpaceError`` if they allow none."""
         return (self.for_call(arguments) if arguments else self).listed
 
     @property

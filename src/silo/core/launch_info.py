@@ -348,7 +348,7 @@ class LaunchInfo(Persisted):
         return dict(self.options).get(name, 0)
 
     def counts(self) -> Iterator[tuple[str, int]]:
-        """Every number that a driver or a loader is given as it is, by name, and is not a size in bytes."""
+        """The numbers that drivers and loaders get unchanged, by name; memory for scratch and profiling is left out."""
         for name in ("num_warps", "threads", "shared_bytes", "registers", "spills"):
             if (value := getattr(self, name)) is not None:
                 yield name, value

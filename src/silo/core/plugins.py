@@ -154,7 +154,7 @@ def load_declaration(name: str, place: str) -> CompilerDeclaration | Rejected:
 
 
 def declarations() -> Iterator[CompilerDeclaration]:
-    """Those of all installed compilers that can be used. :func:`load_declaration` reports the others."""
+    """The declarations of all usable installed compilers. :func:`load_declaration` reports the others."""
     for name, place in installed_places(COMPILERS).items():
         declared = load_declaration(name, place)
         if not isinstance(declared, Rejected):

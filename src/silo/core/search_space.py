@@ -53,7 +53,7 @@ class SearchSpace(Protocol):
     def __contains__(self, config: object) -> bool: ...
 
     def configs(self, arguments: Mapping[str, Value] | None = None) -> tuple[Config, ...]:
-        """Those listed that the constraints allow for the values of key arguments. ``SpaceError`` for none."""
+        """The listed configs that the constraints allow for the values of key arguments. ``SpaceError`` for none."""
         ...
 
     def for_call(
@@ -96,7 +96,7 @@ class Rule(Protocol):
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """Blocks that a grid is checked to count."""
+        """Blocks by which programs are placed: a grid is checked to count them."""
         ...
 
     @property

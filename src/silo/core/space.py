@@ -36,7 +36,7 @@ Constraint: TypeAlias = "Callable[[Any], object] | Node"
 
 
 def traced(constraints: Iterable[Constraint], names: Sequence[str], key: Sequence[str]) -> tuple[Node, ...]:
-    """Each as an expression over config values called ``names`` and integer arguments of ``key``. ``SpaceError``."""
+    """The constraints as expressions over config values ``names`` and integer arguments ``key``. ``SpaceError``."""
     return tuple(_traced(constraint, names, key) for constraint in constraints)
 
 
@@ -50,7 +50,7 @@ def _traced(constraint: Constraint, names: Sequence[str], key: Sequence[str]) ->
 
 
 def bound(constraints: Iterable[Node], arguments: Mapping[str, Value]) -> list[Node]:
-    """Those that read no argument but the given ones: the others do not count yet."""
+    """The constraints that read only the given arguments; the others do not count yet."""
     return [constraint for constraint in constraints if _is_bound(constraint, arguments)]
 
 

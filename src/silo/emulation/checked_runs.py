@@ -279,7 +279,7 @@ class CheckedLaunch(MemoryLaunch[int, FoundFault | ThreadFault, ReadSuspect | Ch
             if begins:
                 address = given[len(places)]
                 assert address is not None
-                # Only pointers are replaced: of a struct by value that holds one, in a copy.
+                # Only pointers are replaced; a struct by value that holds a pointer is copied first.
                 size = 8 if member is None else member[1]
                 pointer = slot.type is AbiType.POINTER
                 copied = pointer or member is not None

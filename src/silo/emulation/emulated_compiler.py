@@ -60,7 +60,7 @@ class EmulatedCompiler(abc.ABC):
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
         """Returns code that checks itself, from the job that is stored with an artifact."""
-        del nan  # the limits of a launch have it
+        del nan  # each launch gets the option with its limits
         require_text_consent(consent, text, launch, variant.signature, variant.kernel)
         effects = {one.name: one.effect for one in variant.signature.parameters}
         try:

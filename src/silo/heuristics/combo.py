@@ -155,7 +155,7 @@ def combo(
 
 @dataclass(frozen=True)
 class _Naming:
-    """The combo's names of its sub-kernels' blocks; ``known`` are its parameters, None if every name is one."""
+    """The combo's names of its sub-kernels' blocks. ``known`` are the combo's parameters; None: any name is one."""
 
     kernels: Sequence[SubKernel]
     known: Collection[str] | None

@@ -78,7 +78,7 @@ def send(answer: int, header: Mapping[str, object], blobs: tuple[bytes, ...] = (
 
 
 def take_measures(answer: int, confined: Confined, *, allow_weak: bool) -> None:
-    """Tells the judge which measures are in force, before anything of the candidate's runs; ends without enough."""
+    """Tells the judge which measures are in force, before any code of the candidate runs; exits if they are too few."""
     send(answer, {"outcome": "confined", **confined.to_json()})
     if confined.weaknesses and not allow_weak:
         os._exit(0)

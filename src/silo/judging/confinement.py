@@ -310,7 +310,7 @@ def _keep_reading_alone() -> str:
     data = struct.pack("=6I", kept, kept, kept, 0, 0, 0)  # effective, permitted, inheritable, of each half
     if libc.syscall(_CAPSET[_MACHINES.get(platform.machine(), (0,))[0]], header, data) != 0:
         return _failure()
-    for one in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # for the compiler, which is started
+    for one in (_DAC_OVERRIDE, _DAC_READ_SEARCH):  # the compiler that this process starts needs them too
         if libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, one, 0, 0) != 0:
             return _failure()
     return ""

@@ -119,7 +119,7 @@ def _run(job: Job, asked: int, answer: int, errors: int) -> None:
 
 
 def _report(child: _Child, *, late: bool) -> None:
-    """Waits for a child that is gone, or is killed because it is late, and sends how it ended."""
+    """Reaps a child that has ended, or that is killed here because it is late, and sends how it ended."""
     if late:
         signal.pidfd_send_signal(child.handle, signal.SIGKILL)
     _, code, usage = os.wait4(child.pid, 0)

@@ -29,7 +29,7 @@ def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     try:
-        with np.errstate(all="ignore"):  # of infinities and NaN that were drawn
+        with np.errstate(all="ignore"):  # drawn infinities and NaN cause warnings
             given = dict(case.expected())
     except Exception as error:
         raise CaseError(f"the reference fails at {case.label}: {type(error).__name__}: {error}") from error

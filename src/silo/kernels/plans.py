@@ -243,7 +243,7 @@ class Plan(native.LaunchPlan):
         work: tuple[TorchWork, TorchWork],
         result: object = None,
     ) -> None:
-        """Add the form that two recordings show."""
+        """Add a form to the plan, derived from two recordings of one call."""
         if not first:
             raise ArgumentError(
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and of unchanged programs"

@@ -236,7 +236,7 @@ class TorchWork:
         self.check()
         shown = name.replace("aten::", "torch.")
         inputs = _tensors(torch, (args, kwargs))
-        if name == "aten::record_stream":  # the memory would be used again, in the order that this recording has
+        if name == "aten::record_stream":  # torch could reuse this memory during a replay: keep it
             self.keeps += inputs
             return None
         device = self._device(torch, shown, function, inputs, args, kwargs)

@@ -234,7 +234,7 @@ def make_triton_launcher(
         connect_loaded()
         return on_miss(read_call(name, names, raw), own_way)
 
-    # A call with another option is unknown, which leads it Triton's way.
+    # A call with an option that is not listed misses the guard, and goes through Triton.
     free = tuple(option for option in options if option not in names)[:MAX_OPTIONS]
     plan = tuple(
         (*parameter[:5], (defaults[parameter[0]],) if parameter[0] in defaults else ())

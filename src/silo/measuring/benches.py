@@ -136,7 +136,7 @@ class LocalBench:
         return dict(zip(artifacts, self.side_by_side(tuple(artifacts.items())), strict=True))
 
     def side_by_side(self, codes: Sequence[tuple[Config, Artifact]]) -> Sequence[tuple[int, ...]]:
-        """As :meth:`compare`, of code that may have equal configs."""
+        """Like :meth:`compare`, for code that may have equal configs: the samples in the order of ``codes``."""
         contenders = {number: self._contender(*code) for number, code in enumerate(codes)}
         with without_hooks():
             taken = interleave(contenders, self._timer, self._policy)
@@ -254,7 +254,7 @@ class ConfinedBench:
         return dict(zip(artifacts, self.side_by_side(tuple(artifacts.items())), strict=True))
 
     def side_by_side(self, codes: Sequence[tuple[Config, Artifact]]) -> Sequence[tuple[int, ...]]:
-        """As :meth:`compare`, of code that may have equal configs."""
+        """Like :meth:`compare`, for code that may have equal configs: the samples in the order of ``codes``."""
         return self._process.compare([self._candidate(config, artifact) for config, artifact in codes])
 
     def energy(self, config: Config, artifact: Artifact, once_ns: int) -> tuple[float, ...]:

@@ -60,7 +60,7 @@ def measure_energy(
 def _advanced(
     read: Callable[[], int], step: Callable[[], int], before_mj: int, least_ns: int, clock: Callable[[], int]
 ) -> tuple[int, int]:
-    """Works at least so long and until the counter has just advanced; returns its value and the number of launches."""
+    """Launches for ``least_ns`` and until the counter advances; returns its value and the number of launches."""
     begun = moved = clock()
     launches, last = 0, before_mj
     while True:

@@ -115,8 +115,8 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
 def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> None:
     """Notes consent to the cases and plans of a joined bundle if each part's are consented to, with the part's code.
 
-    Consent to cases is for all native code of a kernel together, of which the parts have some each. The code itself
-    needs the consent that it has, or has not.
+    Consent to cases covers all native code of a kernel together, and each part has some of that code. Consent to the
+    code itself does not change.
     """
     trust = session().store.trust
     known: dict[tuple[str, str], list[HostCases | HostPlan]] = {}
@@ -129,7 +129,7 @@ def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> No
 
 
 def _subjects(contents: BundleContents) -> Iterator[tuple[tuple[str, str], HostCases | HostPlan]]:
-    """The cases and plans of a bundle whose native code needs consent, by what they are and their name."""
+    """The cases and plans of a bundle whose native code needs consent, by their kind and name."""
     for kernel in contents.kernels:
         calls = calls_of(kernel)
         codes = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]

@@ -135,7 +135,7 @@ class BringsTools(Protocol):
     """A kind whose package has programs that read machine code."""
 
     def tools(self) -> BroughtTools:
-        """These programs; without folders if the package is not installed."""
+        """The package's programs; without folders if the package is not installed."""
         ...
 
 

@@ -321,7 +321,7 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def _write_new(path: Path, text: str, mode: int) -> None:
-    """Write a file that was not there; the mode is its from the first moment."""
+    """Write a file that does not exist yet; it has ``mode`` from the first moment."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:

@@ -113,7 +113,7 @@ class Upkeep:
         """Writes the size that ``change`` makes of the noted one (None: none is noted), and returns it."""
         try:
             descriptor = open_private(self._root / SIZE_FILE, os.O_RDWR | os.O_CREAT)
-        except OSError:  # a store that is only read grows by nobody's writes
+        except OSError:  # this process cannot write to the store, so nothing is noted
             return change(None)
         try:
             with file_lock(descriptor, self._root / SIZE_FILE, exclusive=True):
@@ -178,7 +178,7 @@ class Upkeep:
 
 
 def _locked(descriptor: int, wait_s: float) -> bool:
-    """Takes the lock of pruning processes, if none holds it; else waits until it is free, or for so long."""
+    """Takes the lock of pruning processes, waiting up to ``wait_s``. True if no wait was needed: else others pruned."""
     until_s, has_waited = time.monotonic() + wait_s, False
     while True:
         try:

@@ -213,7 +213,7 @@ class _Contents:
 
     @classmethod
     def of(cls, root: Path) -> _Contents:
-        """The blobs, and the entries, of which the longest unused come first."""
+        """Reads the store at ``root``: its blobs, and its entries, the longest unused first."""
         blobs = {file.path.name: file for file in _files(root / "blobs")}
 
         def used_s(entry: _Entry) -> float:  # a blob that is used gets the time of that

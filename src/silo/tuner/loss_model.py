@@ -198,7 +198,7 @@ class LossModel:
         return {self.configs[place]: regret for place, regret in zip(places, mixed, strict=True)}
 
     def _held_out_regrets(self, number: int) -> tuple[Places, Array]:
-        """The places of one sample's configs, and the regrets that the processes expect of them from the others."""
+        """The places of one sample's configs, and the regrets that the model expects of them from the other samples."""
         import numpy as np  # noqa: PLC0415
 
         rows = np.flatnonzero(self._sample_of == number)

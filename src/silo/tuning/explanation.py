@@ -165,7 +165,7 @@ def suggest_sizes(
 
 
 def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generalization]]:
-    """The generalization of studies that differ in their size alone, with one of them, for each group of such studies.
+    """For each group of studies that differ in their size alone: one of the studies, and the generalization of all.
 
     Of several studies of one size (other alignments), the one with most facts counts. Groups without a winner are left
     out.

@@ -33,5 +33,5 @@ DRIVER = DriverDeclaration(
     library="hip_library",
     torch_build="hip",
     least_flush=512 << 20,  # behind the cache that the driver reports is another of 256 MiB
-    spills=32,  # of PyTorch 2.13
+    spills=32,  # the limit of PyTorch 2.13
 )

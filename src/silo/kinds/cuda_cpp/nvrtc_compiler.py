@@ -202,7 +202,7 @@ def launch_of(kernel: str, unit: CudaUnit, found: BinaryKernel, warp: int = 32) 
 def _bounded_memory() -> Generator[None]:
     """Holds the process to the compilers' ceiling of address space, and returns free memory to the system after.
 
-    The worker stays: of cub's headers NVRTC keeps some 200 MB otherwise.
+    The worker process lives on, and after cub's headers NVRTC would otherwise hold some 200 MB in it.
     """
     most = settings().compile_bytes
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)

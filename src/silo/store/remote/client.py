@@ -145,7 +145,7 @@ class RemoteClient:
         self._uploads = UploadQueue(self._deliver, self._not_sent)
 
     def _in_child(self) -> None:
-        """Requests under way belong to the parent."""
+        """Runs in a child after ``fork``: starts anew, because requests under way belong to the parent."""
         if self._used and not self.place.forks and not self._off:
             self._turn_off("its client cannot be used by a child that fork made after the first use")
         self._renew()
@@ -232,7 +232,7 @@ class RemoteClient:
         return slots
 
     def _awaited(self, slots: Mapping[str, _Slot], most: int) -> dict[str, bytes | None]:
-        """Their results. At any moment at least one is running, so none takes longer than one limit."""
+        """The results of the requests. At any moment at least one is running, so none takes longer than one limit."""
         found: dict[str, bytes | None] = {}
         for name, slot in slots.items():
             if self._off:

@@ -119,8 +119,8 @@ if TYPE_CHECKING:
 
 _LENGTHS = (0.3, 0.6, 1.2, 2.4)
 _NOISES = (1e-3, 1e-2, 1e-1)
-# Each parameter has a length of its own once so many times are known: half or twice the common one and so on, if that
-# is likelier by more than the penalty, which is for the square of the logarithm of the factor.
+# From this many known times on, each parameter has a length scale of its own: half or twice the common one and so on,
+# if the gain of likelihood exceeds the penalty, which grows with the square of the factor's logarithm.
 _OWN_LENGTHS = 16
 _FACTORS = (0.5, 2.0)
 _LEAST_LENGTH, _MOST_LENGTH = 0.05, 20.0

@@ -47,7 +47,7 @@ struct Runner : Group {
     void *host;               // the stack of the caller
     Group *outer;             // own_group() of the caller
     void (*body)(Runner &);   // the code of a thread
-    const void *arguments;    // for the body
+    const void *arguments;    // passed to `body`
     unsigned at_barrier;      // number of threads that are parked at the barrier
     const void *barrier_site; // the call in which the first of them is parked
     bool barrier_mixed;

@@ -36,8 +36,7 @@ inline unsigned long groups_of(const Group &in) {
 
 constexpr unsigned long one_ended = 1ul << 32;
 
-// Whether the groups that wait and those that have ended are all, and both exist: nothing ends the
-// wait.
+// Whether nothing can end the wait: every group waits or has ended, with at least one of each.
 inline bool is_broken(unsigned long met, unsigned long groups) {
     const unsigned long waiting = met % one_ended, ended = met / one_ended;
     return waiting && ended && waiting + ended == groups;

@@ -42,7 +42,7 @@ _CODE_FLAGS = (
     "-g0",
     "-Wno-pass-failed",  # clang: a loop that calls the C library is not vectorised
 )
-# Those that make the object small and reproducible, and change nothing that the code does.
+# Flags that make the object small and reproducible, and do not change the code's behaviour.
 _OBJECT_FLAGS = frozenset(
     {"-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-ident", "-g0", "-Wno-pass-failed"}
 )

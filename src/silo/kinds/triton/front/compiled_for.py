@@ -112,7 +112,7 @@ def config_of(call: CompileCall, kernel: str) -> Config:
 
 
 def options_config(given: Mapping[str, Any], target: Any, kernel: str) -> Config:  # noqa: ANN401  # Triton's GPUTarget
-    """The same of all compile options for one of Triton's targets."""
+    """The ``given`` compile options that differ from the defaults of one of Triton's targets."""
     usual = default_options(target)
     options: dict[str, Value] = {}
     for name, value in given.items():
@@ -131,7 +131,7 @@ def target_of(call: CompileCall) -> Target:
 
 
 def target_from(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget
-    """The same of one of Triton's targets. ``SourceError``: it names no arch."""
+    """One of Triton's targets in Silo's words. Raises SourceError if it names no arch."""
     kind, arch = target.backend, target.arch
     if kind == "cuda":
         return Target("cuda", f"sm_{arch}{'a' if int(arch) >= 90 else ''}")
@@ -141,7 +141,7 @@ def target_from(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget
 
 
 def generic(specialization: Specialization) -> Specialization:
-    """The same with nothing assumed of arguments: any alignment, any divisibility, any integer."""
+    """The specialization without assumptions: any alignment, any divisibility, any integer."""
     kept = tuple(pair for pair in specialization.facts if not pair[1].is_assumption)
     return replace(specialization, facts=kept)
 

@@ -1,4 +1,4 @@
-"""Functions of Triton that mean one of ours in a grid, a constraint or a heuristic, once that is traced."""
+"""Triton's functions for grids, constraints and heuristics, each with the function of Silo's that is traced instead."""
 
 from __future__ import annotations
 

@@ -54,11 +54,11 @@ class _Descriptor:
         object.__setattr__(self, "zeroed", False)
 
     def zero_(self) -> None:
-        """As a tensor's."""
+        """Stands for ``Tensor.zero_``: notes that the argument is set to zero."""
         object.__setattr__(self, "zeroed", True)
 
     def fill_(self, value: object) -> None:
-        """As a tensor's."""
+        """Stands for ``Tensor.fill_``: notes a fill with zero, and refuses any other value."""
         if isinstance(value, _Constant):
             raise CallDecidesError("fill_")
         if not isinstance(value, int | float) or value != 0:
@@ -432,7 +432,7 @@ class TritonSource:
 
 
 def _is_plain(value: Value) -> bool:
-    """Whether a hook would be given the same object."""
+    """Whether a value is passed to hooks as it is, not in Silo's form."""
     return value is None or isinstance(value, bool | int | float | str)
 
 

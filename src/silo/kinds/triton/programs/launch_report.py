@@ -43,7 +43,7 @@ class KernelLine:
 
 @frozen
 class Report:
-    """One process. ``passed`` counts launches that went Triton's way whatever their kernel, by reason."""
+    """The launches of one process. ``passed`` counts, by reason, launches through Triton that no kernel's count has."""
 
     process: int
     program: str

@@ -97,7 +97,7 @@ class KernelTable:
         return iter(sorted(found, key=lambda one: (one.name, one.location)))
 
     def of(self, function: object) -> list[ProgramKernel]:
-        """Those of one function."""
+        """The kernels of one function."""
         with self._lock:
             found = list(self._kernels)  # unsorted, because each first launch runs this
         return [one for one in found if one.function is function]

@@ -149,7 +149,7 @@ class AffineForms:
             self.counts.append(f"{low_form[0]}, {bound}")
             return []
         low, high = self.extremes(low_form), self.extremes(high_form)
-        # Also that neither side left 32 bits, beyond which it would have wrapped.
+        # The guard also checks that neither side exceeds 32 bits: beyond them it would have wrapped.
         least = "(-2147483647 - 1)"
         self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {least} && {high[1]} <= 2147483647")
         return []

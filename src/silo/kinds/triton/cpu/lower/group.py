@@ -112,7 +112,7 @@ def _prepare(scope: LoweringScope, sink: Sink) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """The statements behind the limits, and the reductions that get one value for all of it."""
+    """The part of a nest beyond the masks' limits: statements, and the reductions that get one value for all of it."""
 
     body: list[Statement]
     repeated: list[tuple[ReduceSink, str]]

@@ -29,7 +29,7 @@ __all__ = ["element_functions", "frame_name", "lower_kernel", "needs_function"]
 
 # ---- The functions that reductions, scans and maps apply to elements, as C functions of their own ----
 
-# They name the program that they run for, or may end it.
+# Operations that need the kernel's context: messages name the running program, and a call may end it.
 _NEEDS_SURROUNDINGS = MESSAGES | {tt.CALL}
 
 

@@ -1,7 +1,7 @@
 """Triton's autotuner, seen from outside: which configs it decided on, and decisions that were made before.
 
-The tuner keeps its decisions in a dictionary, key to config, and reads it first. Another dictionary in its place serves
-every tuner that derives from Triton's, also with a ``run`` of its own.
+The tuner keeps its decisions in a dictionary, key to config, and reads it first. A dictionary put in its
+place serves every tuner class that derives from Triton's, even one with its own ``run``.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class KeptCode:
 
     @property
     def files(self) -> dict[str, bytes]:
-        """As files of Triton's cache, by name."""
+        """The stages and the metadata as files of Triton's cache, by name."""
         found = {f"{self.name}.{ending}": data for ending, data in self.stages.items()}
         found[f"{self.name}.json"] = json.dumps(self.metadata).encode()
         return found

@@ -163,7 +163,7 @@ def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
     """The arguments of a tuner that decide how it measures."""
     settings = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
     found = tuple(name for name, value in settings.items() if value is not None)
-    # Each of those sets a benchmark of its own.
+    # Each of these arguments makes the tuner use a benchmark of its own.
     return found or (("do_bench",) if own_benchmark(tuner) is not None else ())
 
 
@@ -234,7 +234,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
 
 
 def location_of_kernel(kernel: Any) -> str:  # noqa: ANN401
-    """The same of a kernel. Triton has read its text already; reading it again would take longer than all the rest."""
+    """A kernel's ``file:line``, from the text that Triton has read already: reading it again would be slow."""
     lines, start = getattr(kernel, "raw_src", None), getattr(kernel, "starting_line_number", None)
     if not isinstance(lines, list) or not isinstance(start, int):
         return location_of(kernel.fn)

@@ -82,7 +82,7 @@ class KeepsFiles(Protocol):
     """A storage of files by the key and name that Triton gives them."""
 
     def get(self, key: str, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Those of the files that are kept."""
+        """The kept ones of the named files, by name."""
         ...
 
     def put(self, key: str, name: str, data: bytes) -> None:

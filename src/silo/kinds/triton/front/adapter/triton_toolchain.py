@@ -44,7 +44,7 @@ _replaced: list[tuple[Any, Any]] = []  # Triton's holder of the driver, and its 
 
 
 def _put_back() -> None:
-    # In a child made by fork: the thread that lowered is not there to do it.
+    # Runs in a child made by fork: a thread of the parent that was lowering does not exist here to put it back.
     for config, before in reversed(_replaced):
         config.set_active(before)
     _replaced.clear()

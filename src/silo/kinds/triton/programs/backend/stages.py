@@ -48,7 +48,7 @@ def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
 
 
 def parse_options(front: CpuFrontEnd, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
-    """As in the front end; with checks on, assertions are kept and Triton adds none."""
+    """Parses options as the front end does; with checks on, assertions are kept and Triton adds none."""
     checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
     return front.parse_options({**given, **checked})
 
@@ -129,7 +129,7 @@ class CpuStages:
 
 
 def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> NativeKernel:  # noqa: ANN401
-    """Code that checks itself, of a kernel that was compiled with checks on."""
+    """Returns self-checking code for a kernel that was compiled with checks on."""
     text: str = getattr(metadata, CHECKED)
     level = level_of(concrete_target(metadata.target))
     options = CpuOptions(mode="reference", vector_bits=level.vector_bits, fp_contract=metadata.enable_fp_fusion)

@@ -66,11 +66,11 @@ class _LaterStored:
         return made
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """As the decisions of the store."""
+        """Returns the store's decision for a key, as :meth:`TunerDecisions.known`."""
         return self._stored.known(tuner, key, configs)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """As the decisions of the store."""
+        """Stores a decision and returns the config to use, as :meth:`TunerDecisions.decided`."""
         return self._stored.decided(tuner, key, config)
 
 
@@ -96,12 +96,12 @@ class _WithCode:
             return code
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
-        """As the decisions; the launch that follows compiles."""
+        """Returns the decision for a key. The launch that follows may compile, so code is stored from now on."""
         self._begun()
         return self._decisions.known(tuner, key, configs)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """As the decisions; the winner's code is kept."""
+        """Passes a decision on, and stores the winner's code."""
         from silo.kinds.triton.programs.searches.tuner_search import search_of_thread  # noqa: PLC0415  # see above
 
         search = search_of_thread()

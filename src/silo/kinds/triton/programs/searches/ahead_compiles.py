@@ -206,7 +206,7 @@ class AheadCompiles:
                     by_place[place] = key
                     if launcher is None and keeps_in_files():
                         launcher = _launcher_of(request)
-        except BaseException:  # Ctrl-C: these have no waiting caller
+        except BaseException:  # Ctrl-C: nothing waits for the compiles already sent, so end them
             self.end(SearchCompiles(tuple(sent)))
             raise
         self.counts.front_ends += fronts.runs

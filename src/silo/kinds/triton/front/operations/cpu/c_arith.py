@@ -305,7 +305,7 @@ def clampf(call: ScalarCall) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MathFunction:
-    """The C text of a mathematical function: a call, by its name for f32 and for f64, of the piece that defines each.
+    """A mathematical function in C: its name for f32 and for f64, and the pieces of ``runtime/`` that define them.
 
     ``piece32`` and ``piece64`` are "" for functions that need none. A function without an f32 form is computed in f64
     and rounded. ``name`` is the function's name in messages.

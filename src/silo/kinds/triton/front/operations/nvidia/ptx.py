@@ -151,7 +151,7 @@ class _Expression:
         return f"(({c_type(gives)})({text}))" if gives.element in INTEGERS else f"({text})", gives.element
 
     def _joined(self, node: Joined) -> str:
-        """Each source, shifted and masked once for each distance of its bits from their places."""
+        """C text that joins bits of several sources; bits that move equally far are shifted and masked at once."""
         wide = max(node.width, *(self._width(source) for source, _, _ in _runs(node)), 0) > _INT
         kind, suffix = ("uint64_t", "ull") if wide else ("uint32_t", "u")
         constant = sum(1 << place for place, part in enumerate(node.parts) if part == 1)
