@@ -74,8 +74,8 @@ bool silo_cpu_stay_rests(struct silo_cpu_stay *stay, bool awake, uint64_t gap, u
 /* Whether the team's threads came late, so that it is left. */
 bool silo_cpu_stay_late(const struct silo_cpu_stay *stay, uint64_t now);
 
-/* A launch ran on the team and took `took` nanoseconds, in which each thread that came was at its
- * programs for `worked`. */
+/* Note a launch that ran on the team: it took `took` nanoseconds, and each thread that came worked
+ * on its programs for `worked` of these. */
 void silo_cpu_stay_tell(struct silo_cpu_stay *stay, uint64_t took, uint64_t worked, uint64_t now);
 
 #endif

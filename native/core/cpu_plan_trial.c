@@ -11,7 +11,7 @@
 #define MOST 1000
 /* Times whose ratio is above 7/8 are near: the wrong way costs little, and noise decides. */
 #define NEAR_PART 8
-/* So many replays in a row that took longer than the other way had are no chance. */
+/* After this many slower replays in a row, chance is ruled out. */
 #define SLOW 8
 /* Slow replays may end a hold after this part of it. */
 #define EARLIEST_PART 16

@@ -456,7 +456,7 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     __atomic_store_n(cost, each ? each : 1, __ATOMIC_RELAXED);
 }
 
-/* On as many threads as it is worth; another thread may have a part in it. */
+/* Run a launch on as many threads as its work is worth. */
 static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launch, uint64_t *cost) {
     const struct silo_cpu_share share = launch->share;
     const uint64_t total = launch->total;

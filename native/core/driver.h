@@ -61,8 +61,8 @@ struct silo_driver {
     /* 0, or a code that `error_text` explains. Called with or without the GIL, depending on
      * `holds_lock`; safe from any thread. */
     int (*launch)(const struct silo_launch *launch);
-    /* Called by the thread that launched, before it launches again: the text may be of that launch.
-     */
+    /* The text of a code from `launch`. The launching thread calls it before its next launch,
+     * because the text may describe the last one. */
     const char *(*error_text)(int code);
 };
 

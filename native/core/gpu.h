@@ -91,7 +91,8 @@ struct silo_gpu_graphs {
                size_t after_count, void **node);
     /* A node that runs a copy of another graph. */
     int (*add_graph)(void *graph, void *child, void *const *after, size_t after_count, void **node);
-    /* Let kernels of the graph change the node; `*handle` is its name on the device. For ever. */
+    /* Let kernels of the graph change the node; `*handle` is its name on the device.
+     * This cannot be undone. */
     int (*let_update)(void *node, uint64_t *handle);
     int (*instantiate)(void **executable, void *graph);
     int (*upload)(void *executable, void *stream);
@@ -99,7 +100,7 @@ struct silo_gpu_graphs {
     /* For launches from now on: parameters and grid, and whether it runs. */
     int (*set)(void *executable, void *node, const struct silo_launch *launch);
     int (*enable)(void *executable, void *node, unsigned enabled);
-    int (*free)(void *executable); /* a running one: once it is done */
+    int (*free)(void *executable); /* one that runs is freed once it is done */
     int (*destroy)(void *graph);
 };
 

@@ -135,7 +135,7 @@ struct silo_named_extents {
     uint32_t rank;
     const int64_t *shape;
     const int64_t *strides;                    /* in elements; NULL: any */
-    const struct silo_dynamic_layout *dynamic; /* instead of both; NULL: none */
+    const struct silo_dynamic_layout *dynamic; /* instead of `shape` and `strides`, or NULL */
 };
 
 struct silo_specialization {

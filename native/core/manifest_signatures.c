@@ -104,7 +104,7 @@ bool silo_same_parameters(const struct silo_signature *left, const struct silo_s
 
 /* ---- extents ---- */
 
-/* The integers of a shape or of strides: at most as many as an array may have axes. */
+/* The integers of a shape or of strides: at most one for each axis that an array may have. */
 static int decode_integers(const struct silo_decoding *decoding, const struct silo_field *field,
                            const struct silo_json *node, int64_t low, const int64_t **integers) {
     enum { MAX_AXES = 32 };

@@ -182,8 +182,7 @@ static uint64_t now_ns(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The context may be lost, or the process be a forked child: the kernel that is waited for does not
- * come then. */
+/* Fails if the context is lost or this is a forked child: then the awaited kernel never runs. */
 static int check_context(const struct silo_plan_ring *ring, silo_error *error) {
     const int code = ring->device->gpu->event_query(ring->event);
     return code == 0 || code == SILO_GPU_NOT_READY

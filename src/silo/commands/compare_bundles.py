@@ -48,7 +48,7 @@ _Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class CodeChange:
-    """One variant of which the two bundles have other code, or that one of them lacks.
+    """One variant whose code differs between the two bundles, or that one of them lacks.
 
     ``status`` is ``added``, ``removed`` or ``changed``; ``changes`` has the resources that differ, as ``registers 32 ->
     40``, or is empty.

@@ -104,7 +104,7 @@ def _again(one: SanitizerFinding) -> SanitizerFinding:
 
 
 def join_findings(findings: Sequence[SanitizerFinding], verdicts: Sequence[Verdict]) -> list[JoinedFinding]:
-    """Each finding with the check's outcome for its kernel; "named" goes before other outcomes of a kernel."""
+    """Each finding with the check's outcome for its kernel. Of several outcomes of a kernel, "named" is preferred."""
     order = ("named", "undecided", "clean")
     made: list[JoinedFinding] = []
     for one in findings:

@@ -249,7 +249,7 @@ class AdoptsModules(Protocol):
     """A device that also launches code which another library has loaded there."""
 
     def adopt(self, launch: LaunchInfo, blob: bytes, name: str, module: int) -> LoadedKernel:
-        """A kernel of ``blob``, loaded as ``module``, which its owner keeps longer. Raises DeviceError."""
+        """A kernel of ``blob`` that is loaded already: ``module``, whose owner keeps it loaded. Raises DeviceError."""
         ...
 
 

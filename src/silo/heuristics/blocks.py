@@ -230,7 +230,7 @@ def tiled_reduction_config(
 
 
 def _aim(wanted: int, hints: SizeHints) -> int:
-    """The number of elements that a block grows to: an eighth of ``wanted`` if the sizes hold fewer than that."""
+    """The number of elements that a block grows to: ``wanted``, or an eighth of it for sizes with fewer elements."""
     return wanted // 8 if hints.numel < wanted else wanted
 
 

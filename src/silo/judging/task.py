@@ -60,8 +60,8 @@ class Sizes(Enum):
     """How the sizes and addresses of one case are drawn."""
 
     ALIGNED = "aligned"  # multiples of 16, at addresses that are multiples of 64
-    ODD = "odd"  # other sizes, one element beside such an address
-    SMALLEST = "smallest"  # the least size, one element beside such an address
+    ODD = "odd"  # other sizes, one element beyond an aligned address
+    SMALLEST = "smallest"  # the least size, one element beyond an aligned address
     LARGEST = "largest"  # the greatest size, aligned
 
 
@@ -69,7 +69,8 @@ class Sizes(Enum):
 class TaskLimits:
     """The most that one candidate may take.
 
-    ``configs``: of its space. ``programs``: of one grid. ``seconds`` and ``memory_bytes``: for each of its processes.
+    ``configs``: how many of its space are judged. ``programs``: of one grid. ``seconds`` and ``memory_bytes``: for each
+    of its processes.
     ``scratch_bytes``, ``shared_bytes`` and ``registers`` (of a group of threads): of its code.
     ``steps``: turns of loops and accesses of one program.
     """

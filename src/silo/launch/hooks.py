@@ -65,7 +65,7 @@ _suspended: Counter[int] = Counter()  # how often, by thread; a child made by fo
 
 
 def on_launch(hook: LaunchHook, *, each: bool = False) -> Callable[[], None]:
-    """Call ``hook`` before every launch from now on; the function returned takes it off again.
+    """Call ``hook`` before every launch from now on; the returned function removes it.
 
     Hooks run in the order they were added, the functions that they return in the opposite order. A hook must not keep
     arrays longer than it needs them. Kernels launched inside a captured graph's replay are not seen, nor are launches

@@ -67,7 +67,7 @@ class OciReference:
         return cls(found["host"], found["repository"], found["tag"] or "", found["digest"] or "")
 
     def at(self, digest: str) -> OciReference:
-        """The same place by digest."""
+        """A reference to the bundle with this digest in the same repository."""
         return replace(self, digest=digest)
 
     def __str__(self) -> str:

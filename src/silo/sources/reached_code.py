@@ -466,7 +466,7 @@ class ReachedObjects(ReachedCode):
         return value_to_json(written_values.to_value(value, self.special))
 
     def describe_class(self, kind: type) -> JSON:
-        """Its text, its bases, its functions, and the values that its text may take from globals."""
+        """A class as data: text, bases, functions, and the values that its text may take from globals."""
         if self.is_library(kind.__module__) or _is_python_s(kind):
             return ["library", f"{kind.__module__}.{kind.__qualname__}"]
         source = _class_text(kind, self.libraries)

@@ -168,7 +168,7 @@ class Artifacts:
             self._afar.expect(keys)
 
     def put(self, key: str, artifact: Artifact) -> None:
-        """Publish an artifact under its artifact key. The word given for its job holds for its native code.
+        """Publish an artifact under its artifact key, and note its native code as built by this user.
 
         Its code must come from :meth:`put_compiled` or :meth:`outcome`.
         """

@@ -44,7 +44,7 @@ _FEWEST_CONFIGS = 12  # of each size, however many sizes were measured
 # The scales of the features. They were chosen on recorded times of three kernels at 10 to 19 sizes each.
 _SIZE = 0.15  # for an octave
 _QUOTIENT = 0.25  # for an octave between a size and a parameter
-_OCTAVES = 2  # a block beyond so many times the size, or below its such part, costs no more
+_OCTAVES = 2  # a block farther than this from the size, either way, counts as this far
 _MOST_WASTE = 3  # octaves
 # The choices among which the likelihood decides.
 _LENGTHS = (0.7, 1.5, 3.0)

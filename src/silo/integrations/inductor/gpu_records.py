@@ -207,7 +207,7 @@ class KernelRecords:
         return self._on and isinstance(present_records(), Capture)
 
     def note_compiled(self, autotuner: Any, result: Any) -> None:  # noqa: ANN401
-        """Remember a compiled result: of those that coordinate descent compiles, torch keeps the launcher alone."""
+        """Remember a compiled result: for coordinate descent torch keeps only the launcher."""
         if self.records:
             self._compiled.setdefault(autotuner, {})[config_of(result.config)] = result
 

@@ -122,7 +122,7 @@ def _namespace(target: Any) -> str:  # noqa: ANN401
 
 
 def _pairs(operands: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of operands in common memory of which the operator writes to at least one."""
+    """Yields the pairs of operands that share memory, if the operator writes to at least one of them."""
     storage: Any = import_module("torch._inductor.fx_utils").get_node_storage
     for (name, one), (other_name, other) in combinations(operands, 2):
         if not name.startswith(_WRITTEN) and not other_name.startswith(_WRITTEN):

@@ -172,7 +172,7 @@ def cuda(
     if both:
         raise SourceError(f"{where}: {both[0]} is both a parameter and a constant")
     folded = [Parameter(one, ParameterKind.CONSTEXPR, default=values.get(one, NO_DEFAULT)) for one in names]
-    # The values with which types are read: of the first config.
+    # The compiler reads the parameters' types with the first config's values.
     first = {**values, **(dict(configs[0].values) if configs else {})}
     made = CudaSource(
         name=made_name,

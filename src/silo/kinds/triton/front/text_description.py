@@ -22,7 +22,7 @@ def plain_launch(launch: LaunchInfo) -> LaunchInfo:
     """The launch of a text by itself: its entry and the parameters that a call passes.
 
     Raises:
-        UnsupportedError: it takes a tensor descriptor, of which the recorder keeps the base address alone.
+        UnsupportedError: it takes a tensor descriptor; the recorder keeps only the base address of one.
     """
     slots = tuple(slot for slot in launch.layout if slot.type not in _HIDDEN)
     if any(slot.part or slot.type is AbiType.TENSORMAP for slot in slots):

@@ -103,7 +103,7 @@ class KernelTable:
         return [one for one in found if one.function is function]
 
     def tell(self, kernel: str, reason: str) -> None:
-        """Log why a kernel's launches go Triton's way, once a kernel and reason."""
+        """Log why a kernel's launches go through Triton, once for each kernel and reason."""
         with self._lock:
             if self._refused.get(kernel) == reason:
                 return
@@ -230,7 +230,7 @@ class ProgramKernel:
         return Refusal(reason)
 
     def left(self, reason: str) -> None:
-        """Log why launches go Triton's way; the native object calls it for the first launch of each reason."""
+        """Log why launches go through Triton; the native object calls it for the first launch of each reason."""
         TABLE.tell(self.name, reason)
 
     @property

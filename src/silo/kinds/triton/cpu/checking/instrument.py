@@ -26,8 +26,8 @@ _ACCESSES: Mapping[str, SiteKind] = {**dict.fromkeys(_LOADS, SiteKind.LOAD), **d
 _RELAXED, _ACQUIRE, _RELEASE = 1, 2, 3  # Triton's MemSemantic; 4 is both
 _DIVISIONS = frozenset({arith.DIVSI, arith.DIVUI, arith.REMSI, arith.REMUI, arith.FLOORDIVSI, arith.CEILDIVSI})
 _WRAPPING: Mapping[str, str] = {arith.ADDI: "add", arith.SUBI: "sub", arith.MULI: "mul"}
-# An address or a mask is as wrong as a wrapped operand of these makes it. Operations that hash numbers stop the search:
-# shifts, exclusive or, remainders, widening of unsigned numbers.
+# If an operand of these has wrapped, the address or mask computed from it is wrong too. Operations that hash numbers
+# stop the search: shifts, exclusive or, remainders, widening of unsigned numbers.
 _CARRIES = frozenset(
     {
         *_WRAPPING,

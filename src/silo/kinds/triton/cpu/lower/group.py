@@ -412,7 +412,7 @@ class _GroupLowering:
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
         known = len(nest.limits)
         condition = nest.mask(mask, nest.index)
-        if nest.fast:  # limits of loads within the mask are not limits of the mask
+        if nest.fast:  # limits of loads that compute the mask do not count
             reads = mask is None or _reads_memory(mask)
             self.limits_of[operation] = set() if reads else set(nest.limits[known:])
         if condition == "0":

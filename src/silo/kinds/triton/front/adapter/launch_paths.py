@@ -377,9 +377,9 @@ def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
 
 
 def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
-    """The functions that return the current device and stream: the driver's, or those behind torch's.
+    """The functions that return the current device and stream: the driver's, or the C functions behind torch's.
 
-    And their owner.
+    Then whether the stream's function is torch's, and whether the device's is.
     """
     device, stream = driver.get_current_device, driver.get_current_stream
     torch: Any = sys.modules.get("torch")
