@@ -96,7 +96,7 @@ def _holds_pattern(low: int, high: int) -> bool:
     repeated = _PATTERN * (first // len(_PATTERN) + 1)
     if ctypes.string_at(low, first) != repeated[:first]:
         return False
-    # The rest equals itself moved by the length of the first part, a multiple of the pattern's.
+    # The first part is right; the rest is too if each byte equals the one ``first`` bytes before it.
     return size <= first or _equal(low, low + first, size - first)
 
 
