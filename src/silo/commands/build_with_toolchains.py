@@ -171,7 +171,7 @@ def _named_folder(name: ToolchainName) -> Environment:
     root = Path(name.folder).expanduser()
     for place in ("bin/python", "Scripts/python.exe"):
         if (root / place).is_file():
-            # Not resolved: the link's place is what makes it this environment's Python.
+            # Not resolved: the place of the link makes it this environment's Python.
             return Environment(name, str((root / place).absolute()))
     raise ToolchainError(
         f"--toolchain {name.label}={name.folder}: this folder has no bin/python; name a virtual environment "
@@ -324,7 +324,7 @@ def build_with_toolchains(
 def _options(
     targets: Sequence[str] | None, kernels: Sequence[str] | None, tune: str, configs: str | None, mode: TuneMode
 ) -> list[str]:
-    """The options of each environment's ``silo build``: it measures nothing, and packs what is to be measured."""
+    """The options of each environment's ``silo build``: it measures nothing, and packs the configs to measure."""
     packed = configs or (_CONFIGS if mode.measures else None)
     return [
         *("--quiet", "--json", "--tune", tune),

@@ -40,7 +40,7 @@ class AloneOnDevice:
 
     @property
     def wrong(self) -> bool:
-        """Whether the launch does on the device what no right launch does."""
+        """Whether the launch behaves on the device as no correct launch does."""
         return self.outcome in ("faults", "hangs", "writes beside")
 
     def __str__(self) -> str:

@@ -109,7 +109,7 @@ def _forms(path: Path, kernel: Kernel | None, stored: KeptStudy, config: Config)
         if kernel is None:
             return forms_of_bundle(path, study.kernel, study.target, config)
         return forms_of_kernel(kernel, stored.cases[0], study.target, config) if stored.cases else ()
-    except SiloError:  # the config does not compile, or no compiler for the target is here: the page has no code of it
+    except SiloError:  # the config does not compile, or no compiler for the target is here: the page lacks its code
         return ()
 
 

@@ -57,7 +57,7 @@ def read_sanitizer_log(path: Path) -> tuple[SanitizerFinding, ...]:
     """The findings in the output of ``compute-sanitizer``, equal ones of several threads once.
 
     Raises:
-        SourceError: the file cannot be read, or is no such output.
+        SourceError: the file cannot be read, or is not output of ``compute-sanitizer``.
     """
     try:
         data = path.read_bytes()[:_MOST_BYTES]
