@@ -39,10 +39,9 @@ struct silo_frame {
     uint64_t scratch[2];                       /* addresses of scratch and profiling memory */
     struct silo_holds holds;
     struct silo_descriptor *descriptors; /* a slot holds its own index */
-    const uint64_t *
-        *layouts;     /* as in silo_values; NULL unless the launcher's guard holds extents */
-    uint64_t *passed; /* the place of the next shape and strides that are not in the key */
-    PyObject *made;   /* owned: the launch's return value if launching returned 1; else not set */
+    const uint64_t **layouts; /* as in silo_values; NULL unless the guard holds extents */
+    uint64_t *passed;         /* the place of the next shape and strides that are not in the key */
+    PyObject *made; /* owned: the launch's return value if launching returned 1; else not set */
 };
 
 SILO_INLINE size_t silo_descriptor_room(const struct silo_plan *plan) {
