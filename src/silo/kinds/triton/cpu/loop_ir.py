@@ -196,6 +196,7 @@ class LoopProgram:
     parts: int = 1  # the most parts of one program that may run separately
     distinct: tuple[tuple[int, int], ...] = ()  # unless two of these parameters are one address
     turns: int = -1
+    together: list[Statement] | None = None  # instead of ``body``: all programs of a call, some at a time
 
 
 def dump(program: LoopProgram) -> str:

@@ -46,12 +46,34 @@ def kernel_text(program: LoopProgram) -> str:
     for index, parameter in enumerate(program.parameters):
         ctype, name = parameter.ctype, parameter.name
         lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
-    lines.extend(map(_buffer, program.buffers))
+    if program.together is None:
+        lines.extend(map(_buffer, program.buffers))
     lines.extend(f"  {text}" for text in program.locals)
     # The place where it records the running program; the report of a fault reads it.
     lines.append("  uint64_t nobody;")
     lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
     lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")
+    if program.together is not None:
+        _block(program.together, 1, lines)
+    else:
+        _programs(program, lines)
+    _block(program.finish, 1, lines)
+    lines.append("  return 0;")
+    lines.append("}")
+    if program.turns >= 0:
+        lines.append(f"int32_t {program.entry}({_ABI}) {{")
+        lines.append("  struct silo_turns const *const turns = silo_turns_of(context);")
+        lines.append(f"  uint32_t const alone = turns ? turns->enter(context, {program.turns}) : 0;")
+        passed = "params, grid, begin, end, scratch, context, turns, alone"
+        lines.append(f"  int32_t const code = {program.entry}_turn({passed});")
+        lines.append("  if (turns) turns->leave(context);")
+        lines.append("  return code;")
+        lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _programs(program: LoopProgram, lines: list[str]) -> None:
+    """The loop over the programs, or parts of programs, of a call."""
     if program.parts > 1:
         # A launch that requests the number of parts hands out no program.
         lines.append("  struct silo_lasting *const launch = silo_lasting_of(context);")
@@ -72,19 +94,6 @@ def kernel_text(program: LoopProgram) -> str:
     _block(program.body, 2, lines)
     lines.append(f"    {NEXT_PROGRAM}: __attribute__((unused));")
     lines.append("  }")
-    _block(program.finish, 1, lines)
-    lines.append("  return 0;")
-    lines.append("}")
-    if program.turns >= 0:
-        lines.append(f"int32_t {program.entry}({_ABI}) {{")
-        lines.append("  struct silo_turns const *const turns = silo_turns_of(context);")
-        lines.append(f"  uint32_t const alone = turns ? turns->enter(context, {program.turns}) : 0;")
-        passed = "params, grid, begin, end, scratch, context, turns, alone"
-        lines.append(f"  int32_t const code = {program.entry}_turn({passed});")
-        lines.append("  if (turns) turns->leave(context);")
-        lines.append("  return code;")
-        lines.append("}")
-    return "\n".join(lines) + "\n"
 
 
 def _buffer(buffer: LoopBuffer) -> str:

@@ -18,6 +18,7 @@ from silo.kinds.triton.cpu.compile_effort import USUAL, CompileEffort, effort_of
 from silo.kinds.triton.cpu.emit.c_printer import kernel_text
 from silo.kinds.triton.cpu.emit.shared_text import BLOCK, REST
 from silo.kinds.triton.cpu.loop_ir import LoopProgram
+from silo.kinds.triton.cpu.lower.adjacent_programs import join_adjacent_programs
 from silo.kinds.triton.cpu.lower.half_precision import PIECE, convert_in_blocks
 from silo.kinds.triton.cpu.lower.module_lowering import lower_kernel
 from silo.kinds.triton.cpu.lower.nest_loops import RUN_PRELUDE
@@ -115,6 +116,7 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[L
         uses |= {PIECE}
     if options.mode == "optimized":
         reduce_in_lanes(program, options.vector_bits)
+        join_adjacent_programs(program, module)
     return program, uses
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.affine import is_range_mask
@@ -131,6 +131,9 @@ def join_rows(
 
     ``single`` handles the rest of one row after ``common``, the name of that limit.
     """
+    inside = _inside(parts)
+    if not inside:
+        parts = replace(parts, before=_readable(parts))
     nest = parts.nest
     row = nest.index[parts.axis]
     block = scope.name("i")
@@ -159,7 +162,6 @@ def join_rows(
     alone = For(row, block, f"{block} + {count}", [*parts.before, *single], ctype=nest.ctype)
     if parts.masked_rows:
         rest = If(same, [columns(common, parts.end, parts.masked, parts.masked_rows)], [alone])
-        inside = _inside(parts)
         some = " || ".join(_naming(named, number)(inside) for number in numbers)
         body.append(If(f"{block} == 0 || {some}", [rest]) if inside else rest)
     rows = str(nest.shape[parts.axis])
@@ -198,6 +200,55 @@ _NEUTRAL: Mapping[str, float] = {
     arith.MINIMUMF: math.inf,
 }
 _ROW_LIMIT = re.compile(r"(\w+) \? limit : 0")
+
+
+_ANDED = re.compile(r"\(uint8_t\)\(\((\w+)\) & \((\w+)\)\)")
+_TARGET = re.compile(r"(b[0-9]+)\[\w+\]")
+
+
+def _readable(parts: JoinedRows) -> list[Statement]:
+    """The statements of a row, in which pointers to a row that is masked as a whole point to the totals instead.
+
+    Nothing is read through these. But a vector load without a single active lane takes the CPU hundreds of cycles if
+    its address is no memory of the process, which rows behind a tensor's last may be.
+    """
+    target = _TARGET.fullmatch(parts.rows[0].target) if parts.rows else None
+    masks = {one.name: one.value or "" for one in parts.masked if isinstance(one, Define)}
+    conditions = {match[1] for limit in parts.limits if (match := _ROW_LIMIT.fullmatch(limit))}
+    if target is None or not conditions:
+        return parts.before
+
+    def masking(pointer: str) -> str:
+        """The condition of the row without which no element is loaded through ``pointer``; "" if none is known."""
+        word, found = re.compile(rf"\b{pointer}\b"), set[str]()
+        others = [repr(one) for one in [*parts.values, *parts.before] if not _defines(one, pointer)]
+        if any(word.search(text) for text in others):
+            return ""
+        for one in parts.masked:
+            if not word.search(repr(one)):
+                continue
+            load = isinstance(one, Define) and re.fullmatch(rf"(\w+) \? {pointer}\[\w+\] : [^\[\]]*", one.value or "")
+            if not load:
+                return ""
+            both = _ANDED.fullmatch(masks.get(load[1], ""))
+            known = conditions.intersection(both.groups() if both else [load[1]])
+            found.add(min(known, default=""))
+        return found.pop() if len(found) == 1 else ""
+
+    result: list[Statement] = []
+    defined: set[str] = set()
+    for one in parts.before:
+        masked = one
+        if isinstance(one, Define):
+            if one.ctype.endswith("*") and not one.mutable and (condition := masking(one.name)) in defined:
+                masked = replace(one, value=f"{condition} ? {one.value} : ({one.ctype})(void *){target[1]}")
+            defined.add(one.name)
+        result.append(masked)
+    return result
+
+
+def _defines(statement: Statement, name: str) -> bool:
+    return isinstance(statement, Define) and statement.name == name
 
 
 def _inside(parts: JoinedRows) -> str:

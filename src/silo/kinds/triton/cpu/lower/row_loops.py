@@ -18,7 +18,7 @@ from silo.kinds.triton.front.operations.further_dialects import VOLATILE_LOAD
 from silo.kinds.triton.front.operations.operation_table import DOTS, EFFECTS, VIEWS, WRITES
 from silo.kinds.triton.front.ssa import Block, Operation, Value
 
-__all__ = ["buffers_in", "goes_along_rows", "rows_outside"]
+__all__ = ["all_statements", "buffers_in", "goes_along_rows", "rows_outside", "texts_of"]
 
 _Number = float | int | None
 _FEWEST = 2  # rows
@@ -108,7 +108,7 @@ def rows_outside(body: Sequence[Statement], buffers: Iterable[LoopBuffer], row: 
     for one in body:
         match one:
             case Define(_, _, _, False):
-                if any(name in written for text in _texts([one]) for name, _ in _BUFFER.findall(text)):
+                if any(name in written for text in texts_of([one]) for name, _ in _BUFFER.findall(text)):
                     return "", []
                 shared += 1
                 result.append(one)
@@ -124,22 +124,24 @@ def rows_outside(body: Sequence[Statement], buffers: Iterable[LoopBuffer], row: 
 
 def _written(statement: Statement) -> Iterator[str]:
     """The names of the buffers that a statement writes."""
-    for one in _all([statement]):
+    for one in all_statements([statement]):
         if isinstance(one, Assign) and (found := _BUFFER.match(one.target)):
             yield found[1]
 
 
-def _all(body: Sequence[Statement]) -> Iterator[Statement]:
+def all_statements(body: Sequence[Statement]) -> Iterator[Statement]:
+    """The statements of ``body`` and of the loops and branches in it."""
     for one in body:
         yield one
         if isinstance(one, For):
-            yield from _all(one.body)
+            yield from all_statements(one.body)
         elif isinstance(one, If):
-            yield from _all([*one.then, *one.otherwise])
+            yield from all_statements([*one.then, *one.otherwise])
 
 
-def _texts(body: Sequence[Statement]) -> Iterator[str]:
-    for one in _all(body):
+def texts_of(body: Sequence[Statement]) -> Iterator[str]:
+    """The C expressions of ``body``, calls excepted."""
+    for one in all_statements(body):
         match one:
             case Define(_, _, value):
                 yield value or ""
@@ -156,16 +158,16 @@ def _texts(body: Sequence[Statement]) -> Iterator[str]:
 def _without_prefetches(body: Sequence[Statement]) -> list[Statement] | None:
     """The statements of a row without its prefetches; None if it has a statement that is not moved."""
     kept = [one for one in body if not (isinstance(one, LoopCall) and one.text.startswith(_AHEAD))]
-    return kept if all(isinstance(one, Define | Assign | For | If) for one in _all(kept)) else None
+    return kept if all(isinstance(one, Define | Assign | For | If) for one in all_statements(kept)) else None
 
 
 def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], elements: dict[str, int]) -> bool:
     """Whether a row writes variables of its own and elements of its row, and reads no other row that is written."""
-    own = {one.name for one in _all(body) if isinstance(one, Define)}
-    for one in _all(body):
+    own = {one.name for one in all_statements(body) if isinstance(one, Define)}
+    for one in all_statements(body):
         if isinstance(one, Assign) and one.target not in own and not _BUFFER.match(one.target):
             return False
-    for text in _texts(body):
+    for text in texts_of(body):
         for name, place in _BUFFER.findall(text):
             if name not in written:
                 continue
@@ -180,5 +182,5 @@ def _by_row(body: Sequence[Statement], row: str, rows: int, written: set[str], e
 
 def buffers_in(body: Sequence[Statement], buffers: Iterable[LoopBuffer]) -> list[LoopBuffer]:
     """The members of ``buffers`` that ``body`` names."""
-    names = {name for text in _texts(body) for name, _ in _BUFFER.findall(text)}
+    names = {name for text in texts_of(body) for name, _ in _BUFFER.findall(text)}
     return [buffer for buffer in buffers if buffer.name in names]

@@ -1,0 +1,320 @@
+"""Programs that read adjacent columns of the same rows run together: each row is read by all of them before the next.
+
+A program that adds up the rows of a narrow tile reads few bytes of each row, and the next row may lie pages away. The
+programs after it read the bytes beside these. If the loops over the rows are outside of a loop over the programs,
+memory is read in long runs. Every program has scratch memory of its own, and does the same operations in the same
+order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from silo.kinds.triton.cpu.loop_ir import (
+    Assign,
+    Break,
+    Define,
+    For,
+    Forever,
+    If,
+    LoopBuffer,
+    LoopCall,
+    LoopProgram,
+    Statement,
+)
+from silo.kinds.triton.cpu.lower.row_loops import all_statements, texts_of
+from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.operations.further_dialects import CLOCK, VOLATILE_LOAD
+from silo.kinds.triton.front.operations.operation_table import CHECKS, DOTS, EFFECTS
+from silo.kinds.triton.front.ssa import Module
+
+__all__ = ["join_adjacent_programs"]
+
+_SPAN_BYTES = 16384  # of a row, which the programs that run together read at a time
+_MOST_BYTES = 256  # of a row; programs that read more gain little together, and lose some if they are few
+_MOST_SCRATCH = 64 << 10  # bytes: a thread's scratch memory stays in its caches
+_FEWEST = 4  # programs; fewer run one after the other, and prefetch later rows
+_ALIGNED = 64
+
+_PROGRAM = "program"
+_OWN = "program_x"
+_FIRST, _LAST, _UNCUT, _COUNT = "first_program", "last_program", "uncut_program", "program_count"
+_PLACES = {
+    "first_x": f"(int32_t)({_FIRST} % grid[0])",
+    "program_y": f"(int32_t)({_FIRST} / grid[0] % grid[1])",
+    "program_z": f"(int32_t)({_FIRST} / grid[0] / grid[1])",
+}
+_IN_ORDER = (EFFECTS - {tt.STORE}) | DOTS | CHECKS | {VOLATILE_LOAD, CLOCK, tt.CALL}
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_BUFFER = re.compile(r"\bb[0-9]+\b")
+_MEMORY = re.compile(r"\*[A-Za-z_(]|\[")  # a multiplication has a space behind its sign
+_AHEAD = re.compile(r"silo_ahead\(&\w+, (\w+), .* ([0-9]+), [01]\)")
+_START = re.compile(r"\(int32_t\)\(\(uint32_t\)(\w+) \* \(uint32_t\)\(*\(int32_t\)([0-9]+)\)*")
+
+
+def join_adjacent_programs(program: LoopProgram, module: Module) -> None:
+    """Set ``program.together`` if programs beside one another read adjacent columns of the rows they add up."""
+    if program.parts > 1 or program.turns >= 0 or program.finish or not program.scratch_bytes:
+        return
+    if any(buffer.kept for buffer in program.buffers):
+        return
+    if any(operation.name in _IN_ORDER for operation in module.walk()):
+        return
+    kernel = _Kernel.of(program.body)
+    if kernel is None:
+        return
+    width = kernel.row_bytes()
+    frame = -(-program.scratch_bytes // _ALIGNED) * _ALIGNED
+    if not 0 < width <= _MOST_BYTES:
+        return
+    most = min(_SPAN_BYTES // width, _MOST_SCRATCH // frame)
+    if most < _FEWEST:
+        return
+    # The next row of the grid begins with the first columns again.
+    counts = [f"end - {_FIRST}", "grid[0] - (uint32_t)first_x", str(most)]
+    programs: list[Statement] = [If(f"{_FIRST} >= end", [Break()])]
+    for name, text in _PLACES.items():
+        programs += [Define("int32_t", name, text), LoopCall(f"(void){name}")]
+    programs.append(Define("uint64_t", _COUNT, counts[0], mutable=True))
+    programs += [Assign(_COUNT, count, f"{count} < {_COUNT}") for count in counts[1:]]
+    programs += [
+        Define("uint64_t", _LAST, f"{_FIRST} + ({_COUNT} < {_FEWEST} ? 1 : {_COUNT})"),
+        *kernel.together(program.buffers, frame),
+        Assign(_FIRST, _LAST),
+    ]
+    program.together = [Define("uint64_t", _FIRST, "begin", mutable=True), Forever(programs)]
+    program.total_bytes += most * frame - program.scratch_bytes
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The loop over the rows of a tile; ``otherwise`` runs if the condition ``whole``, unless that is "", is false."""
+
+    whole: str
+    loop: For
+    otherwise: list[Statement]
+
+
+@dataclass(slots=True)
+class _Kernel:
+    """A kernel that adds up rows in one loop, by its parts.
+
+    The names in ``varying`` depend on the program. ``once`` and ``each_once`` are the values that do not, before the
+    loop and in an iteration; ``own`` and ``each`` those that do. ``advance`` ends an iteration.
+    """
+
+    varying: set[str]
+    once: list[Statement] = field(default_factory=list[Statement])
+    own: list[Define] = field(default_factory=list[Define])
+    before: list[Statement] = field(default_factory=list[Statement])
+    loop: For = field(default_factory=lambda: For("", "", "", []))
+    each_once: list[Statement] = field(default_factory=list[Statement])
+    each: list[Define] = field(default_factory=list[Define])
+    parts: list[_Rows | Statement] = field(default_factory=list["_Rows | Statement"])
+    advance: list[Statement] = field(default_factory=list[Statement])
+    after: list[Statement] = field(default_factory=list[Statement])
+
+    @classmethod
+    def of(cls, body: Sequence[Statement]) -> _Kernel | None:
+        """The parts of ``body``; None if it is another kind of kernel."""
+        loops = [place for place, one in enumerate(body) if isinstance(one, For) and _aheads([one])]
+        if len(loops) != 1 or not _plain(body):
+            return None
+        kernel = cls({_PROGRAM, _OWN})
+        loop = body[loops[0]]
+        assert isinstance(loop, For)
+        kernel.loop, kernel.after = loop, list(body[loops[0] + 1 :])
+        if loop.simd or loop.reductions or _aheads(kernel.after):
+            return None
+        for one in body[: loops[0]]:
+            if isinstance(one, Define):
+                if not kernel._define(one, kernel.once, kernel.own):
+                    return None
+            elif _local([one]):
+                kernel.before.append(one)
+            else:
+                return None
+        if kernel._varies(loop.start, loop.end, loop.step) or not kernel._iteration(loop.body):
+            return None
+        return kernel
+
+    def _iteration(self, body: Sequence[Statement]) -> bool:
+        variables = {one.name for one in self.once if isinstance(one, Define) and one.mutable}
+        for one in body:
+            if isinstance(one, Assign) and one.target in variables:
+                if one.condition or self._varies(one.value):
+                    return False
+                self.advance.append(one)
+                continue
+            if self.advance:
+                return False
+            if isinstance(one, Define):
+                if one.mutable or not self._define(one, self.each_once, self.each):
+                    return False
+            elif _aheads([one]):
+                rows = _rows_of(one)
+                if rows is None or self._varies(rows.loop.start, rows.loop.end, rows.loop.step):
+                    return False
+                if not _local(rows.loop.body) or not _local(rows.otherwise):
+                    return False
+                self.parts.append(rows)
+            elif _local([one]):
+                self.parts.append(one)
+            else:
+                return False
+        return any(isinstance(one, _Rows) for one in self.parts)
+
+    def _define(self, one: Define, once: list[Statement], own: list[Define]) -> bool:
+        """Add a definition to ``once`` or ``own``; False if a second computation may have another result."""
+        text = one.value or ""
+        if _MEMORY.search(text) or _BUFFER.search(text):
+            return False
+        if not self._varies(text):
+            once.append(one)
+            return True
+        self.varying.add(one.name)
+        own.append(one)
+        return not one.mutable
+
+    def _varies(self, *texts: str) -> bool:
+        return any(name in self.varying for text in texts for name in _WORD.findall(text))
+
+    def row_bytes(self) -> int:
+        """How many bytes of a row a program reads, if the next program reads the bytes behind them; 0 if not."""
+        found: set[int] = set()
+        starts = {one.name: one.value or "" for one in self.own}
+        for rows in self.parts:
+            if not isinstance(rows, _Rows):
+                continue
+            values = {one.name: one for one in rows.loop.body if isinstance(one, Define)}
+            for pointer, bytes_ in _aheads([rows.loop]):
+                value = values.get(pointer)
+                if value is None:
+                    return 0
+                if not self._varies(value.value or ""):
+                    continue  # all programs read the same row
+                names = [name for name in _WORD.findall(value.value or "") if name in self.varying]
+                start = _START.fullmatch(starts.get(names[0], "")) if len(names) == 1 else None
+                if start is None or not re.search(rf"\+ \(+int64_t\){names[0]}\b(?! \*)", value.value or ""):
+                    return 0
+                axis = starts.get(start[1], start[1])
+                size = _item_bytes(value.ctype)
+                if axis != _OWN or int(start[2]) * size != bytes_:
+                    return 0
+                found.add(bytes_)
+        return max(found) if found else 0
+
+    def together(self, buffers: Sequence[LoopBuffer], frame: int) -> list[Statement]:
+        """The work of the programs from ``_FIRST`` up to ``_LAST``."""
+
+        def each(body: list[Statement], values: Sequence[Define] = (), first: str = _FIRST, last: str = _LAST) -> For:
+            needed = _needed([*self.own, *values], body)
+            names = _names([*needed, *body])
+            head: list[Statement] = [Assign("*running", _PROGRAM)]
+            for one in buffers:
+                if one.name in names:
+                    place = f"({_PROGRAM} - {_FIRST}) * {frame} + {one.offset}"
+                    kind = f"{one.ctype} *"
+                    head.append(Define(kind, one.name, f"({kind})(void *)((char *)scratch + {place})"))
+            if _OWN in names:
+                head.append(Define("int32_t", _OWN, f"first_x + (int32_t)({_PROGRAM} - {_FIRST})"))
+            return For(_PROGRAM, first, last, [*head, *needed, *body], ctype="uint64_t")
+
+        def by_rows(rows: _Rows) -> list[Statement]:
+            last = _UNCUT if rows.whole else _LAST
+            once, body = self._row(rows.loop.body)
+            one = rows.loop
+            inner: list[Statement] = [*once, each(body, self.each, last=last)]
+            loop = For(one.variable, one.start, one.end, inner, step=one.step, ctype=one.ctype)
+            few = each([one], self.each, last=last)
+            either = If(f"{_LAST} - {_FIRST} == 1", [few], [loop])
+            if not rows.whole:
+                return [either]
+            count = Assign(_UNCUT, f"{_PROGRAM} + 1", f"{_UNCUT} == {_PROGRAM} && ({rows.whole})")
+            uncut: list[Statement] = [each([count], self.each)]
+            rest = each(rows.otherwise, self.each, first=_UNCUT)
+            return [Assign(_UNCUT, _FIRST), *uncut, If(f"{_UNCUT} > {_FIRST}", [either]), rest]
+
+        iteration: list[Statement] = [*self.each_once]
+        if any(isinstance(one, _Rows) and one.whole for one in self.parts):
+            iteration.append(Define("uint64_t", _UNCUT, None, mutable=True))
+        for part in self.parts:
+            iteration += by_rows(part) if isinstance(part, _Rows) else [each([part], self.each)]
+        iteration += self.advance
+        loop = For(self.loop.variable, self.loop.start, self.loop.end, iteration, step=self.loop.step)
+        loop.ctype = self.loop.ctype
+        start: list[Statement] = [each(self.before)] if self.before else []
+        return [*self.once, *start, loop, each(self.after)]
+
+    def _row(self, body: Sequence[Statement]) -> tuple[list[Statement], list[Statement]]:
+        """The values of some rows that are the same for all programs, and the statements that are not."""
+        varying = self.varying | {one.name for one in self.each}
+        varying |= {one.target for one in all_statements(body) if isinstance(one, Assign)}
+        once: list[Statement] = []
+        own: list[Statement] = []
+        for one in body:
+            if isinstance(one, Define):
+                names = set(_WORD.findall(one.value or ""))
+                if one.mutable or one.name in varying or names & varying or _BUFFER.search(one.value or ""):
+                    varying.add(one.name)
+                    own.append(one)
+                else:
+                    once.append(one)
+            elif not isinstance(one, LoopCall):  # a prefetch, which long runs do without
+                own.append(one)
+        return once, own
+
+
+def _names(body: Sequence[Statement]) -> set[str]:
+    calls = [one.text for one in all_statements(body) if isinstance(one, LoopCall)]
+    return {name for text in [*texts_of(body), *calls] for name in _WORD.findall(text)}
+
+
+def _needed(values: Sequence[Define], body: Sequence[Statement]) -> list[Define]:
+    """The members of ``values`` that ``body`` uses, in order."""
+    names = _names(body)
+    found: list[Define] = []
+    for one in reversed(values):
+        if one.name in names:
+            found.append(one)
+            names.update(_WORD.findall(one.value or ""))
+    return found[::-1]
+
+
+def _aheads(body: Sequence[Statement]) -> list[tuple[str, int]]:
+    """The pointer to the row and the bytes of the row, of each call that prefetches later rows."""
+    calls = (_AHEAD.fullmatch(one.text) for one in all_statements(body) if isinstance(one, LoopCall))
+    return [(call[1], int(call[2])) for call in calls if call is not None]
+
+
+def _rows_of(statement: Statement) -> _Rows | None:
+    match statement:
+        case For(simd=False, reductions=()):
+            return _Rows("", statement, [])
+        case If(whole, [For(simd=False, reductions=()) as loop], otherwise) if otherwise and _WORD.fullmatch(whole):
+            return _Rows(whole, loop, otherwise)
+        case _:
+            return None
+
+
+def _plain(body: Sequence[Statement]) -> bool:
+    return all(
+        isinstance(one, Define | Assign | For | If) or (isinstance(one, LoopCall) and _AHEAD.fullmatch(one.text))
+        for one in all_statements(body)
+    )
+
+
+def _local(body: Sequence[Statement]) -> bool:
+    """Whether ``body`` writes buffers and variables of its own alone."""
+    own = {one.name for one in all_statements(body) if isinstance(one, Define)}
+    return all(
+        one.target in own or re.match(r"b[0-9]+\[", one.target) is not None
+        for one in all_statements(body)
+        if isinstance(one, Assign)
+    )
+
+
+def _item_bytes(pointer: str) -> int:
+    return {"float": 4, "int32_t": 4, "double": 8, "int64_t": 8, "uint16_t": 2}.get(pointer.split(maxsplit=1)[0], 0)
