@@ -107,5 +107,6 @@ def test_a_kernel_that_workers_do_not_get_is_a_future_if_torch_has_workers(poole
     found = without_workers(plain, compiling, "triton_", "text", "cuda")
     assert isinstance(found, LambdaFuture) == pooled
     assert (found.result() if pooled else found) == "the kernel"
+    assert not pooled or found.future.result(timeout=0) == "the kernel"  # torch waits for it among those of workers
     assert seen == [(False, "triton_", "text", "cuda")]
     assert compiling.use_process_pool() == pooled

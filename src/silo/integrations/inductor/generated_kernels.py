@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import wraps
 from typing import Any
 
@@ -231,7 +232,8 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
 def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> Any:  # noqa: ANN401  # torch's objects
     """The result of ``AsyncCompile.triton`` of a kernel that torch's workers do not get.
 
-    It is the kernel, or a future of it if torch has workers: torch's scheduler asserts that it gets one then.
+    It is the kernel, or a finished future of it if torch has workers: torch's scheduler then asserts that it gets one,
+    with the future of a worker inside, and waits for several of these at once.
     """
     pooled = compiling.use_process_pool()
     compiling.use_process_pool = _no_pool
@@ -243,7 +245,11 @@ def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> A
         return kernel
     from torch._inductor.codecache import LambdaFuture  # noqa: PLC0415  # heavy
 
-    return kernel if isinstance(kernel, LambdaFuture) else LambdaFuture(lambda: kernel)
+    if isinstance(kernel, LambdaFuture):
+        return kernel
+    finished: Future[Any] = Future()
+    finished.set_result(kernel)
+    return LambdaFuture(lambda: kernel, future=finished)
 
 
 # Kernels that allow any block size, down to one element: no element needs to be read before another is written. A
