@@ -131,7 +131,7 @@ def markdown(document: Mapping[str, Any], rivals: Mapping[str, Any]) -> str:
         lines.append(f"| {space} | {_means(runs)} | {worst} |")
     lines += [
         "",
-        "Seconds a search takes of its own, mean over all spaces: " + _seconds(document, rivals, strategies) + ".",
+        "Seconds of the search alone, mean over all spaces: " + _seconds(document, rivals, strategies) + ".",
         "",
     ]
     return "\n".join(lines)

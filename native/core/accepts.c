@@ -277,7 +277,7 @@ static void add_multiple(struct silo_wording *why, unsigned divisor, const char 
         silo_wording_add(why, "%u%s", divisor, name);
 }
 
-/* As str(DynamicLayout) does. */
+/* Add the text that str(DynamicLayout) returns. */
 static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layout *layout) {
     silo_wording_add(why, "layout (");
     for (uint32_t i = 0; i < layout->rank; i++) {

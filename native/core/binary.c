@@ -459,6 +459,6 @@ int64_t silo_binary_places(const struct silo_binary *binary, const struct silo_f
             places[index] = place;
     }
     silo_gpu_leave(&scope);
-    /* Another code is not the end of the list: it could not be read. */
+    /* This error marks the end of the list; any other means that the list could not be read. */
     return code == SILO_GPU_INVALID_VALUE ? (int64_t)index : -1;
 }

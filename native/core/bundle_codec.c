@@ -65,7 +65,7 @@ static char why_not[SILO_CODEC_PROBLEM];
 
 static silo_codec *given; /* silo_codec_use */
 
-/* With the loader's lock held. */
+/* Call it with the loader's lock held. */
 static void find_functions(void) {
     static const char *const names[] = {"libzstd.so.1", "libzstd.1.dylib"};
     static const struct {

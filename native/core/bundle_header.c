@@ -7,7 +7,7 @@ enum { FLAG_ZSTD_MANIFEST = 1 };
 static const char MAGIC[] = "SILOBNDL";
 enum { MAGIC_BYTES = sizeof MAGIC - 1 };
 
-/* As it lies in the file. */
+/* The header as it lies in the file. */
 struct stored {
     char magic[8];
     uint16_t major, minor;

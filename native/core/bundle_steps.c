@@ -12,7 +12,7 @@
 /* An argument of a launch that is not the same in every call. */
 struct filled {
     silo_argument *to;
-    uint32_t argument;           /* of the plan; without a program */
+    uint32_t argument;           /* of the plan; read if there is no program */
     struct silo_program program; /* owned; NULL code: none */
 };
 

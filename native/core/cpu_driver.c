@@ -357,7 +357,7 @@ static bool is_function(void *object, const void *address) {
 }
 #endif
 
-/* With the loader's lock held. */
+/* Call it with the loader's lock held. */
 static void *find_symbol(void *object, const char *name, char *error, size_t error_size) {
     Dl_info where = {0};
     if (!silo_loader_usable()) {

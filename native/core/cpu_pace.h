@@ -37,7 +37,8 @@ void silo_cpu_ask_at(struct silo_cpu_job *job, uint64_t coarse_now);
  * not signalled, check for signals, with `mutex` unlocked. */
 void silo_cpu_await(struct silo_cpu_job *job, pthread_cond_t *changed, pthread_mutex_t *mutex);
 
-/* Once no other thread is at the launch. */
+/* Take Python's lock again, if the launch released it. Call it once no other thread works on the
+ * launch. */
 void silo_cpu_take_back(struct silo_cpu_job *job);
 
 #endif

@@ -38,8 +38,8 @@
  * of both threads. */
 #define GRAIN_AWAKE 2500
 #define GRAIN_ASLEEP 12000
-/* Of the time that a thread spends in the programs of a launch, this many nanoseconds may be spent
- * on fetching the launch, its code and its arrays from other CPUs' caches. */
+/* The most nanoseconds that fetching the launch, its code and its arrays from other CPUs' caches
+ * may take of the time that a thread spends in the programs of a launch. */
 #define MOST_JOINING 4000
 /* For this many nanoseconds after a launch its threads still look for the next region, if the
  * setting makes launches run on an OpenMP team: libgomp's do for some milliseconds, libomp's for

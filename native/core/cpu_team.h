@@ -40,7 +40,7 @@ int silo_cpu_team_number(void);
  * make them again for torch. */
 void silo_cpu_team_run(void (*body)(void *), void *argument);
 
-/* In a child made by fork. */
+/* Call it in a child made by fork. */
 void silo_cpu_team_lost(void);
 
 #endif

@@ -68,7 +68,7 @@ static void thread_free(void *value) {
     own->memory = NULL;
     own->size = 0;
     silo_cpu_team_drop(own);
-    /* Before the next thread that has its mark, which the system may give out again. */
+    /* Cleared before another thread gets this mark, which the system may give out again. */
     atomic_store(&own->mark, NULL);
     atomic_store(&own->used, false);
 }

@@ -71,7 +71,7 @@ SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
     return silo_cpu_stored_thread();
 }
 
-/* Its own, made at the first use; NULL: no memory. */
+/* The calling thread's entry, made at the first use; NULL: out of memory. */
 SILO_INLINE struct silo_cpu_thread *silo_cpu_make_thread(void) {
     struct silo_cpu_thread *own = silo_cpu_known_thread();
     return own != NULL ? own : silo_cpu_new_thread();

@@ -35,7 +35,7 @@ static void pause_a_little(void) {
 #endif
 }
 
-/* Until those that are alone or lock have left. */
+/* Wait until the threads that are alone or lock have left. */
 static SILO_NOINLINE void await_end(void) {
     for (uint32_t turn = 0; (atomic_load_explicit(&running, memory_order_acquire) & ~OTHERS) != 0;
          turn++) {

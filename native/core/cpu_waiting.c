@@ -153,7 +153,7 @@ static void look_for_threads(struct silo_cpu_job *job, uint64_t left, uint64_t t
     uint32_t wanted = inside < left ? inside : (uint32_t)left;
     if (wanted > most - inside || most < inside)
         wanted = most > inside ? most - inside : 0;
-    /* Of several waiting threads one adds the new ones. */
+    /* If several threads wait, only one of them adds the new threads. */
     if (wanted > 0 && !atomic_compare_exchange_strong(&job->event, &event, time))
         return;
     uint32_t added = 0;

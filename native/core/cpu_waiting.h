@@ -4,7 +4,7 @@
 
 #include "cpu_job.h"
 
-/* At each turn of a loop that waits. */
+/* Kernels call it at each turn of a loop that waits. */
 void silo_cpu_wait(void *context);
 
 /* A thread is about to run programs of the job: returns whether one more thread may, and counts it
@@ -18,7 +18,7 @@ int silo_cpu_gather(struct silo_cpu_job *job);
 /* Await the threads that were added. */
 void silo_cpu_disperse(struct silo_cpu_job *job);
 
-/* In a child made by fork. */
+/* Call it in a child made by fork. */
 void silo_cpu_waiting_renew(void);
 
 #endif

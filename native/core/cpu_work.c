@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the time that one of several threads spends in the programs of a launch, at least this many
- * nanoseconds are spent on fetching the launch from another CPU's cache. */
+/* The least nanoseconds that fetching the launch from another CPU's cache takes of the time that
+ * one of several threads spends in its programs. */
 #define LEAST_JOINING 700
 
 /* Nobody need look for programs in that part. */

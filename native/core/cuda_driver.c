@@ -420,7 +420,7 @@ static SILO_NOINLINE int graph_launch_elsewhere(const struct silo_gpu_device *de
     return code;
 }
 
-/* As cuda_launch. */
+/* The context is handled as in cuda_launch. */
 static int graph_launch(const struct silo_gpu_device *device, void *executable, void *stream) {
     if (SILO_UNLIKELY(silo_cuda.device_count != 1))
         return graph_launch_elsewhere(device, executable, stream);

@@ -1,11 +1,12 @@
-/* Extents in the guard: of a kernel whose code is made for one shape of an array, for one shape and
- * strides, for a dynamic layout, or for one grid.
+/* Extents in the guard's keys, for kernels whose code is made for one shape of an array, for one
+ * shape and strides, for a dynamic layout, or for one grid.
  *
  * They are words of the key, after the words of the arguments: for the grid, if it is held, 1 and
  * its three dimensions, or 0 if the call gives none; then for each parameter that is held, in
- * order, the number of dimensions, the extents and, if they are held, the strides, or of a
- * dynamic layout its one word; or SILO_EXTENTS_NONE for an argument that is not an array. The first
- * word of each is the number of words that follow, so two keys with equal words have equal extents.
+ * order, the number of dimensions, the extents and, if they are held, the strides; for a
+ * dynamic layout its one word instead; or SILO_EXTENTS_NONE for an argument that is not an array.
+ * The first word of each is the number of words that follow, so two keys with equal words have
+ * equal extents.
  */
 #ifndef SILO_EXTENTS_H
 #define SILO_EXTENTS_H

@@ -11,7 +11,7 @@
     SILO_CUDA_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__) SILO_HIP_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__)
 SILO_GPU_SYMBOLS(TYPES)
 
-/* With the loader's lock held. */
+/* Call it with the loader's lock held. */
 static void *open_first(const char *const *names, const char **opened, char *error,
                         size_t error_bytes) {
     void *library = NULL;

@@ -11,7 +11,7 @@
 
 extern const struct silo_plan_backend silo_graph_plan;
 
-/* As the `open` of the table. */
+/* The `open` of the table. */
 void *silo_graph_plan_open(const struct silo_plan_shape *shape,
                            const struct silo_graph_plan_options *options, silo_error *error);
 

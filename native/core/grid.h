@@ -87,8 +87,8 @@ SILO_INLINE bool silo_grid_usual(const struct silo_grid_programs *grid, int32_t 
     return true;
 }
 
-/* Of one launch: years of a processor, whatever they do. Counts of programs and their time fit 64
- * bits with room to spare. */
+/* The most programs of one launch: years of a processor, whatever they do. Counts of programs and
+ * their time fit 64 bits with room to spare. */
 #define SILO_MOST_PROGRAMS (INT64_C(1) << 53)
 
 enum silo_grid_state {

@@ -121,7 +121,8 @@ int silo_guard_insert(struct silo_guard *guard, struct silo_guard_entry *entry, 
 /* Free the tables that growth has replaced. No thread may still be looking in one. */
 void silo_guard_free_older(struct silo_guard *guard);
 
-/* Empty it: the table, now the caller's, or NULL. Threads may still be reading it. */
+/* Empty the guard. Returns its table, which the caller owns from here on, or NULL if it had none.
+ * Other threads may still be reading the table. */
 struct silo_guard_table *silo_guard_take(struct silo_guard *guard);
 
 /* Free a table that was taken, with those it replaced and all entries; `release` (not NULL) is

@@ -39,7 +39,7 @@ static const char *const CHECKED_KINDS[] = {"cudajob", "metaljob", "ttir", NULL}
 /* silo.bundle.format.DOCUMENT_KINDS. */
 static const char *const DOCUMENT_KINDS[] = {"cases", "trials", "file", NULL};
 
-/* As in silo.core.device.target_kinds. */
+/* The same names as in silo.core.device.target_kinds. */
 static const char *const TARGET_KINDS[] = {"cuda", "hip",   "xpu",  "cpu",
                                            "tpu",  "metal", "fake", NULL};
 

@@ -26,7 +26,7 @@ static const char *const TYPES[] = {
     "ptr",  "i1",   "i8",   "i16",  "i32",       "i64",     "u8",      "u16",    "u32",  "u64",
     "fp16", "bf16", "fp32", "fp64", "tensormap", "scratch", "profile", "struct", "empty"};
 
-/* Without a zero within. */
+/* Whether the text is without a zero byte. */
 static bool is_text(const struct silo_json *node) {
     return strlen(node->text) == node->count;
 }

@@ -1,6 +1,6 @@
 #include "manifest_nodes.h"
 
-/* By enum silo_node_op. */
+/* Indexed by enum silo_node_op. */
 static const struct {
     const char *name;
     uint8_t arity;

@@ -42,7 +42,7 @@ static const void *updater_code(const struct silo_gpu_device *device, size_t *si
     return updater_ptx;
 }
 
-/* With `lock` held. */
+/* Call it with `lock` held. */
 static int load_updater(struct silo_gpu_device *device, silo_error *error) {
     struct silo_function *function = calloc(1, sizeof *function);
     size_t size;

@@ -35,7 +35,7 @@ int silo_scratch_take(const struct silo_scratch_source *source, struct silo_gpu_
                       void *stream, const char *kernel, int64_t bytes, uint32_t alignment,
                       struct silo_lease *lease, silo_error *error);
 
-/* Once the launch is queued, or was refused. */
+/* Return a lease once the launch is queued, or was refused. */
 void silo_scratch_give(const struct silo_scratch_source *source, struct silo_gpu_device *device,
                        const struct silo_lease *lease);
 

@@ -8,7 +8,7 @@ enum { SILO_SHA256_BYTES = 32, SILO_SHA256_HEX = 65 };
 
 void silo_sha256(const void *data, size_t bytes, uint8_t digest[SILO_SHA256_BYTES]);
 
-/* In lower-case hex, with a 0 at the end. */
+/* Write the digest in lower-case hex, with a 0 at the end. */
 void silo_sha256_hex(const uint8_t digest[SILO_SHA256_BYTES], char hex[SILO_SHA256_HEX]);
 
 #endif

@@ -55,7 +55,7 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
         return -1;
     }
     frame->holds.object[frame->holds.objects++] = pair; /* holds the owner */
-    /* Of Triton's allocator Triton takes any address. */
+    /* If the allocator is Triton's, any address is accepted, as Triton does. */
     if (own == NULL && (where == 0 || (align > 1 && where % align != 0))) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory at a multiple of %u bytes; the "

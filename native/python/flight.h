@@ -14,7 +14,8 @@ struct silo_flight_kind *silo_flight_kind_of(const struct silo_launcher *self,
                                              struct silo_binding *binding,
                                              const struct silo_frame *frame);
 
-/* Record a launch that is about to be made; its slot, and its number. */
+/* Record a launch that is about to be made. Returns its slot, and stores its number in `*number`.
+ */
 struct silo_flight_slot *silo_flight_record(const struct silo_plan *plan,
                                             const struct silo_inputs *inputs,
                                             const struct silo_flight_kind *kind,

@@ -1,4 +1,4 @@
-/* One form of a plan, from what Python found in a recording to what replays read. */
+/* One form of a plan: made from Python's description of a recording, and read by replays. */
 #ifndef SILO_PLAN_FORM_H
 #define SILO_PLAN_FORM_H
 
@@ -12,7 +12,7 @@ enum silo_plan_kind {
     SILO_PLAN_ARRAY,
     SILO_PLAN_INT,
     SILO_PLAN_FLOAT,
-    SILO_PLAN_OTHER, /* nothing that launches are given: compared with the one that was recorded */
+    SILO_PLAN_OTHER, /* passed to no launch: has to equal the object that was recorded */
 };
 
 /* What an argument has to be for a form to serve it; shapes are checked where they are held. */

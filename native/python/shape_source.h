@@ -9,8 +9,8 @@
 
 int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape);
 
-/* Of sequences of integers, and the item size that `shape` has. Strides are given in bytes if
- * `unit` is the size of an element, else in elements; NULL: compact, row-major. */
+/* Fill `shape`, which has its item size already, from sequences of integers. Strides are given in
+ * bytes if `unit` is the size of an element, else in elements; NULL: compact, row-major. */
 int silo_shape_of_sequences(PyObject *sizes, PyObject *strides, int32_t unit,
                             struct silo_shape *shape);
 

@@ -21,8 +21,8 @@ enum silo_torch_device_type {
 
 struct silo_torch {
     ptrdiff_t offset; /* of the at::Tensor in the PyObject; 0: the shim is off */
-    /* Of the dtype (16 bits) and of the device (type and index, 8 bits each) in the TensorImpl; 0:
-     * not found, and the functions below are called. */
+    /* Offsets in the TensorImpl of the dtype (16 bits) and of the device (type and index, 8 bits
+     * each); 0: not found, and the functions below are called. */
     ptrdiff_t dtype_offset, device_offset;
     int32_t (*data_ptr)(void *, void **);
     int32_t (*dtype)(void *, int32_t *);

@@ -80,8 +80,8 @@ static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *
     return result;
 }
 
-/* Of a call that goes to a tuner's code in Python while nothing is launched: that code would take
- * tracers for a call that is not tuned yet. False with an exception set. */
+/* Whether no argument is a tracer, for a call that goes to a tuner's code in Python: that code
+ * would take a call with tracers for one that is not tuned yet. False with an exception set. */
 static bool takes_no_stand_in(PyObject *const *values, Py_ssize_t count) {
     for (Py_ssize_t i = 0; i < count; i++)
         if (silo_stood_for(values[i]) != NULL) {

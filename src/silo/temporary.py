@@ -1,8 +1,7 @@
-"""Temporary folders that their makers remove, and that later processes remove where a maker was killed.
+"""Temporary folders. The process that made a folder removes it; if it was killed, a later process removes the folder.
 
-A maker holds a lock (``flock``) on its folder for as long as it lives, however it ends: a folder whose lock is free
-belongs to a process that is gone. Numbers of processes would not say that, for containers share ``/tmp`` and count
-their own.
+A process holds a lock (``flock``) on its folder until it ends, however it ends: a folder whose lock is free belongs to
+a process that is gone. Process ids would not show that, because containers share ``/tmp`` and each counts its own.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _swept = False
 
 @contextmanager
 def own_folder(prefix: str) -> Generator[str]:
-    """A temporary folder, which its maker alone removes; leftovers of killed processes are removed before the first.
+    """Makes a temporary folder that this process alone removes. The first call removes leftovers of killed processes.
 
     A signal handler may fork while a compiler writes there, and its child leave through here before the maker does:
     ``tempfile.TemporaryDirectory`` would remove the folder in either, at the latest when the child ends.

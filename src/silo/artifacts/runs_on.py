@@ -1,7 +1,7 @@
 """The rule that decides whether a device runs an artifact, and the forms of NVIDIA's targets.
 
-The native module implements the rule (``native/core/runs_on.c``), which also chooses among the variants of a bundle by
-it. Its sources:
+The native module implements the rule (``native/core/runs_on.c``) and also uses it to choose among the variants of a
+bundle. Sources of the rule:
 
 - NVIDIA, plain forms: a cubin runs on devices of the same major compute capability and the same or a higher minor
   one (CUDA Programming Guide, "Compute Capabilities", binary compatibility).

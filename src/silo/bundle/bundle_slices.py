@@ -284,7 +284,7 @@ def _joined(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> 
 
 
 def _rules_of(kernels: Sequence[_Kernel], remarks: list[str], *, slices: bool) -> list[_Part]:
-    """The rules of each part; rules for the same calls of which several compilers made the code are joined first."""
+    """The rules of each part. If several compilers made code for the same calls, their rules are joined first."""
     parts = [one.rules for one in kernels]
     if slices:  # of one bundle, whose rules name the compilers already
         return parts

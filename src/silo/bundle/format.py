@@ -51,8 +51,8 @@ MAX_ATTACHMENTS = 1 << 16
 MAX_CASES = 4096  # of one kernel
 MAX_STUDIES = 1024  # of one kernel, each with trials; each case is compared with each
 MAX_RATIO = 256  # a blob's raw bytes for each stored byte: no kilobyte becomes a gigabyte
-# Of the memory that a reader may spend on a file, as a divisor: the parsed manifest; its text, and the text of the
-# cases or trials of one kernel; the text of a kernel's variants, each with its own copy of the table rows it refers to;
+# Divisors of the memory that a reader may spend on a file: the parsed manifest; its text, and the text of the cases or
+# trials of one kernel; the text of a kernel's variants, each with its own copy of the table rows it refers to;
 # the objects made from the cases or trials of one kernel.
 MANIFEST_SHARE = 2
 TEXT_SHARE = 4

@@ -58,7 +58,7 @@ def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, byte
 
 
 def blob_ref(kind: str, data: bytes) -> BlobRef:
-    """A blob by its bytes."""
+    """Returns the reference of a blob with these bytes: its SHA-256, kind and size."""
     return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
 
 

@@ -61,7 +61,7 @@ def complete_kernels(context: click.Context, text: str) -> list[str]:
     del context, text
     from click.shell_completion import split_arg_string  # noqa: PLC0415  # only for this option
 
-    # Of the words themselves: click gives no arguments while the last option lacks its value.
+    # Read from the words of the command line: click gives no arguments while the last option lacks its value.
     words = split_arg_string(program_environment().get("COMP_WORDS", ""))[2:]
     return sorted({name for word in words if not word.startswith("-") for name in kernels_in(word)})
 

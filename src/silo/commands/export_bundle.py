@@ -184,7 +184,7 @@ def check_export(path: Path, folder: Path) -> Differences:
 
 
 def _require_consent(bundle: Bundle, path: Path, chosen: ExportOptions, *, trust: bool) -> None:
-    """Requires consent, as loading the bundle does, to all code that programs built from the export run on the host."""
+    """Requires the consent that loading needs, for all code that programs built from the export run on the host."""
     wanted: list[HostCode | HostCases | HostPlan | HostText] = []
     targets = chosen.parsed_targets
     contents = bundle.contents()

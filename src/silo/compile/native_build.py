@@ -59,10 +59,10 @@ def build_beside(
     compile_flags: tuple[str, ...],
     toolchain: CCompiler,
 ) -> tuple[BuiltObject, tuple[bytes, ...]]:
-    """:func:`build` of ``source`` beside the objects of ``shared``, and these objects.
+    """Build ``source`` and link it with the objects of ``shared``. Returns the linked object and these objects.
 
     ``shared`` are texts, which are all compiled at the same time as ``source``, and objects of texts compiled before.
-    The bytes are those that :func:`build` makes with these objects. ``compile_flags`` are ``flags`` without the
+    Its bytes are the same as :func:`build` makes with these objects. ``compile_flags`` are ``flags`` without the
     linker's; each function of a shared text has a section of its own.
 
     Raises:

@@ -140,7 +140,7 @@ class DescriptorHandle:
 
     @property
     def host(self) -> NDArray[Any]:
-        """As :attr:`Handle.host`, of its array."""
+        """The :attr:`Handle.host` of the descriptor's array."""
         return self.handle.host
 
     @property

@@ -178,7 +178,7 @@ class Consent:
 
 
 def issue_consent(code: HostCode | PackedHostCode, reason: str) -> Consent:
-    """For ``silo.store.trust_ledger`` alone, which a test holds to."""
+    """Issues a consent. Only ``silo.store.trust_ledger`` may call it, which a test checks."""
     return Consent(code, reason, ledger=_LEDGER)
 
 

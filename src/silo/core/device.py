@@ -206,7 +206,7 @@ def place_of(device: _Owner | None) -> Place:
 
 
 class Measuring(Enum):
-    """In which process candidates are run and timed."""
+    """The process in which candidates are run and timed."""
 
     CONFINED = "a process of its own"  # code that faults or never ends harms only its own process
     HERE = "the process that tunes"

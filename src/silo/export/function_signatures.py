@@ -268,7 +268,7 @@ def _merged(
     found: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
-        # Of the wider groups, only those that are not part of an even wider one.
+        # Only the wider groups that are not part of an even wider group.
         tops = [one for one in wider if not any(other != one and all(map(_covers, other, one)) for other in wider)]
         for top in tops or [kinds]:
             served, nullable = found.get(top, ([], frozenset[int]()))

@@ -436,7 +436,7 @@ def mix_order(
     facts: KernelFacts,
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a mix-order reduction, which sets XBLOCK, RSPLIT_SIZE and NUM_STAGES, its own pipelining.
+    """Configs of a mix-order reduction. Each sets XBLOCK, RSPLIT_SIZE and NUM_STAGES: the kernel's own pipelining.
 
     The values follow PyTorch 2.13, except for XBLOCK, which divides RSPLIT_SIZE and is at least as large as descriptors
     require. Raises SpaceError for a facts.rsplit_size that is not a power of two, or for several reduced dimensions.

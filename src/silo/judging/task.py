@@ -220,7 +220,7 @@ class Draw:
         return self._array(Role.OUTPUT, element, shape, lambda: poison(element, shape, self._values))
 
     def scratch(self, *shape: int, dtype: str = "float32") -> DrawnArray:
-        """As :meth:`empty`, for memory whose final content does not matter."""
+        """Memory like that of :meth:`empty` whose final content does not matter."""
         element = _element(dtype)
         return self._array(Role.SCRATCH, element, shape, lambda: poison(element, shape, self._values))
 

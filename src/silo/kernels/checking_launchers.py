@@ -77,7 +77,7 @@ class CheckingLauncher(ABC):
 
 
 class CheckingKernel(CheckingLauncher):
-    """For a kernel of this process, compiled from its source."""
+    """Checks launches of a kernel of this process, compiled from its source."""
 
     def __init__(self, kernel: DeclaredKernel, resolver: Resolver, limits: CheckLimits) -> None:
         super().__init__(kernel.name, kernel.source.signature, limits)
@@ -120,7 +120,7 @@ class CheckingKernel(CheckingLauncher):
 
 
 class CheckingBundle(CheckingLauncher):
-    """For a kernel of a bundle, compiled from the text that travels with its variants."""
+    """Checks launches of a kernel of a bundle, compiled from the text that travels with its variants."""
 
     def __init__(self, kernel: BundledKernel, limits: CheckLimits) -> None:
         super().__init__(kernel.name, kernel.signature, limits)
@@ -194,7 +194,7 @@ def _checking_compiler(kernel: str, source_kind: str, target: Target) -> ChecksK
 
 
 def _effects(launch: LaunchInfo, effects: Sequence[Effect]) -> dict[str, Effect]:
-    """By parameter; for a descriptor, the effect through its base address."""
+    """Returns the effect of each parameter; for a descriptor, the effect through its base address."""
     return {slot.name: effect for slot, effect in zip(launch.layout, effects, strict=True) if slot.part == ""}
 
 

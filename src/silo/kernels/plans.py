@@ -102,9 +102,9 @@ class Plan(native.LaunchPlan):
         function: Callable[[tuple[Any, ...]], object] | None = None,
         pool: Pool | None = None,
     ) -> Self:
-        """Of a function that takes the tuple of all arguments; None: launches of a block, which cannot be repeated.
+        """``function`` takes the tuple of all arguments; None: the plan is of a block, which cannot be run again.
 
-        ``pool`` is torch's handle of the memory that the function's work makes; None: a pool of the plan's own.
+        ``pool`` is torch's handle of the memory that the function's work makes; None: the plan has a pool for itself.
         """
         made = super().__new__(cls, name, names)
         made._name = name

@@ -1,4 +1,4 @@
-"""The kinds of kernels, one folder each: how its objects are read, compiled, loaded and checked; found by name alone.
+"""The kinds of kernels, one folder each: code that reads, compiles, loads and checks kernels of the kind.
 
-Nothing below ``integrations`` imports a kind, and no kind imports another.
+A kind is found by its name alone. Nothing below ``integrations`` imports a kind, and no kind imports another.
 """

@@ -44,7 +44,7 @@ class Allocation:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return self.high - self.low
 
 

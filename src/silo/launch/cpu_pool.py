@@ -1,4 +1,4 @@
-"""The threads that run CPU launches in this process, in words: their owner, their number, and the reason."""
+"""Describes the threads that run CPU launches in this process: whose they are, how many, and why."""
 
 from __future__ import annotations
 

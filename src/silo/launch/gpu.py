@@ -77,12 +77,12 @@ class GpuDevice:
 
     @property
     def memory(self) -> Memory:
-        """Its own memory, and host memory that the driver pinned or manages."""
+        """The device's memory, and host memory that the driver pinned or manages."""
         return self.declared.memory
 
     @property
     def measuring(self) -> Measuring:
-        """After a fault the driver refuses everything in the process."""
+        """In a separate process, because after a fault the driver refuses everything in the process."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:

@@ -274,7 +274,7 @@ set_driver_opener(open_drivers)
 
 # ---- Array libraries, connected when one of their arrays first appears in a call ----
 
-# Of tensor descriptors.
+# The members of tensor descriptors.
 _MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
 _ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32", "layout"}
 

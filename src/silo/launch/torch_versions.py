@@ -23,9 +23,9 @@ __all__ = [
 # The oldest has register_vmap, register_fake and Library.impl with a keyset in the forms that are used.
 _TORCH = Releases("torch", ("2.13", "2.14", "2.15"), (2, 8), "whose operators Silo can define")
 
-# Of Inductor's kernels for the CPU: the tested releases, and the reasons why releases with all hook points do not work.
+# Releases tested with Inductor's kernels for the CPU, and the reasons why releases with all hook points do not work.
 _INDUCTOR_TESTED = ("2.13", "2.14", "2.15")
-# Of Inductor's kernels for GPUs, on a stub of the driver.
+# Releases tested with Inductor's kernels for GPUs, on a stub of the driver.
 _INDUCTOR_GPU_TESTED = ("2.11", "2.13", "2.14", "2.15")
 _INDUCTOR_BAD: dict[str, str] = {}
 

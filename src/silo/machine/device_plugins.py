@@ -80,7 +80,7 @@ def broken_plugins() -> tuple[tuple[str, Rejected], ...]:
 
 
 def absent_devices() -> tuple[tuple[str, Rejected], ...]:
-    """Kinds without a device here, as on most machines, each with the reason."""
+    """Kinds of devices that this machine lacks, as most machines lack some, each with the reason."""
     return tuple((kind, missing.why) for kind, missing in _missing().items() if not missing.broken)
 
 

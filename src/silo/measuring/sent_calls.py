@@ -94,7 +94,7 @@ def describable(arguments: Mapping[str, object], limit: int | None = None) -> De
 
 
 class SharedArguments:
-    """Owns the shared memory. :meth:`fill` copies the arrays' content; the arrays and the copies are only read.
+    """Owns shared memory that :meth:`fill` copies the arrays' content to. Nothing else writes to arrays or copies.
 
     Args:
         arguments: by name; arguments that share an array share its copy.

@@ -140,7 +140,7 @@ class TrustLedger:
         self._records = records
         self._directory = directory
         self._lists: dict[str, _Listing] = {BUILT: _Listing(), TRUSTED: _Listing()}
-        # By this process, even if the disk lacks it.
+        # Entries that this process added; they count even if they could not be written to the disk.
         self._vouched: dict[str, dict[str, TrustEntry | None]] = {BUILT: {}, TRUSTED: {}}
 
     @cached_property

@@ -390,7 +390,7 @@ class Expectation:
     """The config of a size that was not measured, and the regret to expect there, in millionths of its best time.
 
     A prediction: ``regret_ppm`` is None if too few sizes were measured to hold any out. ``exact``: the size was
-    measured, for calls with other alignments.
+    measured, but only for calls with other alignments.
     """
 
     config: Config

@@ -375,7 +375,7 @@ class Ratio:
 
 
 def judge_ratio(new: Sequence[int], old: Sequence[int], margin_ppm: int) -> Ratio:
-    """Compares samples in nanoseconds, of which the ones at one place were taken in the same round.
+    """Compares samples in nanoseconds; ``new[i]`` and ``old[i]`` were taken in the same round.
 
     Rounds in which other work had the machine are left out. The new time is ``SLOWER`` or ``FASTER`` if the whole
     interval of the quotients lies beyond the margin, and the ``SAME`` if all of it lies within.

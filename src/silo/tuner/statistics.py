@@ -294,7 +294,7 @@ class Scales:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
         found = median(counted) if counted else self._level(key)
-        if not above:  # within a chain the result leaves out the configs above it, so it is not the reference's own
+        if not above:  # otherwise the result leaves out the configs of ``above``: it holds for this chain alone
             self._times[key] = max(found, 1)
         return max(found, 1)
 

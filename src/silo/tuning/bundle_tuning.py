@@ -117,8 +117,9 @@ Challenge = Callable[[CompilerWinner, CompilerWinner], tuple[Decision, "int | No
 def least_loss(cases: Sequence[Mapping[str, int]]) -> str:
     """The compiler whose code loses least over cases that one decision serves, by the times of each case.
 
-    The loss of a case is its time beside the fastest code for it; losses are multiplied. Only code that is usable in
-    all cases counts; "" without any. Equal losses go to the earlier compiler.
+    The loss in a case is the code's time divided by the time of the fastest code for that case; the losses of all
+    cases are multiplied. Only code that is usable in all cases counts; "" without any. Equal losses go to the
+    earlier compiler.
 
     >>> least_loss([{"a": 1_000_000, "b": 900_000}, {"a": 1_000_000, "b": 2_000_000}])
     'a'
@@ -154,7 +155,7 @@ def compare_compilers(
 
 
 def by_known_times(winners: Sequence[CompilerWinner]) -> Compared:
-    """Chooses by times not taken in turns: a later compiler's code needs an interval below the best so far."""
+    """Chooses by times not taken in turns: later code wins if its whole interval is below that of the best so far."""
 
     def challenge(best: CompilerWinner, other: CompilerWinner) -> tuple[Decision, int | None]:
         theirs, own = other.winner.time, best.winner.time

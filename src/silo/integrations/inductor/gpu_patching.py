@@ -202,7 +202,7 @@ def _before_sweep(decisions: TunerDecisions, plain: Callable[..., None]) -> Call
 
 
 def _descent(decisions: TunerDecisions, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``CachingAutotuner.coordinate_descent_tuning``, which torch calls without a hook of its plug-ins."""
+    """Wraps ``CachingAutotuner.coordinate_descent_tuning``, for which torch has no plug-in hook."""
 
     @wraps(plain)
     def coordinate_descent_tuning(self: Any, launcher: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401

@@ -1,6 +1,6 @@
-"""Reads the device code of files with host code: host functions go, and declarations that no kernel needs.
+"""Extracts device code from files with host code: drops host functions and declarations that no kernel needs.
 
-The texts are read as tokens. A declaration is dropped whole, and each line stays where it is. All declarations of one
+The texts are read as tokens. A declaration is dropped whole; other lines keep their numbers. All declarations of one
 name are kept or dropped together, so the rest means the same as before, or does not compile.
 """
 

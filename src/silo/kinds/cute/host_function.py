@@ -190,7 +190,7 @@ INTEGER_OPERATIONS: Mapping[str, Callable[[int, int, int], int | None]] = {
     "llvm.ashr": _shifted(_signed(lambda left, right: left >> right)),
     "llvm.lshr": _shifted(_unsigned(lambda left, right: left >> right)),
 }
-"""By the operation's name: a function of two signed numbers and their bits; None if the result is undefined."""
+"""Maps an operation's name to a function of two signed numbers and their bits; it returns None if undefined."""
 
 # In the order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
 COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (

@@ -251,7 +251,7 @@ def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
 def _axes(
     memory: str, coordinates: str, rank: int, element_bytes: int, *, direct: bool
 ) -> tuple[int | tuple[int, int], ...]:
-    """Returns each dimension of the map, outermost first: constants of a constant layout, else axes of the array."""
+    """Returns each dimension of the map, outermost first: (size, stride) of a constant layout, else an array's axis."""
     layout, steps = parse_layout(memory), parse_layout(coordinates)
     sizes, strides, ways = flat(layout.shape), flat(layout.stride), flat(steps.stride)
     form = f"a tensor map of an array of layout {memory}, with coordinates {coordinates}"

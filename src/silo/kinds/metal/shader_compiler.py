@@ -74,7 +74,7 @@ class ShaderLayout:
 
     @classmethod
     def from_text(cls, text: str) -> ShaderLayout:
-        """Returns the layout of :attr:`text`; raises ``ValueError`` for any other text."""
+        """Reads a layout back from its :attr:`text`; raises ``ValueError`` for any other text."""
         data = parse_json(text.encode())
         members = read_object(data, ("version", *names_of(cls)), "the plan of a shader")
         if members["version"] != _VERSION:

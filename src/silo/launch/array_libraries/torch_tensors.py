@@ -105,7 +105,7 @@ def _name_of(place: Place) -> str | None:
 
 
 def _moved(tensor: Any, place: Place) -> Any:  # noqa: ANN401  # a tensor
-    """On the place's device, under torch's name for it."""
+    """Returns the tensor on the place's device, found by torch's name for it."""
     if place.is_host:
         return tensor
     name = _name_of(place)

@@ -140,7 +140,7 @@ class RemoteClient:
         self._objects: Objects | None = None
         self._answered = False
         self._pool = ThreadPool(_THREADS)
-        self._askers = ThreadPool(_THREADS)  # threads that wait for the pool, which are other threads
+        self._askers = ThreadPool(_THREADS)  # for work that waits for results of _pool
         self._expected: dict[str, _Slot] = {}
         self._uploads = UploadQueue(self._deliver, self._not_sent)
 

@@ -37,7 +37,7 @@ LISTING_S = 5.0
 _BYTES_A_SECOND = 1 << 20  # a service that transfers less counts as broken
 MOST_LINE_BYTES = 256 << 10
 MOST_BLOB_BYTES = 64 << 20
-# A listing is taken so far and no further.
+# The most names that are read from a listing.
 MOST_NAMES = 200_000
 
 PARTS = ("blobs", "artifacts", "jobs", "records")

@@ -1,8 +1,8 @@
 """The upload queue: objects sent to a remote store in the background; and the form in which records travel.
 
-A fold holds the very lines that would be objects of their own, so that a list is the union of all lines wherever they
-are, and a repeated line counts once. A fold never changes and replaces nothing: its name is the sha256 of its bytes and
-how many lines it holds.
+A fold is one object that holds the lines of several records, each exactly as it would be sent alone. So a list is the
+union of the lines in folds and in single objects, and a repeated line counts once. A fold never changes and replaces
+nothing: its name is the sha256 of its bytes and the number of its lines.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class UploadQueue:
         return self._lists_under_way == 0 or self._awaited > 0
 
     def knows(self, name: str) -> None:
-        """An object that need not be sent."""
+        """Notes that the remote store has an object already, so that it is not sent."""
         self._known.add(name)
 
     def put(self, name: str, data: bytes) -> None:

@@ -50,9 +50,9 @@ _CANDIDATES = 16_384  # the most configs of a larger space that the model rates,
 class _Model:
     """The model made when ``fitted`` outcomes were known.
 
-    ``known`` are the observed configs that it uses; ``rows`` are those in its posterior for ``candidates``; ``places``
-    maps a config to its position among the candidates. ``trust`` is the part of the configs that it may choose, by how
-    well it predicts the known outcomes.
+    ``known`` are the observed configs that it was made from; ``posterior`` predicts ``candidates`` from ``rows``, which
+    are observed and pending configs. ``places`` maps a config to its position among the candidates.
+    ``trust`` is the share of the configs that the model may choose: the better it predicts known outcomes, the larger.
     """
 
     fitted: int

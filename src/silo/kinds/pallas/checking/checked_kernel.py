@@ -144,7 +144,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def doubt_finding(
         self, doubt: Doubt[str], other: int, effect: CheckFinding | Difference | None, schedule: CheckMode
     ) -> CheckFinding:
-        """Returns a finding for the first element that differs, or the fault that occurs with zeros in that memory."""
+        """Returns the first element that differs, or the fault that occurs, if unwritten memory holds zeros."""
         del doubt, other, schedule
         if isinstance(effect, CheckFinding):
             return effect

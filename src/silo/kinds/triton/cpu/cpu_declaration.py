@@ -70,7 +70,7 @@ CPU = CompilerDeclaration(
             allowed=range((1 << 30) + 1),
             launch=True,
         ),
-        # Of Triton's options those that mean something here; the others change nothing.
+        # The options of Triton that have an effect here; Triton's other options change nothing.
         Option("launch_cooperative_grid", bool, meaning="all programs run at once, and may wait", default=False),
         Option("enable_fp_fusion", bool, meaning="multiply and add may be rounded once", default=True, arithmetic=True),
     ),

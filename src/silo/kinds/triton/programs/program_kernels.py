@@ -91,7 +91,7 @@ class KernelTable:
                 self._kept.append(kernel)
 
     def __iter__(self) -> Iterator[ProgramKernel]:
-        """By name and place."""
+        """Iterates over the kernels in order of name and place."""
         with self._lock:
             found = list(self._kernels)
         return iter(sorted(found, key=lambda one: (one.name, one.location)))

@@ -12,7 +12,7 @@ __all__ = ["is_index_only", "is_range_mask", "is_structurally_affine", "unit_axi
 _SUMS = frozenset({arith.ADDI, arith.SUBI, tt.ADDPTR})
 # Operations whose result's increments follow from their operands' increments.
 _STEPPING = _SUMS | {arith.EXTSI, arith.MULI, tt.EXPAND_DIMS, tt.BROADCAST, tt.TRANS}
-# Of an affine value: a C compiler may refuse more than 256 nested parentheses, and two terms take one.
+# The most terms of an affine value: a C compiler may refuse more than 256 nested parentheses, and two terms take one.
 _MOST_TERMS = 400
 
 

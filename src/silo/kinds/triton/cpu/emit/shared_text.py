@@ -48,5 +48,5 @@ def part(text: str) -> Parts:
 
 
 def _without_blocks(text: str) -> str:
-    """Without the lines of blocks, and ending alike whatever their number was."""
+    """Returns the text without the lines of blocks. It ends in the same way for any number of such lines."""
     return _BLOCK_LINE.sub("", text).rstrip()

@@ -93,7 +93,7 @@ def _print(scope: LoweringScope, operation: Operation, value: str, index: Sequen
 
 
 def _index_format(shape: tuple[int, ...]) -> str:
-    """As wide as the largest index of each axis, so that columns are aligned."""
+    """Returns a format as wide as the largest index of each axis, so that columns are aligned."""
     return ", ".join(f"%{max(len(str(extent - 1)), 1)}d" for extent in shape)
 
 

@@ -614,7 +614,7 @@ class Nest(NestLoops):
         return tuple(self.runs.first if name == self.inner else name for name in index)
 
     def _quotient_of_run(self, operation: Operation, index: Index) -> str | None:
-        """The quotient at the start of a run, which is known already."""
+        """Returns the quotient at the start of a run, computed once for the run; None if it has another form."""
         if self.runs is None or not self.fast or operation.name != arith.DIVSI or self.runs.first not in index:
             return None
         form = self._divided_form(operation, tuple(self.inner if n == self.runs.first else n for n in index))

@@ -223,7 +223,7 @@ class FlatLoops:
         return 2 if self.cut and axis >= self.cut else 1
 
     def _shift(self, axis: int) -> int:
-        """Bits of the axes inside of this one in the same loop."""
+        """Returns log2 of the number of elements in the axes that are inside of ``axis`` and in the same loop."""
         end = self.cut if self.cut and axis < self.cut else len(self.shape)
         return math.prod(self.shape[axis + 1 : end]).bit_length() - 1
 

@@ -290,7 +290,7 @@ def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operatio
 
 
 def _tell_failure(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, failed: str) -> None:
-    """If it ``failed``, the elements are tested one after the other."""
+    """Emits code that tests the elements one after the other if the assertion ``failed``."""
     with scope.collecting() as one_by_one:
         asking = Nest(scope, shape)
         asking.begin_body(fast=False)

@@ -135,7 +135,8 @@ def _reads_columns(reduce: Operation) -> bool:
 def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
     """The axis along which a load reads successive places, if every nest that needs it goes along another axis.
 
-    ``inner`` are the axes of the loaded value that the innermost loops of these nests follow; None follows none.
+    ``inner`` has an item for each of these nests: the axis of the loaded value that its innermost loop follows, or None
+    if the loop follows none. Returns None if an item is None or is the load's axis.
     """
     axis = unit_axis(load_parts(load)[0])
     if axis is None or any(other is None or other == axis for other in inner):

@@ -188,7 +188,7 @@ def _replace() -> Any:  # noqa: ANN401
             call = None if handler is None else requested(src, options, target)
             if handler is None or call is None:
                 return proceed(src, options)
-            # Triton's key of the environment is right for every source.
+            # ``rest`` is passed on as it is: Triton's key of the environment does not depend on the source.
             return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel

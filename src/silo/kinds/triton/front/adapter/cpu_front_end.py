@@ -97,7 +97,7 @@ class CpuFrontEndOptions:
     launch_cooperative_grid: bool = False
     cpu_elements_apart: bool = False  # Silo's own: no element reads or writes what another element of a launch writes
     cpu_launch_atomics: bool = False  # Silo's own: nothing outside of a launch reaches the memory of its atomics
-    # Of GPUs alone, with their default values.
+    # Options for GPUs only, with their default values.
     launch_pdl: bool = False
     extern_libs: tuple[tuple[str, str], ...] = ()
     maxnreg: int | None = None

@@ -54,7 +54,7 @@ class KeyFiles:
 
 
 def hashed_files(package: Path) -> list[Path]:
-    """At least the files that Triton's hash of its installation reads. Raises OSError."""
+    """Returns all files that Triton's hash of its installation reads, and perhaps others. Raises OSError."""
     endings = tuple(importlib.machinery.all_suffixes())
     paths = [package / name.format(_suffix().rpartition(".")[2]) for name in _HASHED_FILES]
     for folder in _HASHED_FOLDERS:

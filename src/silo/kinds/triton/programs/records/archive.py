@@ -103,7 +103,7 @@ def key_of(artifact: Artifact) -> str:
 
 
 def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
-    """A blob by its bytes."""
+    """Returns the reference of a file's blob with these bytes."""
     return blob_ref(kind, data)
 
 

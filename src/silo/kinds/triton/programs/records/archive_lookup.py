@@ -272,7 +272,7 @@ class ArchiveLookup:
 
 
 def _as_built(artifact: Artifact) -> Artifact:
-    """With every constexpr in the specialization, as the recorder noted it."""
+    """Returns the artifact with every constexpr in its specialization, as the recorder noted it."""
     variant = artifact.variant
     constants = {**dict(variant.config.values), **variant.specialization.constant_values}
     return replace(artifact, variant=replace(variant, specialization=variant.specialization.with_constants(constants)))

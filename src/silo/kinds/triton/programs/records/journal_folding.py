@@ -146,7 +146,7 @@ def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
 
 
 def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
-    """With the files that travel beside the kernels."""
+    """Returns the contents with the files that travel beside the kernels."""
     attachments = {**dict(contents.attachments), **gathered.attachments}
     attachments.pop(WINNERS, None)
     attachments.pop(NAMES, None)
@@ -200,7 +200,7 @@ def _key(one: BundleVariant) -> str:
 
 
 def _freed(variant: Variant) -> Variant:
-    """With every constexpr in the specialization, as it was recorded."""
+    """Returns the variant with every constexpr in its specialization, as it was recorded."""
     constants = {**dict(variant.config.values), **variant.specialization.constant_values}
     return replace(
         variant,

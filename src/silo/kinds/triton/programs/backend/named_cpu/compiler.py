@@ -10,7 +10,7 @@ _plugin: Any = import_module("silo.kinds.triton.programs.backend.compiler")
 
 
 class NamedCpuBackend(_plugin.CpuBackend):
-    """As Silo's own; Triton finds that one for every CPU, and would refuse two."""
+    """Like Silo's backend, which Triton finds for every CPU; this one serves no target, as Triton refuses two."""
 
     @staticmethod
     def supports_target(target: Any) -> bool:  # noqa: ANN401, ARG004  # Triton's GPUTarget
