@@ -43,7 +43,7 @@ void silo_plan_trial_init(struct silo_plan_trial *trial);
 /* The way of the next replay, on so many threads. `large`: a launch is worth several threads. */
 enum silo_plan_order silo_plan_trial_next(struct silo_plan_trial *trial, int threads, bool large);
 
-/* It took so many nanoseconds. */
+/* Record that a replay in this way took so many nanoseconds. */
 void silo_plan_trial_tell(struct silo_plan_trial *trial, enum silo_plan_order way, uint64_t took);
 
 #endif

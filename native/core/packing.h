@@ -150,7 +150,7 @@ SILO_INLINE void *silo_pack_part(const struct silo_packing *packing,
     return silo_descriptor_part(descriptor, packed->part, packed->axis);
 }
 
-/* Its structs lie behind the parameters. */
+/* Write a struct behind the parameters; its address, or NULL if it cannot be written. */
 SILO_INLINE void *silo_pack_struct(const struct silo_packing *packing,
                                    const struct silo_packed *packed,
                                    const struct silo_values *values, void **params) {

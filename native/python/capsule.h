@@ -19,7 +19,7 @@ bool silo_buffer_failed(PyObject *object);
 /* The tensor inside a capsule of either DLPack generation, or NULL with an exception set. */
 const struct dl_tensor *silo_tensor_of_capsule(PyObject *capsule, bool *readonly);
 
-/* Its shape; -1 with an exception set. */
+/* Fill in the shape of a capsule's tensor; -1 with an exception set. */
 int silo_shape_of_capsule(PyObject *capsule, struct silo_shape *shape);
 
 #endif

@@ -14,7 +14,7 @@ struct silo_descriptor_owner {
     PyObject *base;   /* borrowed from objects that the call holds */
 };
 
-/* Its shape and strides alone, for grids. -1 with an exception set. */
+/* Fill in only the shape and strides of a descriptor, for grids. -1 with an exception set. */
 int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
 
 /* ---- attributes of an object ---- */

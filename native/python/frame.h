@@ -17,7 +17,7 @@ enum silo_ran {
     SILO_RAN_PROGRAM,  /* a grid function, hook, config function or compiler */
 };
 
-/* Its arrays are made as long as the call needs. */
+/* The state of one call; its arrays are made as long as the call needs. */
 struct silo_frame {
     /* One a parameter: integers sign-extended, floats as doubles, addresses; slots[SILO_SLOT_NULL]
      * is 0. */

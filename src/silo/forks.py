@@ -155,7 +155,7 @@ def renew_properties_of(package: str) -> None:
 
 
 def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
-    """Until Python 3.12 a ``cached_property`` holds a lock, one for all objects of a class, while it is worked out."""
+    """Renews the lock of each ``cached_property``: until Python 3.12 it is one lock for all objects of a class."""
     from functools import cached_property  # noqa: PLC0415  # loaded long ago
 
     for name, module in modules:

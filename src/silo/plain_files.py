@@ -76,7 +76,7 @@ def read_plain(path: str | os.PathLike[str], most: int | None = None) -> bytes:
 
 
 def read_open(descriptor: int, path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """As :func:`read_plain`, of a file that is open at its beginning; ``path`` is for messages."""
+    """Works like :func:`read_plain`, for a file that is open at its beginning; ``path`` is for messages."""
     allowed = settings().file_bytes if most is None else most
     raised = "; if you know where it comes from, raise SILO_FILE_BYTES" if most is None else ""
     size = os.fstat(descriptor).st_size

@@ -146,7 +146,7 @@ class DeclaredKernel:
 
     @property
     def space(self) -> SearchSpace:
-        """Its space. Raises SpaceError if a heuristic makes one for each call (:attr:`rule`)."""
+        """The kernel's space. Raises SpaceError if a heuristic makes one for each call (:attr:`rule`)."""
         if self.rule is None:
             return self._space
         raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")

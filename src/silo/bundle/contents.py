@@ -171,7 +171,7 @@ class BundleVariant:
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
-        """Its blobs, the driver's first."""
+        """The variant's blobs, the driver's first."""
         return (self.artifact.blob, *self.artifact.sidecars)
 
 
@@ -343,7 +343,7 @@ class BlobEntry:
         return BlobRef(self.sha256, self.kind, self.raw_bytes)
 
     def to_json(self) -> JSON:
-        """Its row in the manifest."""
+        """The blob's row in the manifest."""
         return [self.sha256, self.kind, self.raw_bytes, self.codec, self.offset, self.stored_bytes]
 
 

@@ -344,7 +344,7 @@ class OpenKernel:
 
     @cached_property
     def head(self) -> BundleKernel:
-        """All but its variants and its dispatch rules, which the native module reads for a call."""
+        """The kernel without its variants and dispatch rules, which the native module reads for a call."""
         return self._manifest.head(self._number)
 
     def __len__(self) -> int:
@@ -393,7 +393,7 @@ class OpenKernel:
         return None if number is None else self[number]
 
     def groups(self, known: Mapping[str, Value] | None = None) -> Iterator[VariantGroup]:
-        """Its variants, grouped, without groups that were compiled for other constants than ``known``."""
+        """The kernel's variants, grouped, without groups that were compiled for other constants than ``known``."""
         return self._manifest.groups(self._number, known)
 
     @property
@@ -408,7 +408,7 @@ class OpenKernel:
 
     @cached_property
     def code(self) -> tuple[VariantCode, ...]:
-        """Its variants by target and kind of blob, without their assumptions."""
+        """The kernel's variants by target and kind of blob, without their assumptions."""
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:

@@ -81,7 +81,7 @@ class CaseWatch(Protocol):
         ...
 
     def done(self) -> None:
-        """All cases are over."""
+        """Called once all cases are over."""
         ...
 
 

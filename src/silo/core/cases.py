@@ -77,7 +77,7 @@ class Handle:
 
     @property
     def host(self) -> NDArray[Any]:
-        """Its values as they were made, in a read-only numpy array (ml_dtypes for bfloat16 and 8-bit floats)."""
+        """The values as they were made, in a read-only numpy array (ml_dtypes for bfloat16 and 8-bit floats)."""
         if self._host is None:
             require_numpy("the host copy of a case's array (.host)")
             host = self.recipe.host(self._make.fill)

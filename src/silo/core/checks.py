@@ -285,7 +285,7 @@ class PlainArray:
 
 
 def check_plain(actual: PlainArray, expected: ExpectedRecipe) -> CheckResult:
-    """As :func:`silo.core.checks.check`: within ``atol + rtol * |expected|`` everywhere."""
+    """Compares as :func:`silo.core.checks.check` does: within ``atol + rtol * |expected|`` everywhere."""
     if actual.shape != expected.shape:
         message = f"the shape is {actual.shape} and should be {expected.shape}"
         return CheckResult(ok=False, max_abs_error=math.inf, max_rel_error=math.inf, worst=None, message=message)

@@ -80,7 +80,7 @@ class Compiler(Protocol):
 
     @property
     def declaration(self) -> CompilerDeclaration:
-        """Its name, options, kinds of blobs: the object that the entry point names."""
+        """The compiler's name, options, kinds of blobs: the object that the entry point names."""
         ...
 
     def identity(self, target: Target) -> str:
@@ -158,7 +158,7 @@ class CheckedKernel(Protocol):
 
     @property
     def launch(self) -> LaunchInfo:
-        """Its launch info."""
+        """The kernel's launch info."""
         ...
 
     @property
@@ -168,7 +168,7 @@ class CheckedKernel(Protocol):
 
     @property
     def effects(self) -> tuple[Effect, ...]:
-        """Its effect through each parameter of the layout."""
+        """The kernel's effect through each parameter of the layout."""
         ...
 
     def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> AbstractContextManager[list[str]]:
@@ -296,7 +296,7 @@ class Device(Protocol):
 
     @property
     def model(self) -> DeviceModel:
-        """Its identity."""
+        """The model of the device."""
         ...
 
     @property

@@ -27,7 +27,7 @@ class SearchSpace(Protocol):
 
     @property
     def listed(self) -> tuple[Config, ...]:
-        """Its configs in order; of a space of groups the base, and the configs that differ from it in one group."""
+        """The configs in order; in a space of groups, the base and the configs that differ from it in one group."""
         ...
 
     @property
@@ -124,11 +124,11 @@ class SpaceHeuristic(Protocol):
 
     @property
     def kind(self) -> str:
-        """Its name in messages."""
+        """The heuristic's name in messages."""
         ...
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> Rule:
-        """For one kernel. ``SpaceError`` if it lacks a block or an argument that the heuristic names."""
+        """Binds the rule to one kernel. ``SpaceError`` if it lacks a block or an argument that the heuristic names."""
         ...
 
 

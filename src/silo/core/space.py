@@ -234,7 +234,7 @@ class Space:
         return tuple(self._configs[near] for near in self._lattice.neighbours(index))
 
     def key(self) -> str:
-        """Its key (schema ``space-key/1``)."""
+        """The space's key (schema ``space-key/1``)."""
         return digest("space-key/1", self.to_json())
 
     def to_json(self) -> JSON:

@@ -79,7 +79,7 @@ def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
 
 
 def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None]]:
-    """By argument, a function that restores the present content of its array; shared arrays share the function."""
+    """Returns for each argument a function that restores its array's present content; shared arrays share one."""
     behind = {name: array_behind(value) for name, value in arguments.items()}
     arrays = {id(array): array for array in behind.values() if array is not None}
     made = {key: restorer(array) for key, array in arrays.items()}

@@ -81,7 +81,7 @@ class Coverage:
 
 
 def coverage(studies: Sequence[FleetStudy]) -> list[Coverage]:
-    """For each kernel, which of its sizes were measured on which of all device models. Pure."""
+    """Returns which sizes of each kernel were measured on which of all device models. Pure."""
     cells = newest(studies)
     devices = tuple(sorted({study.device for study in studies}))
     found: list[Coverage] = []

@@ -114,7 +114,7 @@ def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
 
 
 def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
-    """After each trial, the least median of the configs that worked; None before the first."""
+    """Returns the least median of configs that worked after each trial; None before the first that worked."""
     found: list[int | None] = []
     best: int | None = None
     for trial in trials:

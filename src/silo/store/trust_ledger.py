@@ -362,12 +362,12 @@ class TrustLedger:
 
 
 def consent_of_caller(code: HostCode | PackedHostCode) -> Consent:
-    """For code that the caller vouches for by ``trust=True``: for this load alone, independent of the store."""
+    """Returns consent to code that the caller vouches for by ``trust=True``: for this load alone, not stored."""
     return issue_consent(code, _CALLERS_WORD)
 
 
 def consent_to_compiled(code: HostCode, reason: str) -> Consent:
-    """For code that the caller compiled a moment ago at this user's request; kept nowhere."""
+    """Returns consent to code that the caller has just compiled at this user's request; not stored."""
     return issue_consent(code, reason)
 
 

@@ -261,7 +261,7 @@ class LossModel:
 
     @property
     def _groups(self) -> Places:
-        """For each column of the features the number of its group: configs, sizes, quotients, waste."""
+        """The group of each column of the features, as a number: configs, sizes, quotients, waste."""
         import numpy as np  # noqa: PLC0415
 
         sizes = len(self.samples[0].bucket)

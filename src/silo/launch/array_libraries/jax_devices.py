@@ -18,7 +18,7 @@ def count(jax: Any, kind: str) -> int:  # noqa: ANN401  # the module
 
 
 def describe(jax: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """The description of one of them by jax."""
+    """Jax's description of a device."""
     found = jax.devices(kind)[index]
     statistics: dict[str, Any] = found.memory_stats() or {}
     return LibraryDevice(

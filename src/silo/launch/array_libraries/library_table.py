@@ -125,7 +125,7 @@ class KnowsDevices(Protocol):
         ...
 
     def describe(self, library: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-        """The description of one of them. DeviceError if the library reports too little."""
+        """The library's description of a device. DeviceError if the library reports too little."""
         ...
 
 

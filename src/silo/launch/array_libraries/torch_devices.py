@@ -19,7 +19,7 @@ def count(torch: Any, kind: str) -> int:  # noqa: ANN401  # the module
 
 
 def describe(torch: Any, kind: str, index: int) -> LibraryDevice:  # noqa: ANN401
-    """The description of one of them by torch. DeviceError if torch reports too little."""
+    """Torch's description of a device. DeviceError if torch reports too little."""
     return {"xpu": _xpu, "mtia": _mtia, "mps": _mps}[kind](torch, index)
 
 

@@ -239,7 +239,7 @@ class _Watchdog:
         in_child(self._begin)
 
     def _begin(self) -> None:
-        """Without a thread and without requests: a child made by fork has neither."""
+        """Starts without a thread and without requests: a child made by fork has neither."""
         self._waiting: list[tuple[float, int, weakref.ref[BoundedSocket]]] = []  # a heap by the moment to look again
         self._numbers = itertools.count()
         self._runs = False

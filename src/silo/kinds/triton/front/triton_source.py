@@ -307,7 +307,7 @@ class TritonSource:
 
     @property
     def exact(self) -> frozenset[str]:
-        """Nothing of its own: Triton folds only constexprs and facts."""
+        """Always empty: Triton folds only constexprs and facts."""
         return frozenset()
 
     @property

@@ -535,7 +535,7 @@ class FunctionLowering:
         scope.emit(Forever(body))
 
     def _wait(self) -> None:
-        """In a turn of a loop that may wait for another program: let others run."""
+        """Emits a call that lets other programs run, in a turn of a loop that may wait for one of them."""
         self.scope.pieces.add("wait")
         self.scope.emit(LoopCall("silo_wait(context)"))
 

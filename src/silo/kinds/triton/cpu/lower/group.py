@@ -216,7 +216,7 @@ class _GroupLowering:
         return joined(nest, axis) if plain else 0
 
     def _rows_ahead(self) -> list[Statement]:
-        """If rows are added up, and so read once: calls that prefetch the lines of later rows."""
+        """Returns calls that prefetch the lines of later rows if rows are added up, and so read once; else none."""
         nest, scope = self.nest, self.scope
         if (
             scope.reference

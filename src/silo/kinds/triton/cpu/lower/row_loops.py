@@ -56,7 +56,7 @@ def goes_along_rows(loop: Operation, carried: Sequence[Carried]) -> bool:
 
 
 def _advance(value: Value, block: Block, advances: Mapping[Value, _Number]) -> _Number:
-    """By how many elements ``value`` moves from one iteration of the loop of ``block`` to the next, if it is known."""
+    """The number of elements that ``value`` moves per iteration of the loop of ``block``, if it is known."""
     known = dict(advances)
     pending = [value]
     while pending:

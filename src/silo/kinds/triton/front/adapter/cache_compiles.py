@@ -95,7 +95,7 @@ class CompileRequest:
 
     @functools.cached_property
     def entry(self) -> CacheEntry:
-        """Its place in Triton's cache, as ``triton.compile`` works it out when first read. Raises its exceptions."""
+        """The place in Triton's cache, as ``triton.compile`` works it out when first read. Raises its exceptions."""
         libtriton, cache = module("triton._C.libtriton"), module("triton.runtime.cache")
         backend = backend_for(self.target)
         options = backend.parse_options({**self.options, **self.source.parse_options()})

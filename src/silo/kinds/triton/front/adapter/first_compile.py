@@ -129,7 +129,7 @@ def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
 
 
 def _nothing() -> None:
-    """Nothing was replaced."""
+    """Undoes nothing, because nothing was replaced."""
 
 
 def _is_of(function: Any, holder: Any) -> bool:  # noqa: ANN401

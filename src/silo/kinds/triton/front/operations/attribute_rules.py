@@ -124,7 +124,7 @@ def integers(count: Callable[[Operation], int | None]) -> AttributeKind:
 
 
 def any_number(_operation: Operation) -> None:
-    """For :func:`integers`: an array of any length."""
+    """Accepts an array of any length; passed to :func:`integers`."""
     return
 
 

@@ -119,7 +119,7 @@ class CpuEvent:
         return (end._at_ns - self._at_ns) / 1e6
 
     def synchronize(self) -> None:
-        """Nothing runs behind the caller's back."""
+        """Returns at once: each launch has ended when it returns."""
 
     def query(self) -> bool:
         """Always done."""
@@ -133,7 +133,7 @@ class CpuInterface:
 
     @staticmethod
     def synchronize(device: object = None) -> None:
-        """Nothing runs behind the caller's back."""
+        """Returns at once: each launch has ended when it returns."""
 
     @staticmethod
     def current_device() -> int:

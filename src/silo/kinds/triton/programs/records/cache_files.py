@@ -174,7 +174,7 @@ _made: CacheFiles | None = None
 
 
 def cache_of_settings() -> CacheFiles:
-    """The one of this process, over the file that ``SILO_TRITON_CACHE`` names."""
+    """The cache files of this process, over the file that ``SILO_TRITON_CACHE`` names."""
     global _made  # noqa: PLW0603  # Triton may import its backend anew
     if _made is None:
         named = settings().triton_cache
