@@ -373,7 +373,7 @@ class Case:
         return {name: value for name, value in self.kwargs.items() if is_option(name)}
 
     def arguments(self, names: Sequence[str]) -> dict[str, Any]:
-        """As :meth:`bind`, with handles replaced by their arrays: the arguments of the kernel's call."""
+        """Calls :meth:`bind`, and replaces handles by their arrays: returns the arguments of the kernel's call."""
         handles = (Handle, DescriptorHandle)
         return {name: one.array if isinstance(one, handles) else one for name, one in self.bind(names).items()}
 

@@ -303,7 +303,7 @@ def _longest(sizes: Sequence[Node]) -> Node:
 
 
 def _along_x(parts: Sequence[Part], programs: Node, least: int) -> Node:
-    """At least this many programs if there is work, or the negative size if a size is negative."""
+    """Returns at least this many programs if there is work, or the negative size if a size is negative."""
     if least > 0:
         programs = make(OpKind.SELECT, programs, make(OpKind.MAX, programs, Const(least)), programs)
     return _refusing([_size(part.x) for part in parts], programs)

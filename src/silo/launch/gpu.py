@@ -82,7 +82,7 @@ class GpuDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """In a separate process, because after a fault the driver refuses everything in the process."""
+        """A separate process, because after a fault the driver refuses everything in the process."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:

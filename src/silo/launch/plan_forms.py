@@ -241,7 +241,7 @@ class FormMaker:
         return (-1, result) if stays else None
 
     def _edges(self) -> tuple[tuple[int, ...], ...] | None:
-        """For each node the nodes that it waits for, if they are on several streams of a GPU."""
+        """The nodes that each node waits for, if they are on several streams of a GPU."""
         order, other = self._order(self.first, self.work), self._order(self.second, self.again)
         if order.refused:
             raise ArgumentError(f"{self.name}: {order.refused}")
@@ -275,7 +275,7 @@ class FormMaker:
     def _sources(
         self, number: int, one: SeenLaunch, other: SeenLaunch
     ) -> tuple[tuple[int, ...], tuple[tuple[int, int] | int | None, ...]]:
-        """For each parameter which value it takes (-1: a constant), and what memory it points to."""
+        """The number of the value that each parameter takes (-1: a constant), and the memory that it points to."""
         if one.launcher is not other.launcher or one.codes != other.codes:
             raise ArgumentError(
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) was another one the second time that the"
@@ -329,7 +329,7 @@ class FormMaker:
         return self._pointer(number, one, place, one.arguments[place].base, addresses)
 
     def _described(self, number: int, one: SeenLaunch, other: SeenLaunch) -> tuple[object, ...]:
-        """For each parameter its tensor descriptor as recorded, with the values that change; None for others."""
+        """Each parameter's tensor descriptor as recorded, with the values that change; None for other parameters."""
         found: list[object] = []
         for place, code in enumerate(one.codes):
             if code >> 56 != _DESCRIPTOR:
@@ -400,7 +400,7 @@ class FormMaker:
         )
 
     def _axes(self, one: SeenLaunch, other: SeenLaunch) -> tuple[int, int, int] | None:
-        """For each dimension of the grid the number of its value, -1 for a constant; None: the declared grid."""
+        """The number of the value of each dimension of the grid, -1 for a constant; None: the declared grid."""
         if one.dims != other.dims:
             raise ArgumentError(
                 f"{self.name}: the grid of {one.launcher.name} was {one.dims}, and {other.dims} the second time: it is"

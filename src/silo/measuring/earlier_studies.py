@@ -220,7 +220,7 @@ def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -
 def _same(
     earlier: EarlierStudy, configs: Sequence[Config], artifacts: CandidateArtifacts, store: StoreBase
 ) -> dict[str, str]:
-    """For configs that compile to the same code today: the key of each earlier artifact, with the key of today's."""
+    """Maps the key of each earlier artifact to the key of today's, for configs that compile to the same code today."""
     artifacts.expect(configs)
     artifacts.prepare(configs)
     same: dict[str, str] = {}

@@ -201,7 +201,7 @@ def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
 
 
 def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
-    """For a config, the function that launches the case with it."""
+    """Returns a function that returns, for a config, the function that launches the case with it."""
     kernel, case = study.kernel, study.case
     facts = study.situation.device.facts()
     launcher = kernel.resolver.launcher_on(study.situation.device)

@@ -90,7 +90,7 @@ class CpuDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """In a separate process, because code that faults ends its process."""
+        """Candidates run in a separate process, because code that faults ends its process."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "so") -> Decision:

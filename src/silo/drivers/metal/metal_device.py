@@ -109,7 +109,7 @@ class MetalDevice:
 
     @property
     def measuring(self) -> Measuring:
-        """In this process, because torch launches here."""
+        """Candidates run in this process, because torch launches here."""
         return Measuring.HERE
 
     @property

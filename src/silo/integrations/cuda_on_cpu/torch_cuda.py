@@ -390,7 +390,7 @@ class Stream:
 
     @property
     def native_handle(self) -> int:
-        """As :attr:`cuda_stream`."""
+        """The same as :attr:`cuda_stream`."""
         return self.stream_id
 
     @property

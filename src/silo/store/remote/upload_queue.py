@@ -159,7 +159,7 @@ class UploadQueue:
         return self._lists_under_way == 0 or self._awaited > 0
 
     def knows(self, name: str) -> None:
-        """Notes that the remote store has an object already, so that it is not sent."""
+        """Notes that an object need not be sent, because the remote store has it."""
         self._known.add(name)
 
     def put(self, name: str, data: bytes) -> None:

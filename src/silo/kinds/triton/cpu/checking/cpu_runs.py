@@ -355,7 +355,7 @@ class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
 
     @property
     def schedules(self) -> Sequence[Order]:
-        """The orders of programs to run: one for kernels without atomics, for which any order shows the same faults."""
+        """The orders of programs to run: one for kernels without atomics, because any order shows the same."""
         atomic = any(Use.ATOMIC in site.use for site in self._written)
         return tuple(Order) if atomic and self.total > 1 else (Order.ASCENDING,)
 

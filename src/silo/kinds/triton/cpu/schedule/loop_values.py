@@ -26,7 +26,7 @@ class Offsets:
     wrapped: frozenset[Value] = frozenset()
 
     def within(self, carried: Sequence[Carried]) -> Offsets:
-        """With the names of a loop inside: its starts may be offsets themselves, or be known from memory alone."""
+        """Returns the offsets with a loop's names added, whose starts may be offsets, or be known from memory alone."""
         starts = [(entry.argument, entry.initial) for entry in carried if entry.kind == "offset"]
         plain = {argument for argument, start in starts if is_structurally_affine(start, self.plain)}
         wrapped = {arg for arg, start in starts if is_structurally_affine(start, self.wrapped, wrapped=True)}

@@ -82,7 +82,7 @@ class KeepsFiles(Protocol):
     """A storage of files by the key and name that Triton gives them."""
 
     def get(self, key: str, names: Sequence[str]) -> Mapping[str, bytes]:
-        """Returns the contents of those of the named files that are kept, by name."""
+        """Returns the contents of the named files that are kept, by name."""
         ...
 
     def put(self, key: str, name: str, data: bytes) -> None:
