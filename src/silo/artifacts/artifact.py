@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from silo.core.json_reader import NAME, NATURAL, TEXT, Form, Persisted, listed, read_text, value_of
@@ -15,7 +16,7 @@ from silo.frozen import field, frozen, remembered
 if TYPE_CHECKING:
     from silo.core.consent import HostCode
 
-__all__ = ["Artifact", "BlobRef", "decoded", "text_of"]
+__all__ = ["Artifact", "BlobRef", "blob_ref", "decoded", "text_of"]
 
 
 def _read_sha256(data: JSON, what: str) -> str:
@@ -34,6 +35,11 @@ class BlobRef(Persisted):
     sha256: str = field(form=Form(_read_sha256, str))
     kind: str = field(form=TEXT)
     size: int = field(form=NATURAL)
+
+
+def blob_ref(kind: str, data: bytes) -> BlobRef:
+    """Returns the reference of a blob with these bytes: its SHA-256, kind and size."""
+    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
 
 
 def decoded(ref: BlobRef, data: bytes) -> str:

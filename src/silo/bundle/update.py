@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from silo.artifacts.artifact import BlobRef
+from silo.artifacts.artifact import BlobRef, blob_ref
 from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant, encode_documents
 from silo.bundle.format import TRIALS_KIND
 from silo.bundle.reader import Bundle, open_bundle, stored_blobs
@@ -23,7 +22,6 @@ from silo.store.privacy import lock_of_place
 __all__ = [
     "KernelUpdate",
     "Updated",
-    "blob_ref",
     "document_blob",
     "locked_bundle",
     "update_bundle",
@@ -55,11 +53,6 @@ def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, byte
     """
     data = encode_documents(documents)
     return blob_ref(kind, data), data
-
-
-def blob_ref(kind: str, data: bytes) -> BlobRef:
-    """Returns the reference of a blob with these bytes: its SHA-256, kind and size."""
-    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
 
 
 def with_attachments(contents: BundleContents, attachments: Mapping[str, BlobRef]) -> BundleContents:

@@ -20,7 +20,7 @@ from silo.core.dispatch import bucket_of
 from silo.core.extents import ArrayExtents, Extents
 from silo.core.launch_info import format_block
 from silo.core.plugins import load_place, loader_of
-from silo.core.recipes import ArrayRecipe, ScalarRecipe
+from silo.core.recipes import ArrayRecipe, CaseRecipe, ScalarRecipe
 from silo.core.recorded_plans import ArgumentKind, RecordedArgument, RecordedPlan
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
@@ -246,11 +246,11 @@ def _coverage(kernel: BundleKernel) -> Iterator[CoverageRow]:
 
 
 def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
-    times = _times(bundle, kernel)
+    times, recipes = _times(bundle, kernel), tuple(case_recipes(bundle, kernel.name))
     for rules in kernel.rules:
         target = str(rules.target)
         extents = [f"{name} {one}" for name, one in rules.extents]
-        sharing = _cases_by_bucket(bundle, kernel, dict(rules.extents))
+        sharing = _cases_by_bucket(recipes, kernel.key, dict(rules.extents))
         for (bucket, config), compiler in zip(rules.rules.rules, rules.rule_compilers, strict=True):
             key = ", ".join(
                 f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}"
@@ -272,17 +272,17 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
 
 
 def _cases_by_bucket(
-    bundle: Bundle, kernel: BundleKernel, extents: Mapping[str, ArrayExtents]
+    recipes: Sequence[CaseRecipe], key: Sequence[str], extents: Mapping[str, ArrayExtents]
 ) -> Counter[tuple[object, ...]]:
     """The number of cases whose arrays have these extents, in each bucket: cases of one bucket get one decision."""
     found: Counter[tuple[object, ...]] = Counter()
-    for recipe in case_recipes(bundle, kernel.name):
+    for recipe in recipes:
         shapes = {name: one.shape for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
         if any(isinstance(one, Extents) and shapes.get(name) != one.shape for name, one in extents.items()):
             continue
         values = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
-        if all(name in values for name in kernel.key):
-            found[tuple(bucket_of([values[name] for name in kernel.key]))] += 1
+        if all(name in values for name in key):
+            found[tuple(bucket_of([values[name] for name in key]))] += 1
     return found
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.artifact import Artifact, blob_ref
 from silo.checking.crash_report import CrashKernel, CrashReport, RecordedLaunch
 from silo.commands.crash_suspects import Suspect, layout_of, unchecked_reason
 from silo.commands.examine_crash import Examiner, number_of, signature_of
@@ -101,8 +100,7 @@ def _sent(
     signature = signature_of(info, [Effect.BOTH] * len(info.layout))
     variant = Variant(kernel.name, "", signature, Specialization(), Config.of(), job.target)
     blob = compiled.blob
-    reference = BlobRef(hashlib.sha256(blob.data).hexdigest(), blob.kind, len(blob.data))
-    artifact = Artifact(variant, compiled.launch, reference, (), job.compiler, "")
+    artifact = Artifact(variant, compiled.launch, blob_ref(blob.kind, blob.data), (), job.compiler, "")
     given = {name: one for (name, _), one in zip(kernel.parameters, launch.arguments, strict=True)}
     lows: list[int] = []
     names: list[str] = []

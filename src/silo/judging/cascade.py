@@ -18,7 +18,7 @@ from silo.errors import CaseError, SiloError, TuneError
 from silo.frozen import frozen
 from silo.judging.candidate_data import CandidateData, CandidateError, CaseShape, LaunchData, read_messages, validate
 from silo.judging.confinement import Confined
-from silo.judging.device_stage import DeviceCodes, GpuStage
+from silo.judging.device_stage import MARGIN_PPM, DeviceCodes, GpuStage
 from silo.judging.job_processes import Ended, JobProcesses
 from silo.judging.judged_results import expected_arrays, scales_of, wrong_results
 from silo.judging.task import LARGEST, ODD, DrawnArray, DrawnCase, Task, draw_case
@@ -36,7 +36,6 @@ __all__ = ["Judge", "Submission"]
 _NO_MESSAGE: tuple[dict[str, Any], tuple[bytes, ...]] = ({}, ())
 _MOST_DATA = 256 << 20
 _MOST_CODE = 64 << 20
-_MARGIN_PPM = 10_000
 _MESSAGE = 4000
 _FOLDER = re.compile(r"[^\s'\"]*/silo-judge-[A-Za-z0-9_]+/")
 _GRID_MOST = ((1 << 31) - 1, (1 << 16) - 1, (1 << 16) - 1)
@@ -375,7 +374,7 @@ class Judge:
             "timed": {
                 "baseline": old.to_json(),
                 "config": 0,
-                "margin_ppm": _MARGIN_PPM,
+                "margin_ppm": MARGIN_PPM,
                 "limit_s": self._seconds,
             },
         }

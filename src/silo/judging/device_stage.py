@@ -6,13 +6,12 @@ the arrays that come back are compared here.
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.artifact import Artifact, blob_ref
 from silo.core.launch_info import LaunchInfo
 from silo.errors import CaseError, DeviceError, SiloError
 from silo.frozen import frozen, replace
@@ -23,9 +22,10 @@ from silo.tuning.agents.connection import PipeSource
 from silo.tuning.agents.fleet import Fleet, Turn
 from silo.tuning.agents.sent_launches import LaunchResults, SentLaunch, SentLaunches, launch_on
 
-__all__ = ["DeviceCodes", "GpuStage", "local_fleet"]
+__all__ = ["MARGIN_PPM", "DeviceCodes", "GpuStage", "local_fleet"]
 
-_MARGIN_PPM = 10_000
+MARGIN_PPM: Final = 10_000
+"""A candidate and the baseline are timed until it is known whether they differ by this, on each device."""
 
 
 def local_fleet(device: str, wait_s: float = 120.0) -> Fleet:
@@ -53,7 +53,7 @@ class DeviceCodes:
             for row, blob in zip(rows, blobs, strict=True):
                 number = used[int(row["variant"])]
                 job = data.variants[number].jobs[int(row["job"])]
-                reference = BlobRef(hashlib.sha256(blob).hexdigest(), str(row["kind"]), len(blob))
+                reference = blob_ref(str(row["kind"]), blob)
                 variant = replace(data.variants[number].variant, target=job.target)
                 launch = LaunchInfo.from_json(row["launch"])
                 codes[number] = Artifact(variant, launch, reference, (), job.compiler, ""), blob
@@ -134,7 +134,7 @@ class GpuStage:
             tuple(sent),
             () if baseline is None else tuple((one, counts[0]) for one in range(counts[0])),
             any(one.role.value == "inout" for one in arrays),
-            _MARGIN_PPM,
+            MARGIN_PPM,
             self._seconds,
             limit_s,
         )

@@ -30,11 +30,12 @@ Job = Callable[[int, int], None]
 def _jobs() -> dict[str, Job]:
     """The function of each kind of job, imported before the first fork."""
     from silo.judging.candidate_process import lower_candidate, warm_up  # noqa: PLC0415  # after the process is set up
-    from silo.judging.kernel_process import build_once, run_kernel  # noqa: PLC0415
+    from silo.judging.kernel_process import build_once, compiler_places, run_kernel  # noqa: PLC0415
 
     for kind, variant in warm_up():
         build_once(kind, variant)
-    private_files()  # computed once for all children
+    private_files()  # these two once for all children
+    compiler_places()
     return {"candidate": lower_candidate, "kernel": run_kernel}
 
 

@@ -32,7 +32,7 @@ from silo.settings import hold_in_environment, settings
 from silo.store.trust_ledger import consent_to_compiled
 from silo.tuner.measure import Contender, MeasurePolicy, compare_times
 
-__all__ = ["build_once", "run_kernel"]
+__all__ = ["build_once", "compiler_places", "run_kernel"]
 
 _OBJECT_BYTES = 64 << 20
 
@@ -45,7 +45,7 @@ def run_kernel(asked: int, answer: int) -> None:
     os.chdir(folder)
     hold_in_environment({"TMPDIR": folder})
     tempfile.tempdir = folder
-    readable = [*readable_places(), *_compiler_places()]
+    readable = [*readable_places(), *compiler_places()]
     confined = confine(limits, readable=readable, writable=[folder, "/dev/null"], descriptors=[answer])
     data = CandidateData.from_json(request["data"])
     timed = request.get("timed")
@@ -92,8 +92,8 @@ def run_kernel(asked: int, answer: int) -> None:
         _time(answer, request, blobs, data, CandidateData.from_json(timed["baseline"]), built)
 
 
-def _compiler_places() -> tuple[str, ...]:
-    """The compiler that builds candidates may be installed anywhere, such as below /opt."""
+def compiler_places() -> tuple[str, ...]:
+    """The files of the compiler that builds candidates, which may be installed anywhere, such as below /opt."""
     try:
         return installed_places(find_compiler(settings().cc))
     except CompilerMissingError:

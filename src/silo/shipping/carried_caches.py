@@ -20,11 +20,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from silo.artifacts.artifact import BlobRef
+from silo.artifacts.artifact import BlobRef, blob_ref
 from silo.bundle.contents import BundleContents
 from silo.bundle.format import FILE_KIND
 from silo.bundle.reader import Bundle, open_bundle
-from silo.bundle.update import blob_ref, update_bundle, with_attachments
+from silo.bundle.update import update_bundle, with_attachments
 from silo.bundle.writer import place_of_bundle, write_bundle
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import BundleError, SettingsError

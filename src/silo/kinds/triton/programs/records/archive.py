@@ -11,11 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias, TypeVar
 
-from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.artifact import Artifact, BlobRef, blob_ref
 from silo.bundle.contents import decode_document
 from silo.bundle.format import FILE_KIND, HEADER_BYTES
 from silo.bundle.reader import Bundle, open_bundle
-from silo.bundle.update import blob_ref
 from silo.bundle.writer import place_of_bundle
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.json_reader import TEXT, Persisted, listed, paired, value_of

@@ -13,14 +13,13 @@ annotated ``tl.constexpr``, or ``num_warps``, ``num_stages`` or ``num_ctas``. Se
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.artifact import Artifact, blob_ref
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
@@ -352,7 +351,7 @@ class Capture:
         if self.recording.is_known(f"variant {code.key}"):
             return
         variant = Variant(source.name, source.fingerprint, signature, specialization, config, target_of(call))
-        blob = BlobRef(hashlib.sha256(code.stages[code.binary]).hexdigest(), code.binary, len(code.stages[code.binary]))
+        blob = blob_ref(code.binary, code.stages[code.binary])
         text: bytes | None = None
         if is_host_code(code.binary):
             launch, described = _described_on_host(call, compiled)
