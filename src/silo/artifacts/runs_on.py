@@ -33,7 +33,7 @@ __all__ = ["FIRST_SPECIFIC", "capability", "runs_on", "specific_form"]
 FIRST_SPECIFIC = 90
 """The compute capability from which NVIDIA's archs have a specific form, for example ``sm_90a``."""
 
-_SM = re.compile(r"sm_([0-9]{2,3})([af]?)")
+_SM = r"sm_([0-9]{2,3})([af]?)"  # compiled when first used: a launch from a bundle needs it never
 
 
 def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "") -> Decision:
@@ -62,7 +62,7 @@ def capability(target: Target) -> int:
     >>> capability(Target.parse("cuda:sm_90a"))
     90
     """
-    found = _SM.fullmatch(target.arch)
+    found = re.fullmatch(_SM, target.arch)
     return 0 if found is None else int(found.group(1))
 
 
@@ -72,6 +72,6 @@ def specific_form(target: Target) -> Target:
     >>> str(specific_form(Target.parse("cuda:sm_100"))), str(specific_form(Target.parse("cuda:sm_86")))
     ('cuda:sm_100a', 'cuda:sm_86')
     """
-    found = _SM.fullmatch(target.arch)
+    found = re.fullmatch(_SM, target.arch)
     plain = found is not None and not found.group(2) and int(found.group(1)) >= FIRST_SPECIFIC
     return Target(target.kind, f"{target.arch}a") if plain else target
