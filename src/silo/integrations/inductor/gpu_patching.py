@@ -462,7 +462,8 @@ def _make_fusions(part: _Part, generating: Any) -> _Made:  # noqa: ANN401
 def _make_workers(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
     del part
     config: Any = import_module(CONFIG)
-    return [(_TRITON, partial(decided_in_workers, config, _shared.entry, getattr(compiling, _LOAD)))]
+    load = getattr(compiling, _LOAD)
+    return [(_TRITON, partial(decided_in_workers, config, _shared.entry, load, _shared.leaves_out))]
 
 
 def _make_launch(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
