@@ -8,10 +8,12 @@ Triton's cache, which also has those of torch's workers. Rows, for torch alone a
 - ``second``: the same machine again,
 - ``fresh``: a machine without torch's and Triton's caches; with Silo its store was carried along,
 - ``served``: a machine without any cache, served, frozen, from the one file that ``cold`` recorded; with Silo alone,
-- ``ranks``: two processes at once with empty caches, and how many of their kernels have other configs.
+- ``ranks``: two processes at once with empty caches, and how many kernels of their graphs have other configs, or are
+  in one graph alone.
 
-Rows that do not fit into ``--minutes`` are left out, and named; each model's rows with Silo come first. Each process
-compares its result with eager torch's.
+Rows that do not fit into ``--minutes`` are left out, and named; rows with Silo come first. Each process compares its
+result with eager torch's, and begins once torch's compile workers have: else the first calls of one row have them, and
+of another not. A process before the first row reads torch's and Triton's files, and is not measured.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -35,8 +38,8 @@ MODELS = ("mlp", "decoder")
 ROWS = ("cold", "second", "fresh", "served", "ranks")
 # The order of the rows of all models, so that the most telling are measured if the time ends early.
 TURNS = (
-    (("cold", "silo"), ("second", "silo"), ("served", "silo"), ("cold", "torch"), ("second", "torch")),
-    (("ranks", "silo"),),
+    (("cold", "silo"), ("second", "silo"), ("served", "silo"), ("ranks", "silo")),
+    (("cold", "torch"), ("second", "torch")),
     (("fresh", "silo"), ("fresh", "torch"), ("ranks", "torch")),
 )
 STEPS = 30
@@ -79,17 +82,33 @@ def _model(name: str, torch: Any) -> tuple[Any, Any]:
 
 
 def _configs(heuristics: Any, codecache: Any) -> dict[str, str]:
-    """The config of each kernel that was launched, by its body."""
+    """The name and config of each kernel of a graph, by its body; without code that was tried out alone."""
     found: dict[str, str] = {}
     for module in list(codecache.PyCodeCache.modules):
+        if not hasattr(module, "call") or hasattr(module, "benchmark_all_configs"):
+            continue
         for value in list(vars(module).values()):
             if isinstance(value, heuristics.CachingAutotuner) and len(value.launchers) == 1:
                 body = value.fn.src.partition("(")[2]
                 key = hashlib.sha256(f"{body} {value.size_hints}".encode()).hexdigest()[:16]
                 config = value.launchers[0].config
                 members = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
-                found[key] = str(sorted(members.items()))
+                found[key] = f"{value.fn.__name__} {sorted(members.items())}"
     return found
+
+
+def _waited(compiling: Any) -> bool:
+    """Whether torch's compile workers have begun, after at most two minutes."""
+    end = time.monotonic() + 120
+    while not compiling.AsyncCompile.use_process_pool() and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(compiling.AsyncCompile.use_process_pool())
+
+
+def _times_s(utils: Any) -> dict[str, float]:
+    """Seconds of torch's own phases of compiling, the longest twelve; one may be within another."""
+    sums = {str(name): sum(times) for name, times in getattr(utils, "compilation_time_metrics", {}).items()}
+    return dict(sorted(sums.items(), key=lambda item: -item[1])[:12])
 
 
 def child(model: str, way: str) -> dict[str, Any]:
@@ -106,7 +125,8 @@ def child(model: str, way: str) -> dict[str, Any]:
         if file := os.environ.get("BENCH_BUNDLE"):
             replay(file, frozen=True)
         enabled = inductor.enable("cuda")
-    from torch._inductor import codecache
+    from torch._dynamo import utils
+    from torch._inductor import async_compile, codecache
     from torch._inductor.runtime import triton_heuristics as heuristics
 
     measured = {"kernels": 0, "choices": 0}
@@ -132,6 +152,7 @@ def child(model: str, way: str) -> dict[str, Any]:
         plain, x = _model(model, torch)
         expected = plain(x)
         torch.cuda.synchronize()
+        workers = _waited(async_compile)
         compiled = torch.compile(plain, mode="max-autotune-no-cudagraphs", fullgraph=True)
         begin = time.perf_counter()
         found = compiled(x)
@@ -159,6 +180,8 @@ def child(model: str, way: str) -> dict[str, Any]:
     ]
     return {
         "first_s": first_s,
+        "phases_s": _times_s(utils),
+        "workers": workers,
         "step_us": statistics.median(steps) * 1e6,
         "host_us": statistics.median(hosts) * 1e6,
         "measured": measured,
@@ -194,11 +217,22 @@ def _start(model: str, way: str, environment: dict[str, str]) -> subprocess.Pope
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def _own_line(text: str) -> str:
+    r"""The line of the last exception in a traceback, without the hints that torch adds.
+
+    >>> _own_line("  File 'x'\ntorch.exc.InductorError: FrozenError: no code\n\nSet TORCH_LOGS=+dynamo")
+    'torch.exc.InductorError: FrozenError: no code'
+    """
+    lines = [one.strip() for one in text.splitlines() if one.strip()]
+    named = [one for one in lines if re.match(r"[\w.]+(Error|Exception|Interrupt|Exit)\b", one)]
+    return (named or lines or ["it ended without a word"])[-1]
+
+
 def _finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     out, error = process.communicate()
     line = next((one for one in out.splitlines() if one.startswith("{")), None)
     if process.returncode or line is None:
-        return {"failed": (error or out)[-1500:]}
+        return {"failed": _own_line(error or out), "log": (error or out)[-4000:]}
     return {**json.loads(line), "log": [one for one in error.splitlines() if "silo" in one.lower()][-8:]}
 
 
@@ -215,8 +249,9 @@ def run_row(model: str, way: str, row: str, places: Path) -> dict[str, Any]:
         if any("failed" in one for one in found):
             return next(one for one in found if "failed" in one)
         one, other = (rank["configs"] for rank in found)
-        differ = sum(config != other.get(key) for key, config in one.items())
-        return {**found[0], "ranks_differ": differ, "same_result": found[0]["result"] == found[1]["result"]}
+        differ = [[one.get(key), other.get(key)] for key in {**one, **other} if one.get(key) != other.get(key)]
+        same = found[0]["result"] == found[1]["result"]
+        return {**found[0], "ranks_differ": differ, "same_result": same, "other_first_s": found[1]["first_s"]}
     folder = kept if row in ("cold", "second") else places / row
     environment = _environment(folder, places / "empty" if row == "served" else home)
     if row == "cold" and way == "silo":
@@ -231,13 +266,15 @@ def run_row(model: str, way: str, row: str, places: Path) -> dict[str, Any]:
 def line(model: str, way: str, row: str, found: dict[str, Any]) -> str:
     """A line of the table."""
     if "failed" in found:
-        return f"{model:8} {way:6} {row:7} failed: {found['failed'].strip().splitlines()[-1:]}"
+        return f"{model:8} {way:6} {row:7} failed: {found['failed']}"
     measured = found["measured"]
     more = ""
     if "ranks_differ" in found:
-        more = f"  {found['ranks_differ']} kernels differ, results {'equal' if found['same_result'] else 'differ'}"
+        same = "equal" if found["same_result"] else "differ"
+        more = f"  {len(found['ranks_differ'])} kernels of {len(found['configs'])} differ, results {same}"
     if "as_cold" in found:
-        more = f"  result {'equal to' if found['as_cold'] else 'unlike'} the cold row's"
+        more = f"  result {'equal to' if found['as_cold'] else 'unlike'} the cold row's, "
+        more += f"{found['unlike_cold']} kernels of {len(found['configs'])} unlike"
     return (
         f"{model:8} {way:6} {row:7}{found['first_s']:9.1f}{found['step_us']:10.0f}{found['host_us']:10.0f}"
         f"{measured['kernels']:9}{measured['choices']:9}{found.get('compiled', 0):9}"
@@ -249,7 +286,7 @@ def order(models: Sequence[str], rows: Sequence[str]) -> list[tuple[str, str, st
     """Model, row and way of each measurement, the most telling first.
 
     >>> order(("mlp", "decoder"), ("cold", "ranks"))[:3]
-    [('mlp', 'cold', 'silo'), ('mlp', 'cold', 'torch'), ('decoder', 'cold', 'silo')]
+    [('mlp', 'cold', 'silo'), ('mlp', 'ranks', 'silo'), ('decoder', 'cold', 'silo')]
     """
     return [(model, row, way) for turn in TURNS for model in models for row, way in turn if row in rows]
 
@@ -273,6 +310,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     with tempfile.TemporaryDirectory(prefix="silo-inductor-gpu-") as place:
         longest = 0.0
+        warm = "import torch, triton, torch._inductor.async_compile as a; torch.ones(8, 8, device='cuda').bfloat16() @ "
+        warm += "torch.ones(8, 8, device='cuda').bfloat16(); a.AsyncCompile.use_process_pool()"
+        subprocess.run([sys.executable, "-c", warm], check=False, timeout=300, capture_output=True)
+        begin = time.monotonic()
         for model, row, way in order(given.models, given.rows):
             name = f"{model} {way} {row}"
             started = time.monotonic()
@@ -282,7 +323,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows[name] = run_row(model, way, row, Path(place, model, way))
             cold = rows.get(f"{model} {way} cold", {})
             if row in ("second", "served") and "result" in rows[name] and "result" in cold:
+                ours, before = rows[name]["configs"], cold["configs"]
                 rows[name]["as_cold"] = rows[name]["result"] == cold["result"]
+                rows[name]["unlike_cold"] = sum(ours.get(key) != before.get(key) for key in {**ours, **before})
             longest = max(longest, time.monotonic() - started)
             print(line(model, way, row, rows[name]), flush=True)
     if left:

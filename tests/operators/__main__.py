@@ -24,6 +24,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="operators whose names have this text in them")
     parser.add_argument("--choose", type=int, default=0, help="so many operators, by chance (all)")
     parser.add_argument("--seed", type=int, default=0, help="of that chance (0)")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="leave out so many of them, which an earlier run compared (0)"
+    )
+    parser.add_argument("--batch", type=int, default=8, help="operators of one worker process (8)")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin nothing after so long")
     parser.add_argument("--forward", action="store_true", help="no gradients")
     parser.add_argument("--json", type=Path, help="keep the outcomes here, a line each")
@@ -38,8 +42,8 @@ def lead(given: argparse.Namespace) -> int:
 
     names = [names_of(info) for info in table() if given.only in names_of(info)]
     random.Random(given.seed).shuffle(names)
-    names = names[: given.choose or None]
-    batches = [names[start : start + 8] for start in range(0, len(names), 8)]
+    names = names[: given.choose or None][given.skip :]
+    batches = [names[start : start + given.batch] for start in range(0, len(names), given.batch)]
     begin, found = time.monotonic(), []
 
     def run(batch: list[str]) -> None:
@@ -49,6 +53,7 @@ def lead(given: argparse.Namespace) -> int:
             for one in done:
                 found.append(one)
                 _tell(one)
+            _keep(given.json, found)
             if not last:
                 return
             found.append({"operator": last, "dtype": "", "sample": 0, "status": "failed", "detail": "the process died"})
@@ -57,14 +62,19 @@ def lead(given: argparse.Namespace) -> int:
 
     with ThreadPoolExecutor(given.jobs) as pool:
         list(pool.map(run, batches))
-    if given.json:
-        given.json.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
+    _keep(given.json, found)
     count = Counter((one["dtype"], one["status"]) for one in found)
     for (dtype, status), number in sorted(count.items()):
         print(f"{dtype:9} {status:10} {number}")
     served = sum(1 for one in found if one.get("kernels"))
     print(f"{len(found)} comparisons, {served} of them with generated kernels, {time.monotonic() - begin:.0f} s")
     return 1 if any(one["status"] in ("wrong", "failed") for one in found) else 0
+
+
+def _keep(file: Path | None, found: list[dict]) -> None:
+    """Write the outcomes so far, so that a run that is stopped has them."""
+    if file:
+        file.write_text("".join(json.dumps(one) + "\n" for one in found), encoding="utf-8")
 
 
 def _batch(given: argparse.Namespace, names: list[str]) -> tuple[list[dict], str]:

@@ -24,6 +24,7 @@ __all__ = [
     "blocks_for",
     "bool_sums_by_torch",
     "chosen_configs",
+    "finished",
     "in_process",
     "never_unwrapped",
     "own_promises",
@@ -245,11 +246,16 @@ def without_workers(plain: Callable[..., Any], compiling: Any, *words: str) -> A
         return kernel
     from torch._inductor.codecache import LambdaFuture  # noqa: PLC0415  # heavy
 
-    if isinstance(kernel, LambdaFuture):
-        return kernel
-    finished: Future[Any] = Future()
-    finished.set_result(kernel)
-    return LambdaFuture(lambda: kernel, future=finished)
+    return kernel if isinstance(kernel, LambdaFuture) else finished(kernel)
+
+
+def finished(kernel: Any) -> Any:  # noqa: ANN401
+    """Torch's future of a kernel that is here, with a finished future of a worker inside."""
+    from torch._inductor.codecache import LambdaFuture  # noqa: PLC0415  # heavy
+
+    done: Future[Any] = Future()
+    done.set_result(kernel)
+    return LambdaFuture(lambda: kernel, future=done)
 
 
 # Kernels that allow any block size, down to one element: no element needs to be read before another is written. A

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from silo.core.config import Config
 from silo.core.values import JSON, digest
@@ -36,6 +37,9 @@ class ChoiceDecisions:
         self._precision = precision
         self._current_device = current_device
         self._decisions = Decisions()
+        self._labels: dict[tuple[str, ...], dict[str, None]] = {}  # every choice that was seen, by the decision's slot
+        self._used: dict[tuple[str, ...], Config] = {}  # the decisions that this process has used
+        self._parts = threading.local()
 
     def lookup(
         self,
@@ -58,15 +62,20 @@ class ChoiceDecisions:
 
         try:
             question = self._question(operator, inputs, hint)
-            kept = self._decisions.known(question, usable)
+            slot = question.wanted.slot
+            seen = self._labels.setdefault(slot, {})
+            seen.update(dict.fromkeys(labels))
+            if slot in self._used and self._used[slot].as_dict()["choice"] in labels:
+                kept = KeptDecision(replace(question.wanted, config=self._used[slot]), (), 0)
+            else:
+                kept = self._decisions.known(question, usable)
         except FrozenError:
             raise
         except (SiloError, OSError) as error:
             left_to_torch(operator, str(error))
             return plain()
         if kept is not None:
-            keep_recorded(replace(question.wanted, config=kept.winner.config))
-            return _times_of(kept, labels, whole=whole) or plain()
+            return self._use(question, kept.winner.config, labels)
         if benchmark is None:
             return plain()
         if not whole:
@@ -77,22 +86,36 @@ class ChoiceDecisions:
 
         def measure() -> Measured:
             found[:] = [plain()]
-            times = {label: float(found[0].get(one, math.inf)) for label, one in labels.items()}
+            # A choice that did not compile is not among those that torch measures, and would else look like a new one.
+            times = dict.fromkeys(seen, math.inf)
+            times.update({label: float(found[0].get(one, math.inf)) for label, one in labels.items()})
             trials = tuple((Config.of(choice=label), time_ms) for label, time_ms in times.items())
-            return Measured(_chosen_of(found[0], labels), trials)
+            return Measured(_chosen_of(times), trials)
 
         config = self._decisions.decide(question, usable, measure)
+        if config.as_dict()["choice"] in labels:
+            return self._use(question, config, labels)
+        return found[0] if found else plain()  # another process decided, for a choice that did not compile here
+
+    def _use(self, question: Question, config: Config, labels: Mapping[str, Any]) -> dict[Any, float]:
+        """The times of a decision, which holds in this process from now on: each graph gets the same."""
+        self._used[question.wanted.slot] = config
         keep_recorded(replace(question.wanted, config=config))
-        if found and config == _chosen_of(found[0], labels):
-            return _choice_times(config, labels)
-        kept = self._decisions.known(question, usable)  # another process decided, and its times are kept
-        return (None if kept is None else _times_of(kept, labels, whole=whole)) or (found[0] if found else plain())
+        return _choice_times(config, labels)
 
     def _question(self, operator: str, inputs: str, hint: int | None) -> Question:
         subject: list[JSON] = ["choice", operator, self._precision(), _POLICY.sub("", inputs), hint]
         return make_question(operator, subject, {}, "cuda", self._current_device())
 
     # -- times of fused code, by which torch decides what to fuse with a template -----------------------------------
+
+    def part_time(self, measure: Callable[[], tuple[float, str]]) -> tuple[float, str]:
+        """The result of a call that measures code which torch compares with code that it is fused with."""
+        self._parts.depth = getattr(self._parts, "depth", 0) + 1
+        try:
+            return measure()
+        finally:
+            self._parts.depth -= 1
 
     def fused_time(self, module: Any, threshold: int, plain: Callable[[], tuple[float, str]]) -> tuple[float, str]:  # noqa: ANN401
         """The time in milliseconds of generated code that torch tries out, and its file, as torch's method returns.
@@ -104,27 +127,51 @@ class ChoiceDecisions:
         if getattr(props, "type", None) != "cuda" or not module.__file__:
             return plain()
         try:
-            text = read_plain(module.__file__).decode()
-            subject: list[JSON] = ["fusion", threshold, _INDEX.sub(r"\1", text)]
-            question = make_question("a fusion", subject, {}, "cuda", self._current_device())
-            kept = self._decisions.known(question, _is_time)
+            question = self._fusion(read_plain(module.__file__).decode(), threshold)
+            config = self._known_time(question)
         except FrozenError:
             raise
         except (SiloError, OSError, UnicodeDecodeError) as error:
             left_to_torch("a fusion", str(error))
             return plain()
-        if kept is not None:
-            keep_recorded(kept.winner)
-            return _fused_ms(kept.winner.config), module.__file__
-        if settings().tune in ("cached", "frozen") or is_frozen():
+        if config is None and not _may_measure():
             _notices.once(
                 "fusions",
                 "nothing was decided about a fusion, and nothing may be measured: torch keeps these kernels apart",
             )
-            return math.inf, module.__file__
-        config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))
+            # Torch fuses if that takes less time than the parts.
+            return 0.0 if getattr(self._parts, "depth", 0) else math.inf, module.__file__
+        if config is None:
+            config = self._decisions.decide(question, _is_time, lambda: _fused(plain()[0]))
+        self._used[question.wanted.slot] = config
         keep_recorded(replace(question.wanted, config=config))
         return _fused_ms(config), module.__file__
+
+    def needs_no_code(self, source: str) -> bool:
+        """Whether torch tries out code whose time is known, or that may not be measured: then nothing runs it."""
+        try:
+            return not _may_measure() or self._known_time(self._fusion(source, _SPILLS)) is not None
+        except (SiloError, OSError):
+            return False  # the question about its time fails alike, and logs the reason
+
+    def _fusion(self, source: str, threshold: int) -> Question:
+        subject: list[JSON] = ["fusion", threshold, _INDEX.sub(r"\1", source)]
+        return make_question("a fusion", subject, {}, "cuda", self._current_device())
+
+    def _known_time(self, question: Question) -> Config | None:
+        used = self._used.get(question.wanted.slot)
+        if used is not None:
+            return used
+        kept = self._decisions.known(question, _is_time)
+        return None if kept is None else kept.winner.config
+
+
+# The number of spilled registers up to which torch measures code that it tries out.
+_SPILLS: Final = 8
+
+
+def _may_measure() -> bool:
+    return settings().tune not in ("cached", "frozen") and not is_frozen()
 
 
 # Numbers of devices in generated code, which are not part of a decision's subject.
@@ -136,7 +183,8 @@ def _is_time(kept: KeptDecision) -> bool:
 
 
 def _fused(time_ms: float) -> Measured:
-    config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else round(time_ms * 1e6))
+    # Torch subtracts the time of clones, so a short time may be negative.
+    config = Config.of(nanoseconds=-1 if math.isinf(time_ms) else max(0, round(time_ms * 1e6)))
     return Measured(config, ((config, time_ms),))
 
 
@@ -163,15 +211,14 @@ def _is_cuda(choice: Any) -> bool:  # noqa: ANN401
     return getattr(device, "type", None) == "cuda"
 
 
-def _chosen_of(times: Mapping[Any, float], labels: Mapping[str, Any]) -> Config:
-    """The config of the decision that a measurement leads to: the choice, and the times of all choices.
+def _chosen_of(times: Mapping[str, float]) -> Config:
+    """The config of the decision that times of choices lead to: the choice, and the times of all.
 
     Torch compares the times of several choices when it decides what to fuse with a product, so a lock file or a bundle
     without them would lead to another graph than the measurement did.
     """
-    known = {label: float(times.get(one, math.inf)) for label, one in labels.items()}
-    text = " ".join(f"{_short(label)}={time_ms!r}" for label, time_ms in known.items())
-    return Config.of(choice=min(known, key=lambda label: known[label]), times=text)
+    text = " ".join(f"{_short(label)}={time_ms!r}" for label, time_ms in times.items())
+    return Config.of(choice=min(times, key=lambda label: times[label]), times=text)
 
 
 def _short(label: str) -> str:

@@ -368,6 +368,7 @@ def decided_in_workers(
     config: Any,  # noqa: ANN401
     entry: Callable[[Callable[[], Any]], dict[str, dict[str, Any]]],
     load: Callable[[str, str], Any],
+    leaves_out: Callable[[str, str], bool],
     plain: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Wraps ``AsyncCompile.triton``: torch's compile workers, which lack Silo, compile a decided config alone.
@@ -379,12 +380,13 @@ def decided_in_workers(
         config: torch's settings.
         entry: returns the entry about a kernel, which its argument loads; {} without a decision.
         load: makes torch's object of a kernel from its name and source.
+        leaves_out: whether no process compiles a kernel of this name and source.
         plain: torch's method.
     """
 
     @wraps(plain)
     def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
-        if device_str != "cuda" or not self.use_process_pool():
+        if device_str != "cuda" or not self.use_process_pool() or leaves_out(kernel_name, source_code):
             return plain(self, kernel_name, source_code, device_str)
         added = entry(lambda: load(kernel_name, source_code))
         if not added:

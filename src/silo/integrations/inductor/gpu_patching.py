@@ -17,7 +17,9 @@ from silo.integrations.inductor.gpu_choices import ChoiceDecisions
 from silo.integrations.inductor.gpu_decisions import TunerDecisions, decided_in_workers, make_plugin
 from silo.integrations.inductor.gpu_launchers import native_launchers
 from silo.integrations.inductor.gpu_records import (
+    TRIAL,
     KernelRecords,
+    decided_trials,
     noting_compiles,
     noting_launches,
     noting_settled,
@@ -39,6 +41,8 @@ CONFIG: Final = "torch._inductor.config"
 
 GENERATING: Final = "torch._inductor.codegen.triton"
 
+SCHEDULING: Final = "torch._inductor.scheduler"
+
 PARTS: Final = ("decisions", "choices", "fusions", "workers", "launch", "record", "serve")
 """The parts, each of which is on or off by itself, with a reason.
 
@@ -56,6 +60,8 @@ _LAUNCHERS = (
     HookPoint("TritonCompileResult", "make_launcher", ("self",)),
 )
 _FUSED = HookPoint("TritonScheduling", "benchmark_codegened_module", ("self", "mod", "n_spills_threshold"))
+_FUSED_PART = HookPoint("TritonScheduling", "benchmark_fused_nodes", ("self", "nodes"))
+_SPEEDUP = HookPoint("Scheduler", "speedup_by_fusion", ("self", "node1", "node2"))
 _RUN = HookPoint("CachingAutotuner", "run", ("self", "args", "stream"))
 _COMPILE = HookPoint("CachingAutotuner", "_precompile_config", ("self", "cfg"))
 _TRITON = HookPoint("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str"))
@@ -122,7 +128,13 @@ def judge_choices(codecache: Any) -> Decision:  # noqa: ANN401
 
 def judge_fusions(generating: Any) -> Decision:  # noqa: ANN401
     """Whether Silo can keep the times of code that this torch fuses on trial."""
-    return _judge([_missing(generating, _FUSED)])
+    scheduling: Any = import_module(SCHEDULING)
+    found = [_missing(generating, _FUSED), _missing(generating, _FUSED_PART), _missing(scheduling, _SPEEDUP)]
+    found.append(_missing(import_module(COMPILING), _TRITON))
+    results: Any = getattr(scheduling, "FusionResult", None)
+    if not {"callable_fn", "future"} <= getattr(results, "__dataclass_fields__", {}).keys():
+        found.append("FusionResult.future")
+    return _judge(found)
 
 
 def judge_workers(compiling: Any) -> Decision:  # noqa: ANN401
@@ -251,6 +263,34 @@ def _fused(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) ->
     return benchmark_codegened_module
 
 
+def _fused_part(choices: ChoiceDecisions, plain: Callable[..., tuple[float, str]]) -> Callable[..., tuple[float, str]]:
+    """Wraps ``TritonScheduling.benchmark_fused_nodes``, which measures the parts of fusions."""
+
+    @wraps(plain)
+    def benchmark_fused_nodes(*args: Any, **named: Any) -> tuple[float, str]:  # noqa: ANN401
+        return choices.part_time(lambda: plain(*args, **named))
+
+    return benchmark_fused_nodes
+
+
+def _in_order(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps ``Scheduler.speedup_by_fusion``: fusions with a template are compared in the order of the graph.
+
+    Torch compares them in the order in which its workers finish, and of several whose text is equal only the last. So
+    the graph would depend on whether torch had workers, and on their speed. All compile at once nevertheless: each
+    comparison waits for the code that it needs.
+    """
+
+    @wraps(plain)
+    def speedup_by_fusion(*args: Any, **named: Any) -> Any:  # noqa: ANN401
+        found = plain(*args, **named)
+        if found.future is not None:
+            found.future = None
+        return found
+
+    return speedup_by_fusion
+
+
 # ---- The switch ----
 
 _Made = list[tuple[HookPoint, Replacement]]
@@ -351,7 +391,7 @@ def _make_record(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401
 
 def _make_serve(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
     del part  # a bundle may begin to serve later, with the import of Triton
-    return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD)))]
+    return [(_TRITON, partial(served_in_process, _shared.serves, getattr(compiling, _LOAD), _shared.leaves_out))]
 
 
 class _Shared:
@@ -360,6 +400,19 @@ class _Shared:
     def __init__(self) -> None:
         self.decisions: TunerDecisions | None = None
         self.records: KernelRecords | None = None
+        self.fusions: ChoiceDecisions | None = None
+
+    def forget_fusions(self) -> None:
+        """From now on torch compiles all code that it tries out."""
+        self.fusions = None
+
+    def leaves_out(self, kernel_name: str, source: str) -> bool:
+        """Whether a kernel is code that torch tries out, and that no process compiles: its time is enough."""
+        if self.fusions is None or kernel_name != TRIAL:
+            return False
+        config: Any = import_module(CONFIG)
+        # Else torch reads the spilled registers of the code.
+        return bool(config.benchmark_epilogue_fusion) and self.fusions.needs_no_code(source)
 
     def note(self, autotuner: Any, config: Config) -> None:  # noqa: ANN401
         """Record the config of a launched kernel."""
@@ -398,14 +451,19 @@ def _make_choices(part: _Part, codecache: Any) -> _Made:  # noqa: ANN401
 
 
 def _make_fusions(part: _Part, generating: Any) -> _Made:  # noqa: ANN401
-    del part, generating
-    return [(_FUSED, partial(_fused, _choice_decisions()))]
+    del generating
+    choices = _shared.fusions = _choice_decisions()
+    part.when_off(_shared.forget_fusions)
+    part.add(import_module(SCHEDULING), [(_SPEEDUP, _in_order)])
+    part.add(import_module(COMPILING), [(_TRITON, partial(decided_trials, _shared.leaves_out))])
+    return [(_FUSED, partial(_fused, choices)), (_FUSED_PART, partial(_fused_part, choices))]
 
 
 def _make_workers(part: _Part, compiling: Any) -> _Made:  # noqa: ANN401
     del part
     config: Any = import_module(CONFIG)
-    return [(_TRITON, partial(decided_in_workers, config, _shared.entry, getattr(compiling, _LOAD)))]
+    load = getattr(compiling, _LOAD)
+    return [(_TRITON, partial(decided_in_workers, config, _shared.entry, load, _shared.leaves_out))]
 
 
 def _make_launch(part: _Part, heuristics: Any) -> _Made:  # noqa: ANN401

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
 from types import FunctionType
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from silo.core.config import Config
 from silo.core.values import digest, parse_json
 from silo.errors import FrozenError, SiloError, UnsupportedError
 from silo.forks import Notices
-from silo.integrations.inductor.generated_kernels import without_workers
+from silo.integrations.inductor.generated_kernels import finished, without_workers
 from silo.kinds.triton.front.adapter import CompileCall, KeptCode, cache_key_text, requested, revived
 from silo.kinds.triton.programs.records.capture import Capture
 from silo.kinds.triton.programs.records.capture_activation import present_records
@@ -29,8 +29,10 @@ from silo.plain_files import read_plain
 from silo.tuner.foreign_decision import ForeignWinner
 
 __all__ = [
+    "TRIAL",
     "KernelRecords",
     "config_of",
+    "decided_trials",
     "is_frozen",
     "keep_recorded",
     "kernel_body",
@@ -43,6 +45,9 @@ __all__ = [
     "served_in_process",
     "tell_missing",
 ]
+
+TRIAL: Final = "triton_"
+"""The name of every kernel that torch's scheduler compiles to measure it alone."""
 
 _notices = Notices()
 _NAME = re.compile(r"^def\s+\w+\s*\(", re.MULTILINE)
@@ -338,17 +343,40 @@ def noting_launches(
 
 
 def served_in_process(
-    serves: Callable[[Any], bool], load: Callable[[str, str], Any], plain: Callable[..., Any]
+    serves: Callable[[Any], bool],
+    load: Callable[[str, str], Any],
+    leaves_out: Callable[[str, str], bool],
+    plain: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Wraps ``AsyncCompile.triton``: a kernel that the bundle serves stays in this process, and compiles nothing.
 
-    ``load`` makes torch's object of a kernel from its name and source.
+    ``load`` makes torch's object of a kernel from its name and source. Code that ``leaves_out`` is not looked for.
     """
 
     @wraps(plain)
     def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
-        if device_str != "cuda" or not serves(lambda: load(kernel_name, source_code)):
+        if (
+            device_str != "cuda"
+            or leaves_out(kernel_name, source_code)
+            or not serves(lambda: load(kernel_name, source_code))
+        ):
             return plain(self, kernel_name, source_code, device_str)
         return without_workers(plain, self, kernel_name, source_code, device_str)
+
+    return triton
+
+
+def decided_trials(leaves_out: Callable[[str, str], bool], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps ``AsyncCompile.triton``: code that torch tries out is not compiled if its time is known.
+
+    Torch's scheduler gets a finished future without a kernel. It asks for one only if torch has workers; else it
+    compiles code when it measures it.
+    """
+
+    @wraps(plain)
+    def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
+        if device_str == "cuda" and self.use_process_pool() and leaves_out(kernel_name, source_code):
+            return finished(None)
+        return plain(self, kernel_name, source_code, device_str)
 
     return triton
