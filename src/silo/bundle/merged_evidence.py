@@ -1,4 +1,4 @@
-"""Decisions between bundles that are joined: by trials of the same bucket, device model and policy in both."""
+"""Decides between the configs of bundles that are joined, by trials of one bucket, device model and policy in both."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Evidence:
 
     @classmethod
     def of(cls, documents: Iterable[JSON], compilers: Iterable[str]) -> Evidence:
-        """The evidence of a bundle's documents whose studies are of ``compilers``.
+        """Reads the trials in a bundle's documents whose studies were made with one of ``compilers``.
 
         Raises:
-            BundleError: a document that describes something else.
+            BundleError: a document is no trial.
         """
         known = set(compilers)
         found: dict[_Place, dict[_Machine, list[Trial]]] = {}
@@ -54,7 +54,7 @@ class Evidence:
         return cls(found)
 
     def times(self, key: RulesKey, bucket: Bucket, config: Config) -> Mapping[_Machine, Estimate]:
-        """The time of a config on each machine that measured it for these calls."""
+        """Returns the time of a config on each machine that measured it for these calls."""
         found: dict[_Machine, Estimate] = {}
         for machine, trials in self.trials.get(_place(key, bucket), {}).items():
             winner = choose_winner(trials)
@@ -78,9 +78,9 @@ def _place(key: RulesKey, bucket: Bucket) -> _Place:
 
 
 def faster_by_trials(own: Mapping[_Machine, Estimate], theirs: Mapping[_Machine, Estimate]) -> Decision:
-    """Whether code with the times ``theirs`` replaces code with the times ``own``.
+    """Decides whether code with the times ``theirs`` replaces code with the times ``own``.
 
-    It does if on one machine that measured both its interval lies below, and on none above.
+    It does if its interval lies below on at least one machine that measured both, and above on none.
     """
     shared = [machine for machine in own if machine in theirs]
     if not shared:

@@ -48,7 +48,7 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """Returns the explanation as several lines of text for people."""
+        """The explanation as several lines of text for people."""
         lines = [f"{self.study} ({self.study.device}), study {self.study.key[:12]}", f"  {self._coverage}"]
         if self.winner is not None:
             time = format_time(self.winner.median_ns)
