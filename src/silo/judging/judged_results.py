@@ -1,4 +1,4 @@
-"""Comparison of the arrays that a launch left: with the reference, or with their first content if they are inputs."""
+"""Compares the arrays that a launch left with the reference's results, and inputs with their first content."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NO_SCALES: dict[str, float] = {}
 
 
 def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
-    """The reference's results by name, in numpy.
+    """Computes the reference's results by name, in numpy.
 
     Raises:
-        CaseError: the reference fails, leaves out an array, or gives one of another shape.
+        CaseError: the reference fails, leaves out an array, or returns an array of another shape.
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     try:
-        with np.errstate(all="ignore"):  # drawn infinities and NaN cause warnings
+        with np.errstate(all="ignore"):  # numpy would warn about drawn infinities and NaN
             given = dict(case.expected())
     except Exception as error:
         raise CaseError(f"the reference fails at {case.label}: {type(error).__name__}: {error}") from error
@@ -59,7 +59,7 @@ def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # of numpy or torch
 
 
 def scales_of(case: DrawnCase, expected: Mapping[str, NDArray[Any]]) -> dict[str, float]:
-    """The largest finite magnitude of each expected array of floats, rounded to its dtype."""
+    """Returns the largest finite magnitude of each expected array of floats, rounded to its dtype."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     found: dict[str, float] = {}
@@ -79,13 +79,14 @@ def wrong_results(
     left: Sequence[bytes],
     scales: Mapping[str, float] = _NO_SCALES,
 ) -> list[str]:
-    """The reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
+    """Returns the reasons why the bytes that a launch left in ``arrays`` are wrong; empty if they are right.
 
-    ``scales`` are magnitudes of the results in a large case of ordinary values: the few results of a small case of such
-    values may all be small because their terms cancel, and their error is the terms' error.
+    ``scales`` are the magnitudes of the results of a large case with ordinary values. They set the tolerance of small
+    cases too: the few results of a small case may all be small because their terms cancel, but their error is that of
+    the terms.
 
     Raises:
-        ValueError: other numbers of arrays or bytes than the case has.
+        ValueError: the number of arrays, or of their bytes, is not the case's.
     """
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
@@ -116,14 +117,15 @@ def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray
         return "" if result else result.message
     doubles = exact.astype(np.float64)
     with np.errstate(all="ignore"):
-        rounded = doubles.astype(actual.dtype)  # a value beyond the dtype's range is infinite in it
+        rounded = doubles.astype(actual.dtype)  # a value beyond the dtype's range becomes infinite
     least, most = _range(actual.dtype)
     rtol, atol = default_tolerance(element, scale)
     rtol = rtol if task.rtol is None else task.rtol
-    atol = max(atol, 4 * least) if task.atol is None else task.atol  # code may flush denormal results
+    atol = max(atol, 4 * least) if task.atol is None else task.atol  # because code may flush denormal results to zero
     with np.errstate(all="ignore"):
         seen = actual.astype(np.float64)
-        near = np.abs(np.abs(doubles) - most) <= (rtol + 1e-3) * most  # either side of an overflow is right
+        # near the largest value of the dtype, both a finite and an infinite result are right
+        near = np.abs(np.abs(doubles) - most) <= (rtol + 1e-3) * most
         right = near & (np.sign(seen) == np.sign(doubles)) & (np.abs(seen) >= most * (1 - 2 * rtol - 1e-3))
     result = compare(np.where(right, rounded, actual), rounded, rtol, atol)
     return "" if result else result.message
