@@ -139,10 +139,10 @@ def header_of(path: str | os.PathLike[str]) -> bytes | None:
 
 
 def settle_signature(path: str | os.PathLike[str], before: bytes | None, after: bytes, key: SecretKey | None) -> str:
-    """Signs a bundle that was written or, without a key, removes its outdated signature.
+    """Signs a bundle that was written. Without a key, removes the signature that no longer fits the bundle.
 
-    ``before`` is the header of the file that it replaced, ``after`` its own. Returns the action in words, "" if the
-    signature did not change.
+    ``before`` is the header of the file that the bundle replaced, and ``after`` is the bundle's header. Returns a
+    message that names the action, or "" if the signature did not change.
     """
     if key is not None:
         return f"signed by {key.public.id}: {Path(sign_header(path, after, key)).name}"

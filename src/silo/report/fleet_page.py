@@ -68,7 +68,7 @@ def newest(studies: Iterable[FleetStudy]) -> dict[tuple[str, str, str], FleetStu
 
 @dataclass(frozen=True)
 class Coverage:
-    """A table for one kernel: for each sizes, the study on each device model, or None if there is none."""
+    """A table of one kernel's studies: a row for each case's sizes, a column for each device model; None: no study."""
 
     kernel: str
     devices: tuple[str, ...]
@@ -82,7 +82,7 @@ class Coverage:
 
 
 def coverage(studies: Sequence[FleetStudy]) -> list[Coverage]:
-    """Returns, for each kernel, the table of its sizes and of all device models. Pure."""
+    """Returns the table of each kernel; all have the same columns: all device models of the studies. Pure."""
     cells = newest(studies)
     devices = tuple(sorted({study.device for study in studies}))
     found: list[Coverage] = []
@@ -115,7 +115,7 @@ class Spread:
 
 
 def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
-    """Returns how the winners differ over device models, for each kernel and sizes with several of them. Pure.
+    """Returns how the winners differ over device models. Sizes measured on one model only are left out. Pure.
 
     The entries with the most different winners come first.
     """

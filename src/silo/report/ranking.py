@@ -55,7 +55,7 @@ class FrontPoint:
 def front(trials: Sequence[Trial], metric: str) -> tuple[FrontPoint, ...]:
     """Returns the configs of which no other one is better in both time and another metric, the fastest first. Pure.
 
-    Metrics are those of :mod:`silo.tuner.objective`. Each config after the first has less of the metric than all faster
+    :mod:`silo.tuner.objective` lists the metrics. Each config after the first has less of the metric than all faster
     configs, so the front answers "the fastest config with at most 40 registers". Configs whose trials do not have the
     metric are left out.
     """
@@ -108,7 +108,7 @@ class FailureGroup:
 
 
 def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """Returns the names in all configs, in the order of first appearance; those of options come after all others."""
+    """Returns the names in all configs, in the order of first appearance; the options come last."""
     values: dict[str, None] = {}
     options: dict[str, None] = {}
     for trial in trials:
@@ -118,7 +118,7 @@ def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
 
 
 def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
-    """Returns, for each trial, the least median of the working configs up to it; None before the first of them."""
+    """Returns the least median of the working configs up to each trial; None before the first working config."""
     found: list[int | None] = []
     best: int | None = None
     for trial in trials:

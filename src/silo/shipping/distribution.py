@@ -55,7 +55,7 @@ class OciReference:
 
     @classmethod
     def parse(cls, text: str) -> OciReference:
-        """Parses a reference. Raises RegistryError if the text is none.
+        """Parses a reference. Raises RegistryError if the text is not one.
 
         >>> OciReference.parse("oci://example.org/team/kernels:1.0").tag
         '1.0'
@@ -281,7 +281,7 @@ def _safe_name(name: str) -> str:
 def _publish(parts: Sequence[Path], path: Path, before: bytes | None) -> str:
     """Checks every byte of the parts and writes them to ``path`` in one step.
 
-    Returns what happened to the signature that ``path`` had before.
+    Returns a message if the signature of the file that was there before was removed, otherwise "".
     """
     for part in parts:
         with open_bundle(part) as bundle:
@@ -326,7 +326,7 @@ def _take_signature(registry: Registry, digest: str, path: Path, identity: str) 
         try:
             layers, _ = _layers(data or b"", referrer.digest, _SIGNATURE)
         except RegistryError:
-            continue  # this artifact refers to the bundle, but is no signature
+            continue  # this artifact refers to the bundle, but isn't a signature
         for layer in layers:
             if layer.annotations.get(_IDENTITY) == identity and layer.size <= MAX_SIGNATURE_BYTES:
                 place = Path(signature_paths(path)[-1])

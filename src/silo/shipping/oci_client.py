@@ -66,7 +66,7 @@ class Descriptor:
 
     @classmethod
     def from_json(cls, data: JSON) -> Descriptor:
-        """Parses a descriptor of a manifest. Raises ValueError if ``data`` is none; ignores unknown members."""
+        """Parses a descriptor of a manifest. Raises ValueError if ``data`` isn't one; ignores unknown members."""
         match data:
             case {"mediaType": str(media_type), "digest": str(digest), "size": int(size)} if (
                 re.fullmatch(r"sha256:[0-9a-f]{64}", digest) and size >= 0
@@ -156,7 +156,7 @@ class Registry:
         return data
 
     def referrers(self, digest: str) -> list[Descriptor]:
-        """Returns the manifests that have the manifest with this digest as their subject: those of its signatures."""
+        """Returns the manifests whose subject is the manifest with this digest: those of its signatures."""
         data = self._document(f"referrers/{digest}", {"Accept": INDEX})
         if data is None:  # if a registry does not answer this request, clients keep the list under a tag
             data = self.manifest(digest.replace(":", "-"), accept=INDEX)

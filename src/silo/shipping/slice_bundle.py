@@ -24,7 +24,7 @@ __all__ = ["MergeSummary", "SliceSummary", "merge_bundles", "slice_bundle", "sli
 
 @dataclass(frozen=True, slots=True)
 class SliceSummary:
-    """A slice that was written: its file, targets, identity and size in bytes, and what happened to its signature."""
+    """A slice that was written: its file, targets, identity and size in bytes, and the state of its signature."""
 
     path: str
     targets: tuple[str, ...]
@@ -114,7 +114,7 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
 
 
 def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> None:
-    """Records consent to the cases and plans of a joined bundle if the user consented to those of every part.
+    """Records consent to cases or plans of a joined bundle if the user consented to the same of every part.
 
     Consent to cases covers all native code of a kernel together, and each part has only some of that code. Consent to
     the code itself does not change.

@@ -120,7 +120,7 @@ class LockEntry:
 
     @property
     def slot(self) -> str:
-        """The key of the decision: that of the study without its source, compiler, driver and policy."""
+        """The key of the decision: a hash of the study without its source, compiler, driver and policy."""
         return slot_of(self.study)
 
     def to_json(self) -> JSON:

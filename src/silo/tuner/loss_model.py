@@ -62,7 +62,7 @@ _OFFSET = 0.3  # variance of a size's offset, which all of its configs share
 # The loss that lies halfway between none and the largest on the scale of the second process.
 _MIDDLE = 0.1
 _NODES = 9  # of the Gauss-Hermite quadrature that averages over a predicted loss
-_MOST_LOSS = 0.9  # losses are clipped to that of a config ten times as slow as the best
+_MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
 # the least error of a process on held-out sizes that its weight is computed from, as a logarithm of times
 _LEAST_ERROR = 0.001
 # The shares to choose among for the third prediction, the mean of the regrets at near sizes; and the power of the
@@ -328,7 +328,8 @@ class _Process:
     def predict(self, points: Array, known: Array, own: Array) -> Array:
         """Returns the expected regret at ``points``.
 
-        ``own`` is the covariance of the unexplained part of each point's loss with that of each known loss.
+        ``own`` is the covariance of the unexplained part of each point's loss and the unexplained part of each known
+        loss.
         """
         covariance = self._kernel.between(points, known) + self._own * own
         explained = ((covariance @ self._inverse) * covariance).sum(1)
@@ -394,7 +395,7 @@ class _Process:
 
 
 def _regrets(losses: Array) -> Array:
-    """Converts losses to regrets; losses are first clipped to that of a config ten times as slow as the best."""
+    """Converts losses to regrets; losses are first clipped to 0.9: a config ten times as slow as the best."""
     import numpy as np  # noqa: PLC0415
 
     limited = np.clip(losses, 0, _MOST_LOSS)

@@ -110,7 +110,7 @@ class MeasurePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A kernel to time: a function that launches it, and one that restores the arguments that it writes.
+    """A kernel to time: a function that launches it, and a function that restores the arguments that it writes.
 
     ``reset`` is for kernels whose result or running time depends on their earlier writes (in-place updates,
     accumulation); it runs before each sample, outside the timed window. These kernels are launched once per sample, so
@@ -123,7 +123,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The reference of a contender, measured in turns with it; ``time_ns`` is what one launch of it counts as."""
+    """The reference of a contender, measured in turns with it. One launch of the reference counts as ``time_ns``."""
 
     contender: Contender
     time_ns: int
@@ -131,7 +131,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Samples of a contender, and those of the reference taken in turns with them.
+    """Samples of a contender, and samples of its reference, taken in turns with them.
 
     ``reference`` is empty if the contender was measured alone.
     """

@@ -54,7 +54,7 @@ class Constraint:
         'registers<=40'
 
         Raises:
-            TuneError: ``text`` is no constraint.
+            TuneError: ``text`` is not a constraint.
         """
         found = _CONSTRAINT.fullmatch(text)
         try:
@@ -93,7 +93,7 @@ class Objective:
         'energy, registers<=40'
 
         Raises:
-            TuneError: ``metric`` is no metric, or one of ``constraints`` is no constraint.
+            TuneError: ``metric`` is not a metric, or one of ``constraints`` is not a constraint.
         """
         if not _NAME.fullmatch(metric):
             raise TuneError(f"{metric!r} is no metric; the metrics are {', '.join(METRICS)}, and the case's own")

@@ -1,4 +1,4 @@
-"""Checks a config's result against that of a base config, for calls without an expected result."""
+"""Checks a config's result against the result of a base config, if the call has no expected result."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _MOST_TRIED = 8
 
 
 class BaseCheck:
-    """Checks configs against a base config, for the arguments of a call, whose expected result is unknown.
+    """Checks configs against a base config on the arguments of a call, whose expected result is unknown.
 
     ``run`` launches a config once on fresh copies of the arguments and returns their content afterwards, as host arrays
     by name. They are valid until its next call; only read-only arrays, which the kernel did not write, stay valid and

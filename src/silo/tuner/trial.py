@@ -187,7 +187,7 @@ def trials_to_record(trials: Iterable[Trial], made: Made | None = None) -> JSON:
 
 
 def made_of_record(record: JSON) -> Made | None:
-    """Returns the origin of a record of trials; None if the record has none, like those of early versions.
+    """Returns the origin of a record of trials; None if the record does not name it, as in early versions.
 
     Raises:
         ValueError: the member ``made`` is not an origin.
@@ -212,8 +212,8 @@ class Study(Persisted):
     """Everything that comparable trials have in common: all but the config.
 
     ``bucket`` is the class of the values of the arguments called ``bucket_names``; both are empty for a kernel without
-    key. ``compiler`` is the compiler's identity, ``policy`` that of the measurement policy, and ``driver`` the device
-    driver's version ("" if unknown). The space is not part of a study, so a space may grow or shrink.
+    key. ``compiler`` and ``policy`` are the identities of the compiler and of the measurement policy, and ``driver``
+    is the device driver's version ("" if unknown). The space is not part of a study, so a space may grow or shrink.
     """
 
     title = "a study"

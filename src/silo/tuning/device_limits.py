@@ -88,7 +88,7 @@ def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
 
 
 def _functions() -> Any:  # noqa: ANN401  # a module of kernels
-    """Returns the module of kernels of the first kind that has such kernels."""
+    """Returns the module with the kernels that measure a device's limits, of the first kind that has one."""
     for kind in kinds().values():
         if isinstance(kind, MeasuresCeilings):
             return kind.ceiling_kernels()

@@ -170,7 +170,7 @@ def suggest_sizes(
 def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generalization]]:
     """Groups studies that differ only in their size; returns for each group one study, and the generalization of all.
 
-    Of several studies of one size (with other alignments), the one that assumes most facts counts. Groups without a
+    Of several studies of one size (with other alignments), the study that assumes most facts counts. Groups without a
     winner are left out.
     """
     groups: dict[bytes, list[KeptStudy]] = {}

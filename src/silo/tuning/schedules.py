@@ -1,8 +1,8 @@
-"""Schedules: kernels, sizes and devices to tune within a budget, and the choice of what is tuned next.
+"""Schedules: kernels, sizes and devices to tune within a budget, and the choice of the next task.
 
 A schedule is a TOML file. Its state is a folder beside it: a list of turns, to which several runs may add at the same
 time. A turn is one session of one task (a kernel's case on a device). Trials are kept in the store as always, so a turn
-that was killed has lost at most one config; the state only decides what is tuned next.
+that was killed has lost at most one config; the state only decides which task is tuned next.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 For one field after another, each neighbour of the best config in that field is measured, and the search moves at once
 to a neighbour that is better by more than a thousandth. Passes over all fields are repeated until a pass finds nothing
-better. Inductor limits each field; here the limits are those of the space.
+better. Inductor limits each field; here, the space limits the fields.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _SCHEMA = "silo-agent-case/1"
 class SentCase:
     """All that an agent needs to run a study's configs, except their code.
 
-    ``grid`` is the kernel's grid, used if the case has none of its own. ``values`` are arguments that the recipe lacks:
+    ``grid`` is the kernel's grid, used if the case declares no grid. ``values`` are arguments that the recipe lacks:
     the values of heuristics written in Python. ``passed`` names the arguments that a launch passes: all but the
     constants.
     """
