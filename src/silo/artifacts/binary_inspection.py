@@ -210,7 +210,7 @@ def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
 
 def _attributes(data: bytes) -> list[tuple[int, bytes]]:
     """Returns the code and the bytes of each attribute of a ``.nv.info`` section that consists of a size and bytes."""
-    found: list[tuple[int, bytes]] = []
+    attributes: list[tuple[int, bytes]] = []
     at = 0
     while at + 4 <= len(data):
         form, code, size = struct.unpack_from("<BBH", data, at)
@@ -219,9 +219,9 @@ def _attributes(data: bytes) -> list[tuple[int, bytes]]:
             continue
         if at + size > len(data):
             raise CompileError(f"the binary cannot be read: .nv.info: attribute 0x{code:02x} of {size} bytes at {at}")
-        found.append((code, data[at : at + size]))
+        attributes.append((code, data[at : at + size]))
         at += size
-    return found
+    return attributes
 
 
 def _cuda_kernels(elf: Elf) -> list[BinaryKernel]:

@@ -105,7 +105,7 @@ def _closes(text: str, start: int) -> bool:
 
 def _parameters(entry: str, text: str) -> tuple[tuple[int, int], ...]:
     """Returns the offset and the size of each parameter. Each follows the previous one, at the next aligned offset."""
-    found: list[tuple[int, int]] = []
+    parameters: list[tuple[int, int]] = []
     end = 0
     for declaration in text.split(",") if text.strip() else ():
         match = _PARAMETER.fullmatch(declaration.strip())
@@ -118,9 +118,9 @@ def _parameters(entry: str, text: str) -> tuple[tuple[int, int], ...]:
         if not align:
             raise CompileError(f"the PTX aligns a parameter of {entry} to 0 bytes")
         offset = -(-end // align) * align
-        found.append((offset, size))
+        parameters.append((offset, size))
         end = offset + size
-    return tuple(found)
+    return tuple(parameters)
 
 
 # ---- Files of device code ----
@@ -212,7 +212,7 @@ def _elf(data: bytes, name: str) -> DeviceCode:
 def _target(blob: str, arch: str, name: str) -> Target:
     """Returns the target of a blob of kind ``blob``.
 
-    Exactly one driver loads each kind of device code, so it is known.
+    Exactly one driver loads each kind of device code, so the blob's kind decides the target's kind.
     """
     (kind,) = (one.kind for one in drivers() if blob in one.blobs)
     try:
@@ -284,13 +284,13 @@ def _parameter_names(layout: Sequence[LayoutSlot]) -> list[str]:
 
     The members of a struct that is passed by value are one parameter; its name is the names of all members.
     """
-    found: list[str] = []
+    names: list[str] = []
     last: tuple[int, int] | None = None
     for slot in layout:
         member = slot.member
         if member is not None and last is not None and last[1] == member[1] and member[0] > last[0]:
-            found[-1] += f" {slot.name}"
+            names[-1] += f" {slot.name}"
         else:
-            found.append(slot.name or slot.type.value)
+            names.append(slot.name or slot.type.value)
         last = member
-    return found
+    return names

@@ -69,20 +69,22 @@ def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) ->
     folders = [folder for one in fitting for folder in one.folders]
     also = "".join(f" and in {one.package}" for one in fitting)
     for tool in _TOOLS[kind]:
-        place = tool.find(folders)
-        if place is None:
+        program = tool.find(folders)
+        if program is None:
             problems.append(f"{tool.name} is not on PATH: {tool.install}{also}")
             continue
         with tempfile.TemporaryDirectory(prefix="silo-") as folder:
             file = Path(folder, f"kernel.{kind}")
             file.write_bytes(data)
             try:
-                done = subprocess.run([place, *tool.arguments, str(file)], capture_output=True, check=False, cwd=folder)
+                done = subprocess.run(
+                    [program, *tool.arguments, str(file)], capture_output=True, check=False, cwd=folder
+                )
             except OSError as error:
-                problems.append(f"{place} does not run: {error}")
+                problems.append(f"{program} does not run: {error}")
                 continue
         if done.returncode == 0:
             return done.stdout.decode(errors="replace").replace(str(file), file.name)
         message = done.stderr.decode(errors="replace").replace(str(file), file.name).strip()[:300]
-        problems.append(f"{place} refuses it ({message}): {tool.install}{also}")
+        problems.append(f"{program} refuses it ({message}): {tool.install}{also}")
     raise ToolchainError(f"the {kind} cannot be disassembled to {DISASSEMBLED[kind]}: {'; '.join(problems)}")

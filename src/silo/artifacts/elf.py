@@ -68,7 +68,7 @@ def read_elf(data: bytes) -> Elf:
     """Reads the sections of a 64-bit little-endian ELF file.
 
     Raises:
-        CompileError: the bytes are no such file, or the file is truncated or damaged.
+        CompileError: the file is of another kind, truncated or damaged.
     """
     if len(data) < _HEADER.size or data[:4] != b"\x7fELF":
         raise _damaged("magic", f"{len(data)} bytes that start with {data[:4]!r} are no ELF file")

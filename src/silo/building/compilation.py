@@ -55,12 +55,12 @@ def lowered(source: Source, variant: Variant) -> Lowered:
         found = _lowered.get(key)
     if found is not None:
         return found
-    made = compiler.lower(source, variant)  # without the lock, because it runs the front end
+    result = compiler.lower(source, variant)  # without the lock, because it runs the front end
     with _lock:
-        _lowered[key] = made
+        _lowered[key] = result
         while len(_lowered) > _KEPT:
             _lowered.popitem(last=False)
-    return made
+    return result
 
 
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
@@ -106,10 +106,10 @@ def _may_be_addresses(value: object) -> bool:
 class Pending:
     """The state of one artifact: stored, being fetched from the remote store, or being compiled.
 
-    ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` is the same with effects, and
-    ``hidden_memory`` is that of the artifact. ``sought`` resolves to the artifact that the remote store is known to
-    have. ``future`` resolves to the compile result, or to the outcome of the same job from the remote store. ``fresh``
-    is True, once the artifact is finished, if it was compiled for this request.
+    ``asked`` is the requested variant, from which the artifact's key is made; ``variant`` also has its effects.
+    ``hidden_memory`` is a member of the artifact to make. ``sought`` resolves to the artifact that the remote store is
+    known to have. ``future`` resolves to the compile result, or to the outcome of the same job from the remote store.
+    ``fresh`` is True, once the artifact is finished, if it was compiled for this request.
     """
 
     asked: Variant
@@ -208,8 +208,8 @@ class Compilation:
         artifacts = self.session.store.artifacts
         if compiler.declaration.in_process or not artifacts.asks:  # compiling in this process is faster than a query
             return self._submit(compiler, job)
-        made: Future[Compiled | Outcome] = Future()
-        made.set_running_or_notify_cancel()
+        future: Future[Compiled | Outcome] = Future()
+        future.set_running_or_notify_cancel()
 
         def seek() -> Outcome | None:
             artifact = artifacts.get(artifact_key) if _artifacts_travel(compiler, job.target) else None
@@ -221,15 +221,15 @@ class Compilation:
             try:
                 outcome = asked.result()
                 if outcome is None:
-                    self._submit(compiler, job).add_done_callback(partial(_pass_on, made))
+                    self._submit(compiler, job).add_done_callback(partial(_pass_on, future))
                     return
             except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits for the artifact
-                made.set_exception(error)
+                future.set_exception(error)
             else:
-                made.set_result(outcome)
+                future.set_result(outcome)
 
         artifacts.submit(seek).add_done_callback(answered)
-        return made
+        return future
 
     def finish(self, pending: Pending) -> Artifact:
         """Waits for the artifact and stores it. Raises CompileError."""

@@ -56,8 +56,8 @@ class DeclaredKernel:
         self.rule = rule
         self._space = Space.of([Config()]) if space is None else space
         self.key = key
-        # Block sizes that a call may leave to a heuristic although no space was given; and, for such calls, the
-        # arguments that tuning depends on and the constraints of configs.
+        # For a kernel declared without a space, a heuristic chooses those of the block sizes ``open_blocks`` that a
+        # call leaves out. ``open_key`` and ``open_constraints`` are the key and the constraints for these calls.
         self.open_blocks = open_blocks
         self.open_key = open_key
         self.open_constraints = open_constraints

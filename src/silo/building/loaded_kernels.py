@@ -250,7 +250,7 @@ class FollowsSource:
         self._source = source
         self._on_miss = on_miss
         self._launcher: Launcher | None = None
-        self._fingerprint = ""  # of the source of the launcher's bindings; "" before the first miss
+        self._fingerprint = ""  # the fingerprint of the source that the launcher serves; "" before the first miss
         self._lock = Mutex()
 
     def follow(self, launcher: Launcher) -> Launcher:

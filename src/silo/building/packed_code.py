@@ -44,23 +44,23 @@ def compile_plans(
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
     for source, plan in plans:
         compilation = Compilation(shared, source)
-        compilation.expect([one.variant for one in plan])
-        started.append((compilation, {one.variant: _start(compilation, one) for one in plan}))
+        compilation.expect([planned.variant for planned in plan])
+        started.append((compilation, {planned.variant: _start(compilation, planned) for planned in plan}))
     done = 0
     packed: list[PackedCode] = []
     for (compilation, pending), (_, plan) in zip(started, plans, strict=True):
         artifacts: dict[Variant, Artifact] = {}
         failures: dict[Variant, CompileError] = {}
-        for one in plan:
-            state = pending[one.variant]
+        for planned in plan:
+            state = pending[planned.variant]
             try:
                 if isinstance(state, CompileError):
                     raise state
-                artifacts[one.variant] = compilation.finish(state)
+                artifacts[planned.variant] = compilation.finish(state)
             except CompileError as error:
-                if _is_needed(one) or fault_of(error):
+                if _is_needed(planned) or fault_of(error):
                     raise
-                failures[one.variant] = error
+                failures[planned.variant] = error
             done += 1
             report("compiling", done, total)
         variants, remarks = _fitting(plan, artifacts, packing)

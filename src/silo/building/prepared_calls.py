@@ -61,12 +61,12 @@ def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping
         ArgumentError: tuples nested too deeply.
     """
     parameters = kernel.source.signature.parameters
-    given = {**dict(zip((one.name for one in parameters), args, strict=False)), **kwargs}
+    arguments_by_name = {**dict(zip((one.name for one in parameters), args, strict=False)), **kwargs}
     tuples: dict[str, tuple[object, ...]] = {}
     constants: set[str] = set()
     for one in parameters:
         default = None if isinstance(one.default, NoDefault) else one.default
-        value = given.get(one.name, default)
+        value = arguments_by_name.get(one.name, default)
         constant = one.kind is ParameterKind.CONSTEXPR
         if isinstance(value, tuple) and (not constant or _has_fields(cast("tuple[object, ...]", value))):
             tuples[one.name] = cast("tuple[object, ...]", value)
@@ -74,7 +74,7 @@ def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping
     takes = kernel.takes_tuples
     if not tuples or len(args) > len(parameters) or not (takes or constants == set(tuples)):
         return None
-    named = {name: value for name, value in given.items() if name not in tuples}
+    named = {name: value for name, value in arguments_by_name.items() if name not in tuples}
     if not takes:
         return TupleCall(kernel, {**named, **{name: _plain(value) for name, value in tuples.items()}}, {})
     shapes = {name: shape_of(value) for name, value in tuples.items()}

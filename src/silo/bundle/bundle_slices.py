@@ -153,13 +153,13 @@ def cut_slice(bundle: Bundle, wanted: Sequence[Target]) -> Slice:
         BundleError: the bundle lacks code for one of the targets.
     """
     contents = bundle.contents()
-    known = targets_of(contents)
+    available = targets_of(contents)
     for one in wanted:
-        if not any(is_for(target, one) for target in known):
-            has = ", ".join(map(str, known)) or "nothing"
+        if not any(is_for(target, one) for target in available):
+            has = ", ".join(map(str, available)) or "nothing"
             raise BundleError(f"{bundle.name} has no code for {one}; it has code for {has}")
-    here = {str(target) for target in known if any(is_for(target, one) for one in wanted)}
-    first = bool(known) and str(known[0]) in here
+    here = {str(target) for target in available if any(is_for(target, one) for one in wanted)}
+    first = bool(available) and str(available[0]) in here
     kernels = [_cut(kernel, here, first=first) for kernel in _apart(bundle, contents)]
     kernels = [kernel for kernel in kernels if kernel is not None]
     return _together(contents, kernels, slice_of(bundle) or bundle.identity)
@@ -178,13 +178,13 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
     """
     wholes = {slice_of(bundle) for bundle in bundles}
     whole = wholes.pop() if len(wholes) == 1 else ""
-    found: dict[str, list[_Kernel]] = {}
+    kernels_by_name: dict[str, list[_Kernel]] = {}
     for number, bundle in enumerate(bundles):
         first = 0 if whole else number << 40
         for kernel in _apart(bundle, bundle.contents(), first):
-            found.setdefault(kernel.head.name, []).append(kernel)
+            kernels_by_name.setdefault(kernel.head.name, []).append(kernel)
     remarks: list[str] = []
-    kernels = [_joined(found[name], remarks, slices=bool(whole)) for name in sorted(found)]
+    kernels = [_joined(kernels_by_name[name], remarks, slices=bool(whole)) for name in sorted(kernels_by_name)]
     manifests = [bundle.manifest for bundle in bundles]
     base = BundleContents(
         (),
@@ -334,7 +334,7 @@ def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> S
     If ``whole`` is not "", notes their places in the bundle of this identity.
     """
     documents: dict[str, bytes] = {}
-    made: list[BundleKernel] = []
+    kernels_made: list[BundleKernel] = []
     for kernel in kernels:
         trials = tuple(cast("JSON", item) for _, item in kernel.trials)
         ref = None
@@ -343,7 +343,7 @@ def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> S
             documents[ref.sha256] = data
         variants = tuple(cast("BundleVariant", item) for _, item in kernel.variants)
         rules = tuple(cast("BundleRules", item) for _, item in kernel.rules)
-        made.append(replace(kernel.head, variants=variants, rules=rules, trials=ref))
+        kernels_made.append(replace(kernel.head, variants=variants, rules=rules, trials=ref))
     notes = {name: text for name, text in base.notes if name != _NOTE}
     if whole:
         places: JSON = {kernel.head.name: [_runs(part) for part in kernel.parts] for kernel in kernels}
@@ -351,7 +351,7 @@ def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> S
         # Without the note (for example if targets alternate so often that it would be too long), slices are joined in
         # another order, which gives a valid bundle too.
         notes |= {_NOTE: text} if len(text) <= _MOST_NOTED else {}
-    return Slice(replace(base, kernels=tuple(made), notes=tuple(sorted(notes.items()))), documents, whole)
+    return Slice(replace(base, kernels=tuple(kernels_made), notes=tuple(sorted(notes.items()))), documents, whole)
 
 
 def _runs(part: _Part) -> list[JSON]:

@@ -16,7 +16,7 @@ LEVEL = 19
 ZSTD_VERSION = ".".join(str(part) for part in zstandard.ZSTD_VERSION)
 
 _PIECE = 1 << 20
-_WINDOW = 1 << 25  # bytes; level 19 needs a quarter of this
+_WINDOW = 1 << 25  # the most bytes of a frame's window; frames of compression level 19 need a quarter of this
 
 # One zstandard object for each thread, because two threads must not use one at the same time.
 _local = threading.local()

@@ -384,8 +384,8 @@ class PackedCode:
 
 # ---- The members of the manifest's objects, from the declarations ----
 
-# In the manifest, a variant's object directly holds the members of its artifact and of its compiled variant. Most of
-# them are indices there.
+# In the manifest, a variant's object directly holds the members of its artifact and of its compiled variant. The value
+# of most members is an index into a table of the manifest.
 INLINED: Final[Mapping[str, type]] = {"artifact": Artifact, "variant": Variant}
 _ROWS: Final[Mapping[str, Row | Blob | Blobs]] = {
     "signature": Row("signatures"),
@@ -459,13 +459,13 @@ def calls_of(kernel: BundleKernel) -> str:
 def host_code(one: BundleVariant, calls: str) -> HostCode:
     """Returns the subject of consent to a variant's native code: everything that decides how it is called.
 
-    ``calls`` is :func:`calls_of` the kernel.
+    ``calls`` is the result of :func:`calls_of` for the kernel.
     """
     return one.artifact.host_code(variant_calls(one, calls))
 
 
 def variant_calls(one: BundleVariant, calls: str) -> JSON:
-    """Returns a bundle's data about the calls of one variant; ``calls`` is :func:`calls_of` its kernel."""
+    """Returns a bundle's data about the calls of one variant; ``calls`` is the digest of :func:`calls_of`."""
     return [calls, one.artifact.variant.config.to_json()]
 
 
@@ -483,7 +483,7 @@ def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | N
 def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
     """Returns the subject of consent, and the name, of each plan that launches code for the CPU."""
     kernels = {kernel.name: kernel for kernel in contents.kernels}
-    found: list[tuple[HostPlan, str]] = []
+    plans: list[tuple[HostPlan, str]] = []
     for plan in contents.plans:
         codes = [
             host_code(one, calls_of(kernels[name])).digest
@@ -493,8 +493,8 @@ def host_plans(contents: BundleContents) -> list[tuple[HostPlan, str]]:
             if one.artifact.variant.target.kind == CPU_KIND
         ]
         if codes:
-            found.append((host_plan(plan, codes), plan.name))
-    return found
+            plans.append((host_plan(plan, codes), plan.name))
+    return plans
 
 
 def host_plan(plan: RecordedPlan, codes: Iterable[str]) -> HostPlan:

@@ -49,8 +49,8 @@ class _Tables:
         self._found: dict[tuple[str, bytes], int] = {}
 
     def index(self, table: str, row: JSON) -> int:
-        """The index of ``row``, which is added when it is new."""
-        # Returns the index of ``row``, which is added if it is new.
+        """Returns the index of ``row``, which is added if it is new."""
+        # Rows are compared by canonical text: 1, True and 1.0 are equal in Python, but different constants of a kernel.
         key = (table, canonical_json(row))
         found = self._found.get(key)
         if found is None:

@@ -37,24 +37,24 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR = 1  # of the files that are written; their minor version is the lowest that can express the contents
-LAYOUTS_MINOR = 3  # the version that added structs and dynamic layouts; for members, their declarations name it
-MEMBERS_MINOR = 8  # the version that added structs by value, whose members are parameters
+MAJOR = 1  # the version of written files; their minor version is the lowest that can express the contents
+LAYOUTS_MINOR = 3  # the minor version that added structs and dynamic layouts
+MEMBERS_MINOR = 8  # the minor version that added structs by value, whose members are parameters
 HEADER_BYTES = 64
 ALIGNMENT = 64
 
-MAX_MANIFEST_BYTES = 256 << 20  # of the stored and of the decompressed manifest
+MAX_MANIFEST_BYTES = 256 << 20  # the most bytes of the manifest, both as stored and decompressed
 MAX_BLOB_BYTES = 1 << 30
 MAX_BLOBS = 1 << 20
 
 MAX_ATTACHMENTS = 1 << 16
-MAX_CASES = 4096  # of one kernel
-MAX_STUDIES = 1024  # of one kernel, with trials; low, because each case is compared with each study
+MAX_CASES = 4096  # the most cases of one kernel
+MAX_STUDIES = 1024  # the most studies of one kernel with trials; low, because each case is compared with each study
 MAX_RATIO = 256  # the most raw bytes for each stored byte, so that a kilobyte cannot expand to a gigabyte
-# The memory that a reader may spend on a file is divided by these numbers. The parsed manifest may take 1 /
-# MANIFEST_SHARE. 1 / TEXT_SHARE each may be taken by its text, by the text of the cases or trials of one kernel, and by
-# the text of a kernel's variants, each with its own copy of the table rows that it refers to. The objects made from the
-# cases or trials of one kernel may take 1 / DOCUMENTS_SHARE.
+# The fractions of the memory that a reader may spend on a file: the parsed manifest may take 1 / MANIFEST_SHARE of it.
+# Each of these may take 1 / TEXT_SHARE: the text of the manifest, the text of the cases or trials of one kernel, and
+# the text of a kernel's variants (each with its own copy of the table rows that it refers to). The objects made from
+# the cases or trials of one kernel may take 1 / DOCUMENTS_SHARE.
 MANIFEST_SHARE = 2
 TEXT_SHARE = 4
 DOCUMENTS_SHARE = 3
@@ -62,7 +62,7 @@ ITEM_BYTES = 40  # bytes for the object of one item of a document: a number, wit
 
 CASES_KIND = "cases"
 TRIALS_KIND = "trials"
-FILE_KIND = "file"  # of attachments, in files of version 1.4 and later
+FILE_KIND = "file"  # the kind of attachments, in files of version 1.4 and later
 DOCUMENT_KINDS = (CASES_KIND, TRIALS_KIND, FILE_KIND)
 
 FLAG_ZSTD_MANIFEST = 1

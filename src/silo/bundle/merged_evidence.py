@@ -37,7 +37,7 @@ class Evidence:
         """Reads the trials in a bundle's documents whose studies were made with one of ``compilers``.
 
         Raises:
-            BundleError: a document is no trial.
+            BundleError: a document is not a trial.
         """
         known = set(compilers)
         found: dict[_Place, dict[_Machine, list[Trial]]] = {}

@@ -116,16 +116,16 @@ def joined_rules(parts: Sequence[RulesPart]) -> tuple[BundleRules, list[str]]:
                 remarks.append(f"{_shown(first.rules.rules.key, bucket)}: {one.compiler}: {decision.reason}")
             table[bucket], decided[bucket] = one, part
     unseen: DecisionList | None = first.rules.rules.unseen
-    made = DispatchRules.of(
+    joined = DispatchRules.of(
         first.rules.rules.key,
         {bucket: one.config for bucket, one in table.items()},
         first.rules.rules.fallback,
         unseen,
     )
-    names = mixed_rules(made, table, table_of(first.rules, first.compilers)[1])
+    names = mixed_rules(joined, table, table_of(first.rules, first.compilers)[1])
     if first.rules.compilers and first.rules.step_compilers:
-        names = (*names[: len(made.rules) + 1], *first.rules.step_compilers)
-    return replace(first.rules, rules=made, space=max(one.rules.space for one in parts), compilers=names), remarks
+        names = (*names[: len(joined.rules) + 1], *first.rules.step_compilers)
+    return replace(first.rules, rules=joined, space=max(one.rules.space for one in parts), compilers=names), remarks
 
 
 def _shown(names: Sequence[str], bucket: Bucket) -> str:

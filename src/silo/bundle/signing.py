@@ -99,7 +99,7 @@ def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> 
             file.write(data)
             file.commit()
         for other in signature_paths(path):
-            if other != str(place):  # this older signature would be found first
+            if other != str(place):  # an older signature beside a link could be found before the new one
                 Path(other).unlink(missing_ok=True)
     except OSError as error:
         raise SignatureError(f"cannot write the signature of {os.fspath(path)}: {error.strerror or error}") from error

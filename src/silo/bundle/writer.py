@@ -98,13 +98,13 @@ def write_bundle(
 
 def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
     """Returns every blob once, by kind and SHA-256, so that code for drivers is apart from sources and documents."""
-    found: dict[tuple[str, str], BlobRef] = {}
+    refs: dict[tuple[str, str], BlobRef] = {}
     names = [kernel.name for kernel in contents.kernels]
     if len(set(names)) != len(names):
         raise BundleError(f"two kernels of one bundle have one name: {', '.join(sorted(names))}")
     for kernel in contents.kernels:
         for ref in kernel.refs:
-            if found.setdefault((ref.kind, ref.sha256), ref) != ref:
+            if refs.setdefault((ref.kind, ref.sha256), ref) != ref:
                 raise BundleError(f"kernel {kernel.name}: the blob {ref.sha256} is given two sizes")
             if not (ref.kind in DOCUMENT_KINDS or is_blob_kind(ref.kind)) or ref.size > MAX_BLOB_BYTES:
                 raise BundleError(f"kernel {kernel.name}: a {ref.kind} blob of {ref.size} bytes cannot be in a bundle")
@@ -112,11 +112,11 @@ def _sorted_refs(contents: BundleContents) -> list[BlobRef]:
     if len(set(names)) != len(names) or len(names) > MAX_ATTACHMENTS:
         raise BundleError(f"a bundle holds up to {MAX_ATTACHMENTS} attachments with different names, not {len(names)}")
     for name, ref in contents.attachments:
-        if found.setdefault((ref.kind, ref.sha256), ref) != ref:
+        if refs.setdefault((ref.kind, ref.sha256), ref) != ref:
             raise BundleError(f"attachment {name}: the blob {ref.sha256} is given two sizes")
-    if len(found) > MAX_BLOBS:
-        raise BundleError(f"{len(found)} blobs are more than a bundle holds ({MAX_BLOBS})")
-    return [found[key] for key in sorted(found)]
+    if len(refs) > MAX_BLOBS:
+        raise BundleError(f"{len(refs)} blobs are more than a bundle holds ({MAX_BLOBS})")
+    return [refs[key] for key in sorted(refs)]
 
 
 def _write(

@@ -239,7 +239,7 @@ def _holds(fact: Fact, value: object) -> bool:
 
 def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]]:
     """Returns the messages of a process, up to the first bytes that are no message."""
-    found: list[tuple[dict[str, Any], tuple[bytes, ...]]] = []
+    messages: list[tuple[dict[str, Any], tuple[bytes, ...]]] = []
     place = 0
 
     def take(count: int) -> bytes:
@@ -255,5 +255,5 @@ def read_messages(reply: bytes) -> list[tuple[dict[str, Any], tuple[bytes, ...]]
             header, blobs = read_message(take)
         except (CompileError, EOFError, RecursionError, json.JSONDecodeError):
             break
-        found.append((header, blobs))
-    return found
+        messages.append((header, blobs))
+    return messages

@@ -114,11 +114,11 @@ def lower_candidate(asked: int, answer: int) -> None:
 
 
 def _lowered(path: Path, cases: list[CaseShape], targets: list[Target], configs: int) -> CandidateData:
-    found = collect_kernels([path])
-    if len(found) != 1:
-        names = ", ".join(one.name for one in found)
-        raise SourceError(f"a candidate has one kernel; this file has {len(found)}: {names}")
-    kernel = found[0]
+    kernels = collect_kernels([path])
+    if len(kernels) != 1:
+        names = ", ".join(one.name for one in kernels)
+        raise SourceError(f"a candidate has one kernel; this file has {len(kernels)}: {names}")
+    kernel = kernels[0]
     if kernel.grid is None:
         raise SourceError(f"{kernel.name} declares no grid: @silo.kernel(grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))")
     variants: dict[Variant, tuple[int, VariantData]] = {}

@@ -489,7 +489,10 @@ def _without_folder(header: dict[str, Any]) -> dict[str, Any]:
 
 
 class _SentCases:
-    """Cases in the form in which a kernel's process receives them: each array once, aliases by the same index."""
+    """Cases in the form in which a kernel's process receives them.
+
+    An array that several arguments share is sent once; these arguments have the same index.
+    """
 
     def __init__(self, cases: Sequence[DrawnCase], steps: int) -> None:
         self.blobs: list[bytes] = []

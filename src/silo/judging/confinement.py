@@ -54,14 +54,14 @@ class Confined:
         3
         """
         has = set(self.measures)
-        found: list[str] = []
+        reasons: list[str] = []
         if not has & {"seccomp", "network namespace"}:
-            found.append("it can reach the network")
+            reasons.append("it can reach the network")
         if not has & {"seccomp", "landlock"}:
-            found.append("it can write files")
+            reasons.append("it can write files")
         if "seccomp" not in has:
-            found.append("it can start programs and send signals to this user's processes")
-        return tuple(found)
+            reasons.append("it can start programs and send signals to this user's processes")
+        return tuple(reasons)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the measures, and the reasons for missing ones by name, as JSON."""
@@ -186,7 +186,7 @@ _REFUSED: Final = {
 }
 # fail as "not implemented", so that callers use the older call
 _UNKNOWN: Final = {"clone3": (435, 435), "openat2": (437, 437)}
-_OPENS: Final = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}  # with the index of the argument that holds the flags
+_OPENS: Final = {"open": ((2, -1), 1), "openat": ((257, 56), 2)}  # last: the index of the argument with the flags
 _SIGNALS: Final = {"kill": (62, 129), "tgkill": (234, 131)}
 _CLONE: Final = (56, 220)
 _PRLIMIT: Final = (302, 261)
@@ -347,7 +347,7 @@ def _limit(limits: Limits) -> str:
 
 def _no_new_privileges() -> str:
     libc = _libc()
-    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # so that no other process of this user can read its memory
+    libc.prctl(_SET_DUMPABLE, 0, 0, 0, 0)  # other processes of this user cannot read this process's memory now
     return "" if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 else _failure()
 
 

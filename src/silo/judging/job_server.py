@@ -34,7 +34,7 @@ def _jobs() -> dict[str, Job]:
 
     for kind, variant in warm_up():
         build_once(kind, variant)
-    private_files()  # the results of these two are cached for all children
+    private_files()  # this call and the next are made because their results are cached, for all children
     compiler_places()
     return {"candidate": lower_candidate, "kernel": run_kernel}
 
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
         control.send(f"{type(error).__name__}: {error}".encode()[:4000])
         return
     gc.collect()
-    gc.freeze()  # so that children share these pages
+    gc.freeze()  # collecting garbage in a child would write to pages that it shares with this process
     control.send(b"ready")
     children: list[_Child] = []
     poll = select.poll()
@@ -138,4 +138,4 @@ def _report(child: _Child, *, late: bool) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-    os._exit(0)  # without cleaning up, about which some libraries complain
+    os._exit(0)  # skips Python's clean-up at exit, during which some libraries print errors

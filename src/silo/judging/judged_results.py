@@ -92,7 +92,7 @@ def wrong_results(
 
     if [len(one) for one in left] != [one.host.nbytes for one in arrays]:
         raise ValueError("other arrays came back than were sent")
-    found: list[str] = []
+    differences: list[str] = []
     own = scales_of(case, expected)
     for one, content in zip(arrays, left, strict=True):
         name = next(name for name, array in case.arrays.items() if array is one)
@@ -100,13 +100,13 @@ def wrong_results(
         if one.role is Role.INPUT:
             result = unchanged(actual, one.host)
             if not result:
-                found.append(f"{case.label}: it changes {name}, which it must only read: {result.message}")
+                differences.append(f"{case.label}: it changes {name}, which it must only read: {result.message}")
         elif one.role in (Role.OUTPUT, Role.INOUT):
             scale = max(own.get(name, 0.0), scales.get(name, 0.0) if case.ordinary else 0.0)
             reason = _difference(task, one.dtype, actual, expected[name], scale)
             if reason:
-                found.append(f"{case.label}: {name}: {reason}")
-    return found
+                differences.append(f"{case.label}: {name}: {reason}")
+    return differences
 
 
 def _difference(task: Task, element: DType, actual: NDArray[Any], exact: NDArray[Any], scale: float) -> str:

@@ -59,16 +59,16 @@ def run_kernel(asked: int, answer: int) -> None:
                 for place, job in enumerate(one.jobs):
                     if job.target == host:
                         continue
-                    made = select_compiler(data.kind, job.target).compile(job)
-                    compiled.append(_resources(made.launch, job))
+                    result = select_compiler(data.kind, job.target).compile(job)
+                    compiled.append(_resources(result.launch, job))
                     if place == request.get("sent_job"):
                         row: dict[str, object] = {
                             "variant": number,
                             "job": place,
-                            "launch": made.launch.to_json(),
-                            "kind": made.blob.kind,
+                            "launch": result.launch.to_json(),
+                            "kind": result.blob.kind,
                         }
-                        codes.append((row, made.blob.data))
+                        codes.append((row, result.blob.data))
         else:
             both = (*data.variants, *CandidateData.from_json(timed["baseline"]).variants)
             built = [_plain(data.kind, one) for one in both]
@@ -248,12 +248,14 @@ def _time(
     old_builds = built[len(data.variants) :]
     for launch, arrays in zip(data.launches, _arrays(request, blobs), strict=True):
         case = request["cases"][launch.case]
-        old = next(one for one in baseline.launches if one.case == launch.case and one.config == timed["config"])
+        baseline_launch = next(
+            one for one in baseline.launches if one.case == launch.case and one.config == timed["config"]
+        )
         first = [one.copy() for one in arrays]
         theirs = [_placed_like(one) for one in arrays]
         sides = (
             (built[launch.variant], launch.grid, arrays),
-            (old_builds[old.variant], old.grid, theirs),
+            (old_builds[baseline_launch.variant], baseline_launch.grid, theirs),
         )
         new_side, old_side = (_contender(one, grid, case, own, first) for one, grid, own in sides)
         try:

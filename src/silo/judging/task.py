@@ -224,7 +224,7 @@ class Draw:
         return self._array(Role.SCRATCH, element, shape, lambda: poison(element, shape, self._values))
 
     def case(self, expected: Callable[[], Mapping[str, Any]], **arguments: DrawnArray | float | bool) -> DrawnCase:
-        """Returns the case.
+        """Makes a case of drawn arguments.
 
         ``arguments`` are in the order of the kernel's parameters; ``expected`` computes the expected arrays.
         """

@@ -351,7 +351,7 @@ def grid_at(
     """Returns the grid of a call: ``given`` (integers, or a function of arguments and config) or the declared grid.
 
     Raises:
-        ArgumentError: there is neither, or the value is no grid.
+        ArgumentError: there is neither, or the value is not a grid.
         ExpressionError: the declared grid cannot be evaluated for these arguments.
     """
     if given is None:

@@ -105,17 +105,17 @@ def differing_in_compiler(study: Study, studies: Iterable[Study]) -> tuple[Study
 
 def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[EarlierStudy, ...]:
     """Returns the earlier studies of ``study`` that have a winner within ``reach``, the latest begun first."""
-    found: list[EarlierStudy] = []
+    studies: list[EarlierStudy] = []
     for other in reversed(differing_in_compiler(study, studies_of(study.kernel, records))):
         trials = read_trials(other, records)
         if not trials and catch_up(other, records):
             trials = read_trials(other, records)
         earlier = EarlierStudy(other, tuple(trial for trial in trials if trial.config in reach))
         if earlier.winner is not None:
-            found.append(earlier)
-        if len(found) == _MOST_STUDIES:
+            studies.append(earlier)
+        if len(studies) == _MOST_STUDIES:
             break
-    return tuple(found)
+    return tuple(studies)
 
 
 def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str, str]:
@@ -139,8 +139,8 @@ def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str,
 def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Trial, ...]:
     """Returns the trials that count under today's compiler, with today's artifacts. Pure.
 
-    A trial counts if its code is the same today, and that of the reference that it was measured beside is too. It keeps
-    the name of the compiler that it was made with.
+    A trial counts if both its code and the code of the reference that it was measured beside are the same today. It
+    keeps the name of the compiler that it was made with.
 
     Args:
         trials: the trials of an earlier study.
@@ -197,10 +197,10 @@ def carry_trials(
     budget lets a session evaluate, and during at most half of its time.
     """
     begin, carried = time.monotonic(), 0
-    left = budget.evaluations
+    remaining = budget.evaluations
     for earlier in earlier_studies(study, store.records, reach):
         ledger = Ledger(study, store.records)
-        wanted = [one for one in earlier.ranking if earlier.artifacts_of(one) and not ledger.of(one)][:left]
+        wanted = [one for one in earlier.ranking if earlier.artifacts_of(one) and not ledger.of(one)][:remaining]
         same = carried_before(earlier.trials, ledger.trials)
         for start in range(0, len(wanted), _AT_A_TIME):
             if budget.seconds is not None and time.monotonic() - begin > budget.seconds * _TIME_SHARE:
@@ -209,7 +209,7 @@ def carry_trials(
             others = [one for one in together if not {*earlier.artifacts_of(one)} <= same.keys()]
             same |= _same(earlier, others, artifacts, store)
         carried += _keep(study, earlier, same, store.records)
-        left = None if left is None else left - len(wanted)
+        remaining = None if remaining is None else remaining - len(wanted)
     return carried
 
 

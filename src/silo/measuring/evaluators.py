@@ -287,7 +287,7 @@ class BenchEvaluator:
 
     def prepare(self, configs: Sequence[Config]) -> None:
         """Starts compiling, and prepares the bench meanwhile."""
-        # The compile workers, the bench's process, and this process, which lowers, start at the same time.
+        # The compile workers and the bench's process start while this process lowers the variants.
         self._artifacts.expect(configs)
         self._bench.start()
         self._artifacts.prepare(configs)
@@ -318,11 +318,11 @@ class BenchEvaluator:
             return step()
 
     def _evaluated(self, config: Config, reference: ReferenceConfig | None) -> Trial:
-        found = self._artifacts.get(config)
-        artifact = found.artifact
+        compiled = self._artifacts.get(config)
+        artifact = compiled.artifact
         comparison = self._compared(config)
         if not comparison.ok:
-            return self._wrong(config, found, comparison)
+            return self._wrong(config, compiled, comparison)
         code = artifact.blob.sha256
         known, note = self._findings.claim(code), ""
         if known is None:
@@ -330,7 +330,7 @@ class BenchEvaluator:
             try:
                 taken, comparison, note = self._timed(config, artifact, comparison, reference)
                 if not comparison.ok:
-                    return self._wrong(config, found, comparison)
+                    return self._wrong(config, compiled, comparison)
                 known = measured = replace(taken, metrics=self._more(config, artifact, taken))
             finally:
                 self._findings.settle(code, measured)
@@ -340,9 +340,9 @@ class BenchEvaluator:
             config,
             Status.OK,
             known.samples,
-            compile_ns=found.compile_ns,
+            compile_ns=compiled.compile_ns,
             message=note,
-            artifact=found.key,
+            artifact=compiled.key,
             max_error=comparison.max_error,
             resources=resources_of(artifact.launch),
             reference=known.reference,

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _PAGE = 4096
-_MOST = 8 << 30  # bytes of arrays
+_MOST = 8 << 30  # the most bytes of arrays that are copied
 
 # The address of a copy equals the array's address modulo this many bytes, to which every allocator of device memory
 # aligns.
@@ -52,7 +52,7 @@ ADDRESS_MODULUS = 256
 
 @frozen
 class ArraySlot(PersistedRow):
-    """The place of one array in the shared memory for arguments, and, if it is written, in that for results.
+    """The place of one array in the shared memory for arguments and, if it is written, in the memory for results.
 
     ``shift`` is the lowest address modulo 256, ``low`` the number of bytes before the first element.
     """

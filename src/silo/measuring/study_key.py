@@ -32,7 +32,7 @@ def measure_policy(device: Device) -> str:
 
 @dataclass(frozen=True)
 class StudyKey:
-    """The facts that the studies of one kernel on one device share: they differ only by bucket and specialization."""
+    """The facts that all studies of one kernel on one device share; the studies differ in bucket and specialization."""
 
     kernel: str
     source: str

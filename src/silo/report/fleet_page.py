@@ -85,12 +85,12 @@ def coverage(studies: Sequence[FleetStudy]) -> list[Coverage]:
     """Returns the table of each kernel; all have the same columns: all device models of the studies. Pure."""
     cells = newest(studies)
     devices = tuple(sorted({study.device for study in studies}))
-    found: list[Coverage] = []
+    tables: list[Coverage] = []
     for kernel in sorted({study.kernel for study in studies}):
         sizes = sorted({size for name, size, _ in cells if name == kernel}, key=lambda text: (len(text), text))
         rows = tuple((size, tuple(cells.get((kernel, size, device)) for device in devices)) for size in sizes)
-        found.append(Coverage(kernel, devices, rows))
-    return found
+        tables.append(Coverage(kernel, devices, rows))
+    return tables
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
     for (kernel, sizes, _), study in newest(studies).items():
         if study.winner is not None:
             groups.setdefault((kernel, sizes), []).append(study)
-    found: list[Spread] = []
+    spreads: list[Spread] = []
     for (kernel, sizes), group in groups.items():
         if len(group) < 2:
             continue
@@ -134,8 +134,8 @@ def spread(studies: Sequence[FleetStudy]) -> list[Spread]:
         }
         best = min(regrets, key=lambda config: (regrets[config], config), default=None)
         winners = tuple((study.device, study.winner or "") for study in sorted(group, key=lambda one: one.device))
-        found.append(Spread(kernel, sizes, winners, best, None if best is None else regrets[best]))
-    return sorted(found, key=lambda one: (-one.distinct, -(one.regret or 0), one.kernel, one.sizes))
+        spreads.append(Spread(kernel, sizes, winners, best, None if best is None else regrets[best]))
+    return sorted(spreads, key=lambda one: (-one.distinct, -(one.regret or 0), one.kernel, one.sizes))
 
 
 def fleet_page(stores: Sequence[str], studies: Sequence[FleetStudy], since: str = "") -> str:

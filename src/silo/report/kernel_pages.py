@@ -259,7 +259,7 @@ _METRICS = {"energy": "nanojoules of a launch"}
 
 def _fronts(report: StudyReport) -> list[dict[str, Any]]:
     """Returns a table for each metric that leaves a choice: several configs of which none is best in it and in time."""
-    found: list[dict[str, Any]] = []
+    tables: list[dict[str, Any]] = []
     measured = sorted({name for trial in report.kept.trials for name, _ in trial.metrics} - {"gflops"})
     for metric, title in {**_RESOURCES, **{name: _METRICS.get(name, name) for name in measured}}.items():
         points = front(report.kept.trials, metric)
@@ -273,8 +273,8 @@ def _fronts(report: StudyReport) -> list[dict[str, Any]]:
                 }
                 for point in points
             ]
-            found.append({"title": title, "rows": rows})
-    return found
+            tables.append({"title": title, "rows": rows})
+    return tables
 
 
 def _facts(stored: KeptStudy) -> list[tuple[str, str]]:
@@ -431,7 +431,7 @@ def _rooflines(studies: Sequence[tuple[str, str, StudyReport]]) -> list[dict[str
     by_device: dict[str, list[tuple[str, str, StudyReport]]] = {}
     for one in studies:
         by_device.setdefault(str(one[2].kept.study.device), []).append(one)
-    found: list[dict[str, str]] = []
+    charts: list[dict[str, str]] = []
     for device, ones in by_device.items():
         lights = [report.light for _, _, report in ones if report.light is not None]
         points = [roofline_point(report, f"{kernel} {report.label}", href) for href, kernel, report in ones]
@@ -440,8 +440,8 @@ def _rooflines(studies: Sequence[tuple[str, str, StudyReport]]) -> list[dict[str
             ceilings: Ceilings = lights[0].ceilings
             dots = list({light.dot: (light.dot, rate) for light in lights if (rate := light.dot_ceiling)}.values())
             chart = roofline_chart(drawn, [rate for _, rate in ceilings.copies], dots)
-            found.append({"device": device, "chart": chart})
-    return found
+            charts.append({"device": device, "chart": chart})
+    return charts
 
 
 def _index_row(href: str, kernel: str, report: StudyReport) -> dict[str, Any]:

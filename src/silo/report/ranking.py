@@ -60,12 +60,12 @@ def front(trials: Sequence[Trial], metric: str) -> tuple[FrontPoint, ...]:
     metric are left out.
     """
     amounts = {config.order_key: value for config, value in values_of(metric, trials).items()}
-    found: list[FrontPoint] = []
+    points: list[FrontPoint] = []
     for standing in standings(trials):
         amount = amounts.get(standing.config.order_key)
-        if amount is not None and (not found or amount < found[-1].amount):
-            found.append(FrontPoint(standing.config, standing.time.median_ns, amount))
-    return tuple(found)
+        if amount is not None and (not points or amount < points[-1].amount):
+            points.append(FrontPoint(standing.config, standing.time.median_ns, amount))
+    return tuple(points)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +119,14 @@ def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
 
 def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
     """Returns the least median of the working configs up to each trial; None before the first working config."""
-    found: list[int | None] = []
+    least: list[int | None] = []
     best: int | None = None
     for trial in trials:
         if trial.samples_ns:
             time = median(trial.samples_ns)
             best = time if best is None else min(best, time)
-        found.append(best)
-    return found
+        least.append(best)
+    return least
 
 
 def effects(trials: Sequence[Trial]) -> tuple[ParameterEffect, ...]:

@@ -153,7 +153,7 @@ def cached_files(folder: Path, cache: CacheFolder) -> tuple[dict[str, bytes], li
     Returns:
         The contents of the files by relative path, and a list of (path, reason) for each file that was refused.
     """
-    found: dict[str, bytes] = {}
+    carried: dict[str, bytes] = {}
     refused: list[tuple[str, str]] = []
     for path in sorted(_files(folder)):
         name = PurePosixPath(path.relative_to(folder)).as_posix()
@@ -168,8 +168,8 @@ def cached_files(folder: Path, cache: CacheFolder) -> tuple[dict[str, bytes], li
         if isinstance(allowed, Rejected):
             refused.append((name, allowed.reason))
         else:
-            found[name] = data
-    return found, refused
+            carried[name] = data
+    return carried, refused
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -218,12 +218,12 @@ def carried_caches(attachments: Iterable[str]) -> dict[str, list[str]]:
     >>> carried_caches(["caches/deep_gemm/cache/kernel.a.b/kernel.cubin", "triton/winners.jsonl"])
     {'deep_gemm': ['cache/kernel.a.b/kernel.cubin']}
     """
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     for attachment in sorted(attachments):
         name, separator, relative = attachment.removeprefix(_ATTACHED).partition("/")
         if attachment.startswith(_ATTACHED) and separator:
-            found.setdefault(name, []).append(relative)
-    return found
+            paths.setdefault(name, []).append(relative)
+    return paths
 
 
 def write_caches(bundle: Bundle, names: Iterable[str]) -> dict[str, Path]:

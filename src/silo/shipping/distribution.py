@@ -188,7 +188,7 @@ def pull_bundle(
     if not chosen:
         has = ", ".join(one.annotations.get(_TARGET, "?") for one in layers) or "nothing"
         raise RegistryError(f"{where} has no code for {', '.join(targets or ())}; it has code for {has}")
-    made = Descriptor.of_bytes(MANIFEST, data)
+    manifest = Descriptor.of_bytes(MANIFEST, data)
     path = output or Path(_safe_name(notes.get(_TITLE, "")))
     if path.suffix != ".silo":
         raise RegistryError(
@@ -206,10 +206,10 @@ def pull_bundle(
         expected = notes.get(_IDENTITY, "") if len(chosen) == len(layers) else ""
         if len(chosen) == 1:
             expected = chosen[0].annotations.get(_IDENTITY, "")
-        notice = _take_signature(registry, made.digest, path, bundle.identity) or removed or "it is not signed"
+        notice = _take_signature(registry, manifest.digest, path, bundle.identity) or removed or "it is not signed"
         return PullSummary(
             str(path),
-            str(where.at(made.digest)),
+            str(where.at(manifest.digest)),
             bundle.identity,
             tuple(map(str, targets_of(bundle.contents()))),
             bundle.size_bytes,
@@ -305,13 +305,13 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
         layers.append(Descriptor.of_bytes(_SIGNATURE, data, {_IDENTITY: identity, _TITLE: f"{identity[:16]}{SUFFIX}"}))
         registry.put_blob(layers[-1], data)
     data = _manifest(_SIGNATURE, layers, {}, Descriptor(subject.media_type, subject.digest, subject.size, {}))
-    made = Descriptor.of_bytes(MANIFEST, data)
-    if registry.put_manifest(made.digest, MANIFEST, data):
+    descriptor = Descriptor.of_bytes(MANIFEST, data)
+    if registry.put_manifest(descriptor.digest, MANIFEST, data):
         return
     # This registry keeps no list of the manifests that refer to a manifest. The specification has clients keep the
     # list, under a tag made of the manifest's digest.
     referrers = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
-    referrers[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
+    referrers[descriptor.digest] = descriptor.to_json() | {"artifactType": _SIGNATURE}
     index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(referrers.values())})
     registry.put_manifest(subject.digest.replace(":", "-"), INDEX, index)
 

@@ -173,13 +173,13 @@ class Registry:
 
         Raises RegistryError, after bytes were written, unless they have the size and the SHA-256 of the descriptor.
         """
-        found, size = hashlib.sha256(), 0
+        hasher, size = hashlib.sha256(), 0
         with self._asked("GET", f"blobs/{blob.digest}", (200,), most=blob.size) as reply:
             for piece in reply.pieces():
                 size += len(piece)
-                found.update(piece)
+                hasher.update(piece)
                 into.write(piece)
-        if size != blob.size or f"sha256:{found.hexdigest()}" != blob.digest:
+        if size != blob.size or f"sha256:{hasher.hexdigest()}" != blob.digest:
             raise self._error(f"sent other bytes than {blob.digest}")
 
     # ---- writing ----

@@ -120,12 +120,12 @@ def _keep_consent(parts: Sequence[BundleContents], joined: BundleContents) -> No
     the code itself does not change.
     """
     trust = session().store.trust
-    known: dict[tuple[str, str], list[HostCases | HostPlan]] = {}
+    subjects: dict[tuple[str, str], list[HostCases | HostPlan]] = {}
     for contents in parts:
         for key, subject in _subjects(contents):
-            known.setdefault(key, []).append(subject)
+            subjects.setdefault(key, []).append(subject)
     for key, subject in _subjects(joined):
-        if len(known[key]) > 1 and all(map(trust.decide, known[key])) and not trust.decide(subject):
+        if len(subjects[key]) > 1 and all(map(trust.decide, subjects[key])) and not trust.decide(subject):
             trust.note_built(subject)
 
 

@@ -418,7 +418,7 @@ class KeptFiles:
 
 
 def blobs_kept_here(root: Path) -> frozenset[str]:
-    """Returns the blobs of the store at ``root`` that hold such files, which are not sent to a remote store."""
+    """Returns the blobs of the store at ``root`` that hold stored files; they are not sent to a remote store."""
     notices = Notices("silo.store")
     entries = DiskEntries(root, "files", notices)
     keys = [path.stem for path in (root / "files").glob("??/*.json") if len(path.stem) == 64]

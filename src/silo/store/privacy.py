@@ -191,12 +191,12 @@ def _opened(path: Path, flags: int) -> tuple[int, os.stat_result]:
     except FileRefusedError as error:
         raise NotPrivateError(error.strerror or "", path) from None
     try:
-        found = os.fstat(descriptor)
-        _check(path, found)
+        status = os.fstat(descriptor)
+        _check(path, status)
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor, found
+    return descriptor, status
 
 
 def output_place(path: str | os.PathLike[str]) -> Path:
@@ -249,11 +249,11 @@ def private_size(path: Path) -> int | None:
     """Returns the size of a file that :func:`open_private` would open; None if it would refuse the file."""
     try:
         check_folder(path.parent)
-        found = path.lstat()
-        _check(path, found)
+        status = path.lstat()
+        _check(path, status)
     except OSError:
         return None
-    return found.st_size
+    return status.st_size
 
 
 def check_folder(path: Path) -> None:
@@ -612,7 +612,7 @@ def _locking_process(device: int, inode: int) -> int | None:
         rows = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
-    found: dict[bool, int] = {}
+    processes: dict[bool, int] = {}
     for row in rows:
         # a row: "1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF"; that of a waiting process has -> before FLOCK
         words = row.split()
@@ -622,8 +622,8 @@ def _locking_process(device: int, inode: int) -> int | None:
         if int(number) == inode and int(words[4]) > 0:
             # some file systems show another device here than in stat()
             exact = (int(major, 16), int(minor, 16)) == (os.major(device), os.minor(device))
-            found.setdefault(exact, int(words[4]))
-    return found.get(True, found.get(False))
+            processes.setdefault(exact, int(words[4]))
+    return processes.get(True, processes.get(False))
 
 
 def _described(process: int) -> str:

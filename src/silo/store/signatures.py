@@ -201,19 +201,19 @@ def make_key_files(
         SignatureError: one of the files exists already, or cannot be written; no file is left half written.
     """
     key = SecretKey(secrets.token_bytes(8), secrets.token_bytes(32))
-    made = key.public
+    public_key = key.public
     for path in (secret, public):
         if os.path.lexists(path):
             raise SignatureError(
                 f"{path} is there already, and a key that is lost cannot be made again: name another file"
             )
-    _write_new(secret, _secret_text(key, made, password(), limits or ScryptLimits()), 0o600)
+    _write_new(secret, _secret_text(key, public_key, password(), limits or ScryptLimits()), 0o600)
     try:
-        _write_new(public, made.file_text, 0o644)
+        _write_new(public, public_key.file_text, 0o644)
     except BaseException:
         secret.unlink()
         raise
-    return made
+    return public_key
 
 
 def read_public_key(text_or_path: str) -> PublicKey:

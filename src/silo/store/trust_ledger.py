@@ -189,7 +189,7 @@ class TrustLedger:
         return self._vouched[TRUSTED].get(digest) or self._lists[TRUSTED].entries.get(digest)
 
     def trust_remote(self, name: str) -> bool:
-        """Trusts native code that comes from this remote store from now on; returns whether that is new."""
+        """Trusts native code that comes from this remote store from now on. Returns False if it was trusted before."""
         if name in self.remotes():
             return False
         self._records.append(REMOTES, {"remote": name, "at": _seconds()})
@@ -212,16 +212,16 @@ class TrustLedger:
 
     def remotes(self) -> dict[str, int]:
         """Returns the trusted remote stores, and since when, in seconds of Unix time."""
-        found: dict[str, int] = {}
+        trusted_at: dict[str, int] = {}
         for record in self._records.read(REMOTES):
             match record:
                 case {"remote": str(name), "at": int(at)}:
-                    found.setdefault(name, at)
+                    trusted_at.setdefault(name, at)
                 case {"distrusted": str(name)}:
-                    found.pop(name, None)
+                    trusted_at.pop(name, None)
                 case _:
                     pass
-        return found
+        return trusted_at
 
     def trusts_remote(self, name: str) -> bool:
         """Returns whether this user trusts a remote store by ``silo trust --remote``."""
@@ -248,25 +248,25 @@ class TrustLedger:
 
         This includes code that was built here. A program keeps the code that it has loaded.
         """
-        taken: set[str] = set()
+        withdrawn: set[str] = set()
         for name in (BUILT, TRUSTED):
             self._refresh(name)
             listing = self._lists[name]
-            found = [
+            entries = [
                 digest
                 for digest, entry in (listing.entries | self._vouched[name]).items()
                 if digest in names or (entry is not None and entry.blob in names)
             ]
             older = [blob for blob in listing.older if blob in names]
-            if found or older:
-                self._records.append(name, {"untrusted": [*found, *older], "at": _seconds()})
-                for digest in found:
+            if entries or older:
+                self._records.append(name, {"untrusted": [*entries, *older], "at": _seconds()})
+                for digest in entries:
                     self._vouched[name].pop(digest, None)
                     listing.entries.pop(digest, None)
                 for blob in older:
                     listing.older.pop(blob, None)
-            taken.update(found, older)
-        return len(taken)
+            withdrawn.update(entries, older)
+        return len(withdrawn)
 
     def trusted(self) -> tuple[TrustEntry, ...]:
         """Returns the entries of ``silo trust``, in the order in which they were made.
@@ -284,9 +284,10 @@ class TrustLedger:
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
     def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
-        """Decides whether this native code may be loaded, or run on these cases.
+        """Decides whether the native code may be loaded, or run on the cases, that ``code`` describes.
 
-        ``signed`` is called only if nothing else decides.
+        ``trust`` is the caller's word for it. ``signed`` decides whether a trusted key signed the file; it is called
+        only if nothing else decides.
         """
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()

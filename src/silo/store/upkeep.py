@@ -221,7 +221,7 @@ class Counts:
         self._process = 0
 
     def note(self, *, found: bool) -> None:
-        """Counts a look-up."""
+        """Counts a look-up of an artifact, as found or as not found."""
         if self._process != os.getpid():  # the first look-up of this process, which may be a forked child
             self._process, self._found = os.getpid(), [0, 0]
             atexit.register(self.write)
@@ -289,7 +289,7 @@ def losing_of(studies: Iterable[tuple[Study, Sequence[Trial]]]) -> frozenset[str
 def kept_artifacts(trials: Sequence[Trial]) -> frozenset[str]:
     """Returns the artifact keys that a study needs: of its winner, the next three, and the reference configs.
 
-    That is so for time, for every other metric that its trials hold, and for the objective of this process.
+    Winners are chosen by time, by every other metric that the trials hold, and by the objective of this process.
     """
     names = sorted({name for trial in trials for name, _ in trial.metrics})
     text = settings().objective

@@ -117,7 +117,7 @@ def usage(root: Path) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class KernelUsage:
-    """The code of one kernel: the number of artifacts, and of those whose code is stored, and bytes of code.
+    """The code of one kernel: the number of its artifacts, the number whose code is ``present``, and bytes of code.
 
     ``used_s`` is the Unix time of the last use, to a day. A blob that kernels share counts for the first of them. Code
     that belongs to no artifact has the kernel "".
@@ -133,24 +133,24 @@ class KernelUsage:
 
 def kernel_usage(root: Path, losers: frozenset[str] = frozenset()) -> tuple[KernelUsage, ...]:
     """Returns the code of each kernel in the store at ``root``, the largest first."""
-    found = _Contents.of(root)
+    contents = _Contents.of(root)
     rows: dict[str, list[float]] = {}
-    left = dict(found.blobs)
+    unassigned = dict(contents.blobs)
     # Winners come first, so that code that they share with a losing config does not count as the loser's.
-    for entry in sorted(found.entries, key=lambda entry: (entry.part != "artifacts", entry.key in losers)):
+    for entry in sorted(contents.entries, key=lambda entry: (entry.part != "artifacts", entry.key in losers)):
         row = rows.setdefault(entry.kernel, [0, 0, 0, 0, 0.0])
-        own = [left.pop(name) for name in sorted(entry.refs) if name in left]
+        own = [unassigned.pop(name) for name in sorted(entry.refs) if name in unassigned]
         size = sum(file.size for file in own)
-        here = bool(entry.refs) and entry.refs <= found.blobs.keys()
+        here = bool(entry.refs) and entry.refs <= contents.blobs.keys()
         row[0] += entry.part == "artifacts"
         row[1] += entry.part == "artifacts" and here
         row[2] += size + entry.file.size
         row[3] += size if entry.part == "artifacts" and entry.key in losers else 0
         row[4] = max([row[4], entry.file.modified_s, *(file.modified_s for file in own)])
-    if left:
+    if unassigned:
         row = rows.setdefault("", [0, 0, 0, 0, 0.0])
-        row[2] += sum(file.size for file in left.values())
-        row[4] = max([row[4], *(file.modified_s for file in left.values())])
+        row[2] += sum(file.size for file in unassigned.values())
+        row[4] = max([row[4], *(file.modified_s for file in unassigned.values())])
     usages = [
         KernelUsage(name, int(artifacts), int(present), int(size), int(lost), used_s)
         for name, (artifacts, present, size, lost, used_s) in rows.items()
@@ -185,19 +185,21 @@ def prune(root: Path, rule: PruneRule, *, grace_s: float = GRACE_S) -> Pruned:
         temporary, freed = temporary + count, freed + size
     for file in tuple(_files(root / "damaged")):
         freed += _unlink(file) or 0
-    found = _Contents.of(root)
+    contents = _Contents.of(root)
     young = max(grace_s, rule.older_s)
     losing_young = max(min(grace_s, LOSERS_GRACE_S), rule.older_s)
     if not rule.losers_alone:
-        strays = [name for name, holders in found.holders.items() if not holders]
-        found.drop_blobs(strays, rule.max_bytes, now_s - young)
-    found.drop_losers(rule.losers, None if rule.every_loser else rule.max_bytes, now_s - losing_young)
+        strays = [name for name, holders in contents.holders.items() if not holders]
+        contents.drop_blobs(strays, rule.max_bytes, now_s - young)
+    contents.drop_losers(rule.losers, None if rule.every_loser else rule.max_bytes, now_s - losing_young)
     if not rule.losers_alone:
-        losing = [one for one in found.entries if one.part == "artifacts" and one.key in rule.losers]
-        found.drop_entries(losing, rule.max_bytes, now_s - losing_young)
-        found.drop_entries(found.entries, rule.max_bytes, now_s - young)
+        losing = [one for one in contents.entries if one.part == "artifacts" and one.key in rule.losers]
+        contents.drop_entries(losing, rule.max_bytes, now_s - losing_young)
+        contents.drop_entries(contents.entries, rule.max_bytes, now_s - young)
     records = sum(file.size for file in _files(root / "records"))
-    return Pruned(found.removed_blobs, found.removed_entries, temporary, freed + found.freed, found.left, records)
+    return Pruned(
+        contents.removed_blobs, contents.removed_entries, temporary, freed + contents.freed, contents.left, records
+    )
 
 
 class _Contents:

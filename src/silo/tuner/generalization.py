@@ -123,9 +123,9 @@ def fitted_rules(
 ) -> DispatchRules:
     """Makes the dispatch rules of a table of measured buckets.
 
-    They get a decision list if ``samples`` cover exactly the table's buckets and the list chooses better than the
-    nearest bucket. It chooses among ``allowed``, by default the configs of the table. ``objective`` names the metric
-    and the constraints that the configs were chosen by; "" is time.
+    The rules have a decision list if ``samples`` cover exactly the table's buckets and the list chooses better than the
+    rule of the nearest bucket. The list chooses among ``allowed``, by default the configs of the table. ``objective``
+    names the metric and the constraints that the configs were chosen by; "" is time.
     """
     covered = {canonical_json(bucket_to_json(sample.bucket)) for sample in samples}
     whole = len(samples) == len(table) and covered == {canonical_json(bucket_to_json(bucket)) for bucket in table}

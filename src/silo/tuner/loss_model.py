@@ -40,12 +40,12 @@ __all__ = ["UNPROVEN_PPM", "LossModel", "Sample", "is_modelled", "loss_ppm", "oc
 UNPROVEN_PPM = 20_000
 
 _POINTS = 600  # the most measured times that are used: the linear algebra takes time cubic in their number
-_FEWEST_CONFIGS = 12  # for each size, however many sizes were measured
+_FEWEST_CONFIGS = 12  # a model covers at least this many configs, however many sizes were measured
 # The scales of the features, chosen on recorded times of three kernels at 10 to 19 sizes each.
 _SIZE = 0.15  # one octave of the size
 _QUOTIENT = 0.25  # one octave between a size and a parameter
 _OCTAVES = 2  # the most octaves between a size and a parameter, in both directions: larger distances are clipped to it
-_MOST_WASTE = 3  # octaves, also clipped
+_MOST_WASTE = 3  # the most octaves of waste; a larger waste is clipped to it
 # Hyperparameters to choose among, by likelihood.
 _LENGTHS = (0.7, 1.5, 3.0)
 _NOISES = (0.003, 0.02, 0.1)
@@ -61,7 +61,7 @@ _REACH = 4.0  # octaves over which the unexplained part of a config's loss stays
 _OFFSET = 0.3  # variance of a size's offset, which all of its configs share
 # The loss that lies halfway between none and the largest on the scale of the second process.
 _MIDDLE = 0.1
-_NODES = 9  # of the Gauss-Hermite quadrature that averages over a predicted loss
+_NODES = 9  # the number of nodes of the Gauss-Hermite quadrature that averages over a predicted loss
 _MOST_LOSS = 0.9  # losses are clipped to this, the loss of a config ten times as slow as the best
 # the least error of a process on held-out sizes that its weight is computed from, as a logarithm of times
 _LEAST_ERROR = 0.001

@@ -30,7 +30,7 @@ __all__ = [
 
 # ---- Reachable configs: the configs of a space, and the configs that refining them can produce ----
 
-# Inductor's names of blocks along a reduced axis. RSPLIT divides the grid, so it is no such block.
+# Inductor's names of blocks along a reduced axis. RSPLIT divides the grid, so it is not among them.
 _REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
 # Blocks of this many reduced elements, or fewer, are not halved.
 _LEAST_REDUCTION = 64

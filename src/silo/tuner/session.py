@@ -185,12 +185,12 @@ class _Session:
         self._measured = 0
         self._reused = 0
         self._last: Trial | None = None
-        self._best: tuple[float, int, Config] | None = None  # its cost by the objective, its median time, the config
+        self._best: tuple[float, int, Config] | None = None  # the best config, after its cost and its median time
         self._failures: Counter[str] = Counter()
         self._asked = 0  # configs that the searcher proposed or the store held, without those set aside
         self._known_first = 0  # how many of these the store held at first
         self._more = 0  # further configs: those set aside, and those of the refiner
-        self._refinements: dict[bytes, Refinement] = {}  # those proposed in this session
+        self._refinements: dict[bytes, Refinement] = {}  # the refined configs proposed in this session
         self._troubles: list[str] = []
         # configs that the machine kept from being tried, with the fault
         self._faults: dict[bytes, tuple[Config, str]] = {}

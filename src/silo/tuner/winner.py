@@ -45,7 +45,8 @@ _RESOURCES = ("threads", "shared_bytes", "registers")
 # If the search was noisy and a reference shows how much, up to this many times the usual number of finalists are
 # compared.
 _MOST_NOISY = 4
-# Configs whose interval of quotients to the fastest ends within this are equal, and are not compared again.
+# Configs are equal, and are not compared again, if even the end of the interval of their quotient to the fastest config
+# is within this.
 _EQUAL_PERMILLE = 20
 # The samples of a metric are compared as integers: _COST_UNITS stands for the largest value that any config has.
 _COST_UNITS = 1 << 40

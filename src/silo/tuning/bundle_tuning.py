@@ -215,16 +215,16 @@ def _faster(
 def joined_outcome(outcomes: Sequence[TuneOutcome], chosen: TuneOutcome, remarks: Sequence[str]) -> TuneOutcome:
     """Returns the chosen compiler's outcome, with the effort, failures and faults of all compilers."""
     failures = Counter[str]()
-    for one in outcomes:
-        failures.update(one.failures)
+    for outcome in outcomes:
+        failures.update(outcome.failures)
     return replace(
         chosen,
-        measured=sum(one.measured for one in outcomes),
-        reused=sum(one.reused for one in outcomes),
+        measured=sum(outcome.measured for outcome in outcomes),
+        reused=sum(outcome.reused for outcome in outcomes),
         failures=dict(sorted(failures.items())),
-        seconds=sum(one.seconds for one in outcomes),
-        remarks=tuple(dict.fromkeys((*remarks, *(line for one in outcomes for line in one.remarks)))),
-        faults=tuple(fault for one in outcomes for fault in one.faults),
+        seconds=sum(outcome.seconds for outcome in outcomes),
+        remarks=tuple(dict.fromkeys((*remarks, *(line for outcome in outcomes for line in outcome.remarks)))),
+        faults=tuple(fault for outcome in outcomes for fault in outcome.faults),
     )
 
 
@@ -314,7 +314,7 @@ def tune_bundle(
     loaded = load(path, trust=trust)
     signing: Signing | None = None
     signature = ""
-    found: list[TunedCase] = []
+    tuned_cases: list[TunedCase] = []
     for name in kernels or tuple(loaded):
         kernel = loaded[name]
         signing = signing or Signing(kernel.bundle.signed_bytes, key)
@@ -324,16 +324,16 @@ def tune_bundle(
         for recipe in kernel.recipes():
             one = _tune_case(kernel, recipe, on, limits, partial(progress, f"{name} {recipe.label}"))
             outcomes.append(one)
-            found.append(TunedCase(name, recipe.label, recipe.elements, one.outcome))
+            tuned_cases.append(TunedCase(name, recipe.label, recipe.elements, one.outcome))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
         updated = update_bundle(path, {name: _update(kernel, outcomes, limits.anew or frozenset())}, signing=signing)
         signature = updated.signature or signature
-    return found, signature
+    return tuned_cases, signature
 
 
 def _unsent(kernel: BundledKernel, sent: SentCase, kinds: AbstractSet[str], fleet: Fleet) -> str:
-    """The reason why agents cannot run a case; "" if they can."""
+    """Returns the reason why agents cannot run a case; "" if they can."""
     if any(loader_of(kind) is not None for kind in kinds):
         return f"a library runs the code of {kernel.name}, over objects of this process"
     return refused_case(fleet, sent)

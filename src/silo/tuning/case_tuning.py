@@ -136,7 +136,7 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
 
     Without a device the arguments are in host memory, and the kernel's kind decides the device.
     """
-    found: list[CaseStudy] = []
+    studies: list[CaseStudy] = []
     for function in kernel.case_functions:
         for values in function.combinations():
             case = function.prepare(values, make_of(library, device))
@@ -149,13 +149,13 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
             except (ArgumentError, SpaceError) as error:
                 where = f"the case {case.label} of {kernel.name} ({function.location})"
                 raise CaseError(f"{where}: {error}") from error
-            found.append(CaseStudy(kernel, case, situation, situation.bucket))
-    if not found:
+            studies.append(CaseStudy(kernel, case, situation, situation.bucket))
+    if not studies:
         raise CaseError(
             f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: "
             f"add @{kernel.name}.cases(...)"
         )
-    return found
+    return studies
 
 
 def device_of(kernel: Kernel, device: Device | None) -> Device | None:

@@ -108,18 +108,18 @@ def _dot_grid(a: Any) -> tuple[Any, ...]:  # noqa: ANN401
 
 
 def _copy_kernel(kind: str) -> Kernel:
-    made = _made(_functions().copy, space=_COPY_SPACES[kind], key=["n"], grid=_copy_grid)
+    kernel = _made(_functions().copy, space=_COPY_SPACES[kind], key=["n"], grid=_copy_grid)
 
     def case(n: int, make: Make) -> Case:
         x, out = make.uniform(n), make.empty(n)
         return Case(args=(x, out, n), expected={"out": lambda: x.host}, bytes=8 * n)
 
-    made.cases(n=_COPIED)(case)
-    return made
+    kernel.cases(n=_COPIED)(case)
+    return kernel
 
 
 def _dot_kernel(kind: str, dtype: str) -> Kernel:
-    made = _made(
+    kernel = _made(
         _functions().dot,
         space=_DOT_SPACES[kind],
         key=["size"],
@@ -138,5 +138,5 @@ def _dot_kernel(kind: str, dtype: str) -> Kernel:
             flops=2 * size**3,
         )
 
-    made.cases(size=_DOT_SIZES[kind])(case)
-    return made
+    kernel.cases(size=_DOT_SIZES[kind])(case)
+    return kernel

@@ -176,7 +176,7 @@ def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generaliz
     groups: dict[bytes, list[KeptStudy]] = {}
     for kept in studies:
         groups.setdefault(_group(kept.study), []).append(kept)
-    found: list[tuple[Study, Generalization]] = []
+    results: list[tuple[Study, Generalization]] = []
     for group in groups.values():
         samples: dict[Bucket, Sample] = {}
         for kept in sorted(group, key=lambda kept: len(kept.study.specialization.facts)):
@@ -186,8 +186,8 @@ def generalizations(studies: Sequence[KeptStudy]) -> list[tuple[Study, Generaliz
         if samples:
             study, measured = group[0].study, tuple(samples.values())
             tried = ConfigSet(config for sample in measured for config, _ in sample.times)
-            found.append((study, generalize(study.bucket_names, measured, measured[0].winner, tried.listed)))
-    return found
+            results.append((study, generalize(study.bucket_names, measured, measured[0].winner, tried.listed)))
+    return results
 
 
 def _group(study: Study) -> bytes:

@@ -75,24 +75,24 @@ def import_results(path: Path, *, kernel: str | None = None, form: str | None = 
                     for name in bundle.kernel_names
                     if kernel in (None, name)
                 ]
-        found = read_results(path, form, fastest=MOST_SEEDS)
-        if found.own:
-            names = dict.fromkeys(study.kernel for study, _ in found.own)
+        results = read_results(path, form, fastest=MOST_SEEDS)
+        if results.own:
+            names = dict.fromkeys(study.kernel for study, _ in results.own)
             return [
-                _keep(path, found.tool, name, [pair for pair in found.own if pair[0].kernel == name], records)
+                _keep(path, results.tool, name, [pair for pair in results.own if pair[0].kernel == name], records)
                 for name in names
                 if kernel in (None, name)
             ]
-        name = kernel or found.kernel
+        name = kernel or results.kernel
         if not name:
             raise TuneError(f"{path}: the file does not say which kernel it is about; name it (--kernel)")
-        usable = sum(trial.status is Status.OK for trial in found.trials)
+        usable = sum(trial.status is Status.OK for trial in results.trials)
         if not usable:
             raise TuneError(f"{path}: no config in it worked, so there is nothing to try first")
-        record = seeds_to_record(found)
+        record = seeds_to_record(results)
         if record not in list(records.read(seeds_key(name))):
             records.append(seeds_key(name), record)
-        return [ImportRow(str(path), found.tool, name, seeds=len(seeds_from_records([record])), notes=found.notes)]
+        return [ImportRow(str(path), results.tool, name, seeds=len(seeds_from_records([record])), notes=results.notes)]
     except OSError as error:
         raise StoreError(f"the store cannot take in {path}: {error}") from error
 

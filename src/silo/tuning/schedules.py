@@ -106,13 +106,13 @@ def read_schedule(path: Path) -> Schedule:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TuneError(f"{path}: not TOML: {error}") from error
     try:
-        found = _schedule_of(path, document)
+        schedule = _schedule_of(path, document)
     except ValueError as error:
         raise TuneError(f"{path}: {error}") from None
-    names = [device.name for device in found.devices]
+    names = [device.name for device in schedule.devices]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise TuneError(f"{path}: two devices are called {twice!r}: give them different names")
-    return found
+    return schedule
 
 
 def _schedule_of(path: Path, document: Mapping[str, Any]) -> Schedule:
@@ -312,12 +312,12 @@ def choose_task(
         seconds = history.seconds / len(history.turns)
         return False, task.weight * history.promise / max(seconds, 1e-3)
 
-    left = [
+    candidates = [
         task
         for task in tasks
         if histories.get(task.key, History()).state(patience) in ("new", "open", "failed") and task.key not in skipped
     ]
-    return max(left, key=order, default=None)  # max() returns the first of equal tasks
+    return max(candidates, key=order, default=None)  # max() returns the first of equal tasks
 
 
 # ---- The state, to which several runs may add at the same time ----

@@ -213,14 +213,14 @@ def decisions_in(
     since_s: int | None = None,
 ) -> list[StoredDecision]:
     """Returns every study with trials in ``stores`` (by default this process's store); see :func:`query`."""
-    found: list[StoredDecision] = []
+    decisions: list[StoredDecision] = []
     for name, records in _opened(stores):
         for study in every_study(records):
             if kernel not in (None, study.kernel) or (device or "").lower() not in study.device.name.lower():
                 continue
             if trials := dated_trials(study, records):
-                found.append(StoredDecision(name, study, trials, since_s))
-    return found
+                decisions.append(StoredDecision(name, study, trials, since_s))
+    return decisions
 
 
 def _opened(stores: Sequence[str | Path]) -> Iterator[tuple[str, ListedRecords]]:

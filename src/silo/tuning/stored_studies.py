@@ -82,7 +82,7 @@ def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
     """Returns the studies of the kernel's cases, in their order, then studies that were measured only during calls."""
     records = session().store.records
     recipes = _recipes(kernel)
-    found: list[tuple[int, KeptStudy]] = []
+    numbered_studies: list[tuple[int, KeptStudy]] = []
     current = [
         study
         for study in studies_of(kernel.name, records)
@@ -102,8 +102,8 @@ def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
                 first.work if first else None,
                 _set_aside(study, trials),
             )
-            found.append((cases[0] if cases else len(recipes), kept))
-    return [kept for _, kept in sorted(found, key=lambda pair: pair[0])]
+            numbered_studies.append((cases[0] if cases else len(recipes), kept))
+    return [kept for _, kept in sorted(numbered_studies, key=lambda pair: pair[0])]
 
 
 def _set_aside(study: Study, trials: Sequence[Trial]) -> tuple[SpillingConfig, ...]:
@@ -186,11 +186,11 @@ def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
     if not all(_holds(fact, scalars[name]) for name, fact in study.specialization.facts if name in scalars):
         return False
     for parameter in study.signature.parameters:
-        one = arguments.get(parameter.name)
-        array = one.array if isinstance(one, DescriptorRecipe) else one
+        argument = arguments.get(parameter.name)
+        array = argument.array if isinstance(argument, DescriptorRecipe) else argument
         if isinstance(array, ArrayRecipe) and parameter.dtype is not None and array.dtype != parameter.dtype:
             return False
-    shapes = {name: one.shape for name, one in arguments.items() if isinstance(one, ArrayRecipe)}
+    shapes = {name: argument.shape for name, argument in arguments.items() if isinstance(argument, ArrayRecipe)}
     return all(name not in shapes or extents.may_have(shapes[name]) for name, extents in study.specialization.extents)
 
 

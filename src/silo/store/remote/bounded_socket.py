@@ -95,15 +95,15 @@ class BoundedSocket:
     def _connected(self, host: str, port: int) -> socket.socket:
         failed: OSError = OSError(f"{host} has no address")
         for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-            made = socket.socket(family, kind, protocol)
+            connected = socket.socket(family, kind, protocol)
             try:
-                made.settimeout(self._step_s())
-                made.connect(address)
+                connected.settimeout(self._step_s())
+                connected.connect(address)
             except OSError as error:
                 failed = error
-                made.close()
+                connected.close()
             else:
-                return made
+                return connected
         raise failed
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ class _Watchdog:
         at = time.monotonic() + one.seconds_left() + _LATE_S
         with self._changed:
             if one.looked_at_s <= at:
-                return  # it will be checked earlier, and again if necessary
+                return  # the thread checks the socket before that time already
             self._push(at, one)
             if not self._runs:
                 self._runs = True

@@ -252,15 +252,15 @@ class RemoteClient:
 
         At least one is always running, so no wait is longer than one request's limit.
         """
-        found: dict[str, bytes | None] = {}
+        answers: dict[str, bytes | None] = {}
         for name, slot in slots.items():
             if self._off:
                 break
             if not slot.done.wait(limit_s(most) + _SLACK_S):
                 self._turn_off(f"{name} took longer than {limit_s(most):.2g} s")
                 break
-            found[name] = slot.data
-        return found
+            answers[name] = slot.data
+        return answers
 
     def list(self, folder: str) -> Listing:
         """Returns the names in a folder that arrive in time."""
@@ -268,9 +268,9 @@ class RemoteClient:
 
     def list_each(self, folders: Sequence[str]) -> Mapping[str, Listing]:
         """Returns the names in several folders, which are listed in parallel."""
-        found = {folder: Listing() for folder in folders}
+        listings = {folder: Listing() for folder in folders}
         if self._off:
-            return found
+            return listings
         self._used = True
         pages: queue.SimpleQueue[tuple[str, list[str] | bool]] = queue.SimpleQueue()
         end = time.monotonic() + _WHOLE_S
@@ -284,7 +284,7 @@ class RemoteClient:
             except queue.Empty:
                 self._turn_off(f"the listing of {min(open_ones)} did not come within {limit_s:g} s")
                 break
-            listing = found[folder]
+            listing = listings[folder]
             if isinstance(page, bool):
                 open_ones.discard(folder)
                 listing.whole = page
@@ -293,7 +293,7 @@ class RemoteClient:
             if len(listing.names) > MOST_NAMES or (open_ones and time.monotonic() > end):
                 self.tell_once("long", f"has more objects in {folder} than can be listed: some are not looked at")
                 break
-        return found
+        return listings
 
     def _list_to(self, folder: str, end: float, pages: queue.SimpleQueue[tuple[str, list[str] | bool]]) -> None:
         """Puts the pages of a folder into ``pages``, and then whether these were all."""
@@ -310,7 +310,7 @@ class RemoteClient:
         pages.put((folder, self._tried(action) is True))
 
     def send(self, name: str, data: bytes) -> None:
-        """Sends an object in the background, unless it is known to exist there or nothing may be sent."""
+        """Sends an object in the background, unless the remote store is known to have it or may not be written."""
         if self.sends:
             self._used = True
             self._uploads.put(name, data)
@@ -439,11 +439,11 @@ class RemoteClient:
     @property
     def parts(self) -> tuple[str, ...]:
         """The parts of a store that the service can keep; () if it cannot be reached."""
-        found: list[tuple[str, ...]] = []
+        chunks: list[tuple[str, ...]] = []
         done = threading.Event()
 
         def work() -> None:
-            found.append(self._tried(lambda objects: objects.parts) or ())
+            chunks.append(self._tried(lambda objects: objects.parts) or ())
             done.set()
 
         if self._off:
@@ -453,7 +453,7 @@ class RemoteClient:
         if not done.wait(LIMIT_S + _SLACK_S):
             self._turn_off(f"it did not answer within {LIMIT_S:g} s")
             return ()
-        return found[0]
+        return chunks[0]
 
     def _deliver(self, name: str, data: bytes) -> bool:
         """Sends one object, on a thread of the upload queue. Returns whether to go on."""

@@ -79,11 +79,11 @@ def push(root: Path, client: RemoteClient) -> list[CopiedObjects]:
 
 
 def _push_part(root: Path, client: RemoteClient, part: str) -> CopiedObjects:
-    there = _names(client, part)
+    remote_names = _names(client, part)
     copied = known = left = 0
     objects = _own_objects(root, part)
     for batch in _batches(objects, _LARGE if part == "blobs" else _SMALL):
-        new = [(name, data) for name, data in batch if data is not None and name not in there]
+        new = [(name, data) for name, data in batch if data is not None and name not in remote_names]
         left += sum(data is None for _, data in batch)
         known += len(batch) - len(new) - sum(data is None for _, data in batch)
         _send(client, part, new, copied)
@@ -102,11 +102,11 @@ def _send(client: RemoteClient, part: str, new: Sequence[tuple[str, bytes]], bef
 
 def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
     """Sends the records that the remote store lacks, folded: many lines in one object."""
-    own, there = DiskRecords(root / "records", Notices("silo.store")), _records_there(client)
+    own, remote_digests = DiskRecords(root / "records", Notices("silo.store")), _records_there(client)
     copied = known = left = 0
     for key in own.keys():  # noqa: SIM118  # it is no mapping
         lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}
-        present = _lines_there(client, key, there.get(key, ())) & lines.keys()
+        present = _lines_there(client, key, remote_digests.get(key, ())) & lines.keys()
         new = [line for digest, line in lines.items() if digest not in present and len(line) <= MOST_LINE_BYTES]
         for batch in _batches(_folded(key, new), _SMALL):
             _send(client, "records", batch, copied)
@@ -155,13 +155,13 @@ def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
 
 def pull(root: Path, artifacts: Artifacts, records: SharedRecords, client: RemoteClient) -> list[CopiedObjects]:
     """Fetches the entries of the remote store that may be used here. Native code of an untrusted store may not."""
-    found: list[CopiedObjects] = []
+    copies: list[CopiedObjects] = []
     for part in _parts_of(client):
         if part == "records":
-            found.append(pull_records(records, client))
+            copies.append(pull_records(records, client))
         elif part != "blobs":  # blobs are fetched with the entries that refer to them
-            found.append(_pull_entries(root, artifacts, client, part))
-    return found
+            copies.append(_pull_entries(root, artifacts, client, part))
+    return copies
 
 
 def pull_records(present: SharedRecords, client: RemoteClient) -> CopiedObjects:

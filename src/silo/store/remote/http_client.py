@@ -88,7 +88,9 @@ class _Connection(http.client.HTTPConnection):
         self._bounds: Bounds | None = None
         self._tls = context
         if context is not None:
-            self.default_port = http.client.HTTPS_PORT  # then http.client sends the host's name without this port
+            self.default_port = (
+                http.client.HTTPS_PORT
+            )  # http.client appends every port but this to the host's name that it sends
 
     def ask(
         self, bounds: Bounds, method: str, target: str, body: Body | None, headers: Mapping[str, str]
@@ -230,7 +232,7 @@ class HttpClient:
         return place if "://" in place else f"{self.base}/{place}"
 
     def joined(self, url: str, place: str) -> str:
-        """Returns the address that an answer of ``url`` names, which may be relative."""
+        """Returns the full address of ``place``, which an answer of ``url`` named and which may be relative to it."""
         try:
             return urljoin(url, place)
         except ValueError as error:
@@ -330,11 +332,11 @@ class HttpClient:
         body: Body | None,
         headers: Mapping[str, str],
     ) -> tuple[_Connection, http.client.HTTPResponse]:
-        kept: _Connection | None = getattr(self._own, "connection", None)
-        if kept is not None and kept.server == server:
+        open_connection: _Connection | None = getattr(self._own, "connection", None)
+        if open_connection is not None and open_connection.server == server:
             self._own.connection = None  # a nested request opens its own connection
             with suppress(http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
-                return kept, kept.ask(bounds, method, target, body, headers)
+                return open_connection, open_connection.ask(bounds, method, target, body, headers)
             # The server has ended the kept connection, so a new one is opened.
         if server[0] == "https" and self._tls is None:
             self._tls = ssl.create_default_context()

@@ -121,13 +121,13 @@ class RedisObjects:
         split = self._split
         context = ssl.create_default_context() if split.scheme == "rediss" else None
         bounds = _bounds(MOST_LINE_BYTES, deadline)
-        made = _Connection(BoundedSocket(split.hostname or "", split.port or 6379, bounds, context))
+        connection = _Connection(BoundedSocket(split.hostname or "", split.port or 6379, bounds, context))
         if split.password:
             user = (unquote(split.username),) if split.username else ()
-            made.ask(("AUTH", *user, unquote(split.password)), MOST_LINE_BYTES, deadline)
+            connection.ask(("AUTH", *user, unquote(split.password)), MOST_LINE_BYTES, deadline)
         if self._database:
-            made.ask(("SELECT", self._database), MOST_LINE_BYTES, deadline)
-        return made
+            connection.ask(("SELECT", self._database), MOST_LINE_BYTES, deadline)
+        return connection
 
 
 class _Connection:

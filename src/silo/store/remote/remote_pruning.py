@@ -315,7 +315,7 @@ def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator
                 value = document["value"] if isinstance(document, dict) else None
                 read = Artifact.from_json(value) if part == "artifacts" else Outcome.from_json(value)
             except (ValueError, KeyError, TypeError, SiloError):
-                continue  # ``silo cache check`` reports such an entry
+                continue  # the entry cannot be read, which ``silo cache check`` reports
             job = read.job if isinstance(read, Artifact) else ""
             refs = tuple(ref for ref in (read.blob, *read.sidecars) if ref.sha256 in there)
             yield _RemoteEntry(part, key, len(data), refs, job)

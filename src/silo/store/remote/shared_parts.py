@@ -174,12 +174,12 @@ class SharedRecords:
             return self._taken_in(key, names)
 
     def _taken_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
-        here = self._digests(key).keys()  # called first, because it forgets the folds if the list was emptied
+        own_digests = self._digests(key).keys()  # called first, because it forgets the folds if the list was emptied
         folds = self._folds.setdefault(key, {})
         folded = [name for name in names if is_fold(name)]
         records: dict[str, JSON] = {}
         for name, data in self._fetched(
-            key, [name for name in folded if name not in folds or not folds[name] <= here], MOST_FOLDED
+            key, [name for name in folded if name not in folds or not folds[name] <= own_digests], MOST_FOLDED
         ):
             try:
                 lines = verified_fold(key, name, data)
@@ -189,14 +189,14 @@ class SharedRecords:
             folds[name] = frozenset(lines)
             records.update(lines)
         alone = {name for name in names if is_record_digest(name)}
-        for name, data in self._fetched(key, sorted(alone - here - records.keys()), MOST_LINE_BYTES):
+        for name, data in self._fetched(key, sorted(alone - own_digests - records.keys()), MOST_LINE_BYTES):
             try:
                 records[name] = verified_line(key, name, data)
             except ValueError as error:
                 self._client.lie(record_name(key, name), str(error))
             else:
                 self._client.knows(record_name(key, name))
-        new = [record for digest, record in records.items() if digest not in here]
+        new = [record for digest, record in records.items() if digest not in own_digests]
         if new:
             self._local.extend(key, new)
         there = alone.union(*(folds[name] for name in folded if name in folds))

@@ -73,6 +73,6 @@ def opened(key: str, data: bytes, public: PublicKey) -> bytes | Rejected:
 
 
 def _message(key: str, line: bytes) -> bytes:
-    # This prefix differs from the first bytes of a bundle's header, so no signature of a header is a signature of an
+    # A bundle's header begins with other bytes than this prefix, so a signature of a header is never valid for an
     # outcome.
     return b"silo outcome of a compile job/1\0" + check_sha256(key).encode() + b"\0" + line

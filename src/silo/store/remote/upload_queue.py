@@ -61,7 +61,7 @@ def fold_of(lines: Sequence[bytes]) -> tuple[str, bytes]:
 
 
 def is_fold(name: str) -> bool:
-    """Returns whether the last part of a name can be that of a fold."""
+    """Returns whether a fold (several lines in one object) can have a name with this last part."""
     return _FOLD.fullmatch(name) is not None
 
 

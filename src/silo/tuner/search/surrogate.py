@@ -33,8 +33,8 @@ __all__ = ["Surrogate", "plan"]
 
 _FIRST = 16  # configs to measure before the model is used, seeds included
 _SEEDS = 8  # the most seeds among these first configs
-_DRAWN = 20  # random configs; the farthest of them from the configs chosen before becomes the next first config
-_REFIT = 8  # the kernel is fitted again after this many more outcomes
+_DRAWN = 20  # each other first config is the farthest, of this many random configs, from those chosen before
+_REFIT = 8  # the model's kernel is fitted again after this many more outcomes
 _TOO_FEW = 3  # with fewer different times, no model can be fitted
 _CLIP = 0.6  # times above this quantile are set to it: how bad a bad config is does not matter
 # The model chooses every config once its rank correlation on held-out outcomes reaches this value; at or below zero,

@@ -263,12 +263,12 @@ class _OpenCase:
 
 def _require_own(device: Device, sent: SentCase) -> None:
     study = sent.study
-    for name, wanted, here in (
+    for name, wanted, own_value in (
         ("device model", str(study.device), str(device.model)),
         ("driver version", study.driver, device.driver),
         ("way of measuring", study.policy, measure_policy(device)),
     ):
-        if wanted != here:
+        if wanted != own_value:
             raise TuneError(
-                f"{study.kernel} is tuned for the {name} {wanted or 'none'}, and here it is {here or 'none'}"
+                f"{study.kernel} is tuned for the {name} {wanted or 'none'}, and here it is {own_value or 'none'}"
             )

@@ -225,14 +225,14 @@ class Fleet:
             SiloError: any other error that the agent answers.
         """
         avoid: list[_Seat] = []
-        said: list[str] = []
+        refusals: list[str] = []
         while len(avoid) < self._tries:
             with self._seat(turn, avoid) as seat:
                 assert seat.connection is not None
                 try:
                     answer = step(seat.connection)
                 except AgentLostError as error:
-                    said.append(f"{seat.name}: {error}")
+                    refusals.append(f"{seat.name}: {error}")
                     self._lose(seat, str(error))
                 except SiloError as error:
                     if not (isinstance(error, TuneError) or fault_of(error)):
@@ -247,7 +247,7 @@ class Fleet:
             avoid.append(seat)
             if turn.stopped:
                 break
-        raise LaunchError(f"{what}: its agents were lost: {'; then '.join(said)}")
+        raise LaunchError(f"{what}: its agents were lost: {'; then '.join(refusals)}")
 
     @property
     def _tries(self) -> int:
@@ -275,11 +275,11 @@ class Fleet:
             while True:
                 if turn.stopped or self._closed:
                     raise TuneError("the session ended while a config waited for an agent")
-                left = [seat for seat in self._seats if not seat.given_up]
-                if not left:
+                remaining_seats = [seat for seat in self._seats if not seat.given_up]
+                if not remaining_seats:
                     listing = "".join(f"\n  - {seat.name}: {seat.given_up}" for seat in self._seats)
                     raise TuneError(f"no agent is left; trials so far are kept, and the next run goes on:{listing}")
-                others = [seat for seat in left if seat not in avoid] or left
+                others = [seat for seat in remaining_seats if seat not in avoid] or remaining_seats
                 chosen = next((seat for seat in others if seat.idle), None)
                 if chosen is not None:
                     chosen.busy = True

@@ -66,13 +66,13 @@ def _own_device(name: str | None) -> Device:
     """Returns the device of an actor, by default the GPU that Ray assigned to its process."""
     if name is not None:
         return device_named(name)
-    found = default_device()
-    if found.memory.is_host:
+    device = default_device()
+    if device.memory.is_host:
         absent = "".join(f"; no {kind}: {why.reason}" for kind, why in absent_devices())
         raise DeviceError(
             f"Ray gave this actor a GPU, and Silo finds none there{absent}. --device cpu asks for the CPU"
         )
-    return found
+    return device
 
 
 class RayConnection:

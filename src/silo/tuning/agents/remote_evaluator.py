@@ -96,13 +96,13 @@ class RemoteEvaluator:
 
     def _code(self, config: Config) -> tuple[CompiledCandidate, VouchedCode]:
         try:
-            found = self._artifacts.get(config)
-            return found, self._code_of(found.artifact)
+            compiled = self._artifacts.get(config)
+            return compiled, self._code_of(compiled.artifact)
         except BlobLostError as error:
             _log.info("%s", error)
             self._artifacts.forget(config)
-            found = self._artifacts.get(config)
-            return found, self._code_of(found.artifact)
+            compiled = self._artifacts.get(config)
+            return compiled, self._code_of(compiled.artifact)
 
     def _trial(
         self,

@@ -46,8 +46,9 @@ class SentLaunch:
 class SentLaunches:
     """Launches over the same arrays; each launch starts from the arrays' first content.
 
-    ``arrays`` holds the bytes of each array, and its address modulo 256. ``pairs`` are launches to time in turns, by
-    their indices, the new one first. ``restore``: the arrays are restored before each timed launch.
+    ``arrays`` holds the bytes of each array, and its address modulo 256. Each of ``pairs`` has the indices of two
+    launches to time in turns: one of new code, and one of old code. ``restore``: the arrays are restored before each
+    timed launch.
     """
 
     arrays: tuple[tuple[bytes, int], ...]
@@ -93,9 +94,9 @@ class SentLaunches:
 class LaunchResults:
     """The results of launches.
 
-    ``left`` holds the arrays that each launch left, and then, for each pair, those that one more launch of its new code
-    left. ``ratios`` has one ratio for each pair. ``beside`` names the launch and the array of each write outside of an
-    array.
+    ``left`` holds the contents of all arrays after each launch. After these follow, for each pair, the contents after
+    one more launch of the pair's new code. ``ratios`` has one ratio for each pair. ``beside`` names the launch and the
+    array of each write outside of an array.
     """
 
     left: tuple[tuple[bytes, ...], ...]
@@ -146,9 +147,9 @@ def _ratio(row: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def _fetched(connection: Connection, digest: str, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        request = {"do": "bytes", "blob": digest, "at": len(found)}
+    content = bytearray()
+    while len(content) < size:
+        request = {"do": "bytes", "blob": digest, "at": len(content)}
         part: Any = answered(connection, request, {}, _SETUP_LIMIT_S).get("part")
         try:
             data = base64.b64decode(part, validate=True)
@@ -156,10 +157,10 @@ def _fetched(connection: Connection, digest: str, size: int) -> bytes:
             data = b""
         if not data:
             raise AgentLostError("it answers a request for an array with something else")
-        found += data
-    if _digest(bytes(found)) != digest:
+        content += data
+    if _digest(bytes(content)) != digest:
         raise AgentLostError("it sent another array than it named")
-    return bytes(found)
+    return bytes(content)
 
 
 def _digest(data: bytes) -> str:
