@@ -132,7 +132,7 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
         CompileError: making it failed.
     """
     try:
-        found = forms[_NAMES.get(form, form)]
+        text = forms[_NAMES.get(form, form)]
     except KeyError:
         target = artifact.variant.target
         kinds = kinds_with(form)
@@ -151,8 +151,8 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
             f"{artifact.variant.kernel}: there is no {form} of its code for {target}; there is "
             f"{', '.join(_held(forms, artifact))}"
         ) from None
-    assert isinstance(found, str)
-    return found
+    assert isinstance(text, str)
+    return text
 
 
 def _held(forms: CodeForms, artifact: Artifact) -> list[str]:
@@ -267,7 +267,7 @@ def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple; 
     launch, target = artifact.launch, artifact.variant.target
     on_cpu = target.kind == "cpu"
     options = {**(_DEFAULTS if on_cpu else {}), **artifact.variant.config.as_dict()}
-    found: dict[str, Any] = {
+    members: dict[str, Any] = {
         **options,
         "name": launch.entry,
         "num_warps": options.get("num_warps", 4) if on_cpu else launch.num_warps,
@@ -283,9 +283,9 @@ def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple; 
         "launch_pdl": launch.pdl,
     }
     arch = capability(target) or target.arch
-    found["target"] = CompiledTarget(target.kind, arch, found["warp_size"])
-    names = sorted(name for name in found if name.isidentifier() and not name.startswith("_"))
-    return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
+    members["target"] = CompiledTarget(target.kind, arch, members["warp_size"])
+    names = sorted(name for name in members if name.isidentifier() and not name.startswith("_"))
+    return namedtuple("KernelMetadata", names)(**{name: members[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
 
 
 def default_place() -> str:

@@ -183,13 +183,13 @@ class Compilation:
 
     def _lowered(self, compiler: Compiler, identity: str, variant: Variant) -> Pending:
         artifacts = self.session.store.artifacts
-        made = lowered(self.source, variant)
-        job = made.job
+        result = lowered(self.source, variant)
+        job = result.job
         # The artifact's key leaves effects out, because finding them needs the lowered text. They follow from the
         # source.
-        typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
+        typed = replace(variant, signature=variant.signature.with_effects(dict(result.facts.effects)))
         key = job.key(identity)
-        shown = made.facts.shows_its_memory
+        shown = result.facts.shows_its_memory
         pending = Pending(variant, typed, identity, job=key, hidden_memory="" if shown else shown.reason)
         pending.outcome = self._outcomes.get(key) or artifacts.outcome_here(key)
         if pending.outcome is not None:

@@ -80,15 +80,15 @@ def derive(
 
     Raises ExpressionError, naming the constexpr.
     """
-    found: dict[str, Value] = {}
+    values_found: dict[str, Value] = {}
     for name, node in derived.nodes:
         try:
-            number = evaluate(node, Bindings(values=values, config={**config, **found}, facts=facts))
+            number = evaluate(node, Bindings(values=values, config={**config, **values_found}, facts=facts))
         except ExpressionError as error:
             raise ExpressionError(f"{name} cannot be computed: {error}") from error
         # In Python a comparison gives a bool, and True is another constexpr than 1.
-        found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
-    return found
+        values_found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
+    return values_found
 
 
 def call_opaque(
@@ -104,12 +104,12 @@ def call_opaque(
     Raises:
         SpaceError: a heuristic reads another name of ``config_names``.
     """
-    found: dict[str, object] = {}
+    results: dict[str, object] = {}
     for name, function, reason in derived.opaque:
         if name not in arguments:
-            given = _BeforeConfig({**arguments, **found}, config_names, f"{kernel}: the heuristic of {name}", reason)
-            found[name] = function(given)
-    return found
+            given = _BeforeConfig({**arguments, **results}, config_names, f"{kernel}: the heuristic of {name}", reason)
+            results[name] = function(given)
+    return results
 
 
 class _BeforeConfig(dict[str, object]):

@@ -88,7 +88,7 @@ class DeclaredKernel:
             return known
         from silo.core.compound_arguments import flat_names  # noqa: PLC0415  # few kernels take tuples
 
-        made = type(self)(
+        kernel = type(self)(
             cast("TakesTuples", self.source).with_tuples(shapes),
             space=self._space,
             rule=self.rule,
@@ -106,7 +106,7 @@ class DeclaredKernel:
             zeroed=self.zeroed,
             contiguous=flat_names(shapes, self.contiguous),
         )
-        return self._by_tuples.setdefault(key, made)
+        return self._by_tuples.setdefault(key, kernel)
 
     @cached_property
     def zeroed_always(self) -> tuple[str, ...] | None:

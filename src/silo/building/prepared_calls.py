@@ -90,11 +90,11 @@ def serve_tuples(
 
     Returns False for a call without tuples.
     """
-    found = tuple_call(kernel, (), arguments)
-    if found is None:
+    call = tuple_call(kernel, (), arguments)
+    if call is None:
         return False
-    launcher: Any = cast("Any", found.kernel).launcher
-    (launcher if grid is None else launcher[found.grid(grid)])(**found.named, **options)
+    launcher: Any = cast("Any", call.kernel).launcher
+    (launcher if grid is None else launcher[call.grid(grid)])(**call.named, **options)
     return True
 
 
@@ -198,14 +198,14 @@ def set_to_zero(
     Raises:
         ArgumentError: an argument cannot be filled, or the call names another stream.
     """
-    given: dict[str, Any] = {**dict(zip(kernel.source.signature.names, args, strict=False)), **kwargs}
+    passed: dict[str, Any] = {**dict(zip(kernel.source.signature.names, args, strict=False)), **kwargs}
     if names and kwargs.get("stream") is not None:
         raise ArgumentError(
             f"{kernel.name}: its config sets {', '.join(names)} to zero in the library's current stream, and the call "
             "names a stream; make that stream the current one of the library instead"
         )
     for name in names:
-        array = given.get(name)
+        array = passed.get(name)
         fill = getattr(array, "zero_", None)  # torch
         if callable(fill):
             fill()

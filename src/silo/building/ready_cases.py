@@ -193,13 +193,13 @@ class CaseFunction:
     def case(self, values: Mapping[str, object], make: Make) -> Case:
         """Runs the function. Raises CaseError if it returns anything but a case."""
         with self._blamed(values):
-            made = self.function(**values, make=make)
-        if not isinstance(made, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
+            case = self.function(**values, make=make)
+        if not isinstance(case, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
             raise CaseError(
-                f"the case function of {self.kernel} ({self.location}) returned a {type(made).__name__}; "
+                f"the case function of {self.kernel} ({self.location}) returned a {type(case).__name__}; "
                 "return silo.Case(...)"
             )
-        return made
+        return case
 
     def prepare(self, values: Mapping[str, object], make: Make) -> PreparedCase:
         """Makes one case with its arguments; expected values are computed at the first check."""

@@ -199,12 +199,12 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
 
 def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
     """Returns the attachments of all bundles; each slice has every attachment of the whole bundle."""
-    found: dict[str, BlobRef] = {}
+    attachments: dict[str, BlobRef] = {}
     for bundle in bundles:
         for name, ref in bundle.attachments.items():
-            if found.setdefault(name, ref) != ref:
+            if attachments.setdefault(name, ref) != ref:
                 raise BundleError(f"two bundles have different attachments {name}: record into one of them again")
-    return tuple(sorted(found.items()))
+    return tuple(sorted(attachments.items()))
 
 
 def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
@@ -212,12 +212,12 @@ def _planned(bundles: Sequence[Bundle]) -> tuple[RecordedPlan, ...]:
 
     Each slice has every plan of the whole bundle, although it may lack kernels of a plan.
     """
-    found: dict[str, RecordedPlan] = {}
+    plans: dict[str, RecordedPlan] = {}
     for bundle in bundles:
         for name, plan in bundle.manifest.plans.items():
-            if found.setdefault(name, plan) != plan:
+            if plans.setdefault(name, plan) != plan:
                 raise BundleError(f"two bundles have different plans {name}: build both from the same source")
-    return tuple(found[name] for name in sorted(found))
+    return tuple(plans[name] for name in sorted(plans))
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:
@@ -317,15 +317,15 @@ def _once(what: str, parts: Iterable[_Part], key_of: Callable[[object], object])
 
     Raises BundleError if two different items have one key.
     """
-    found: dict[object, tuple[int, object]] = {}
+    items: dict[object, tuple[int, object]] = {}
     for part in parts:
         for place, item in part:
-            known = found.setdefault(key_of(item), (place, item))
+            known = items.setdefault(key_of(item), (place, item))
             if known[1] != item:
                 raise BundleError(
                     f"two bundles have different {what} for the same calls: build or tune one of them again"
                 )
-    return sorted(found.values(), key=lambda pair: pair[0])
+    return sorted(items.values(), key=lambda pair: pair[0])
 
 
 def _together(base: BundleContents, kernels: Sequence[_Kernel], whole: str) -> Slice:

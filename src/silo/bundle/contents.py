@@ -299,12 +299,12 @@ class BundleKernel:
     @property
     def coverage(self) -> tuple[Coverage, ...]:
         """For each space of known size, how many of its configs are packed."""
-        found: dict[RulesKey, set[bytes]] = {}
+        configs: dict[RulesKey, set[bytes]] = {}
         for one in self.variants:
             variant = one.artifact.variant
-            found.setdefault(rules_key(variant), set()).add(variant.config.order_key)
+            configs.setdefault(rules_key(variant), set()).add(variant.config.order_key)
         return tuple(
-            Coverage(rules.target, rules.signature, len(found.get(rules.key, ())), rules.space, rules.extents)
+            Coverage(rules.target, rules.signature, len(configs.get(rules.key, ())), rules.space, rules.extents)
             for rules in self.rules
             if rules.space
         )
@@ -424,11 +424,11 @@ def entry_members(cls: type) -> tuple[EntryMember, ...]:
 
 
 def _entry_members(cls: type, path: str) -> list[EntryMember]:
-    found: list[EntryMember] = []
+    members: list[EntryMember] = []
     for one in members_of(cls):
         name, form, get = one.name, one.form, attrgetter(path + one.name)
         if name in INLINED:
-            found += _entry_members(INLINED[name], f"{path}{name}.")
+            members += _entry_members(INLINED[name], f"{path}{name}.")
             continue
         if cls is Variant and name == "kernel":  # the row of the variant's source holds it
             continue
@@ -436,8 +436,8 @@ def _entry_members(cls: type, path: str) -> list[EntryMember]:
             form, get = Row("sources"), attrgetter(f"{path}kernel", path + name)
         elif path:
             form = _ROWS.get(name, form)
-        found.append(EntryMember(name, form, one, get))
-    return found
+        members.append(EntryMember(name, form, one, get))
+    return members
 
 
 def calls_of(kernel: BundleKernel) -> str:

@@ -17,13 +17,13 @@ _PAIR = frozenset({"study", "trial"})
 
 def case_recipes(bundle: Bundle, kernel: str) -> list[CaseRecipe]:
     """Returns the recipes of a kernel's cases. Raises ``BundleFormatError`` for any other document."""
-    found: list[CaseRecipe] = []
+    recipes: list[CaseRecipe] = []
     check = bundle.checker(kernel, CASES_KIND)
     for field, document in bundle.documents(kernel, CASES_KIND):
-        if len(found) == MAX_CASES:
+        if len(recipes) == MAX_CASES:
             raise check.error(field, f"more than {MAX_CASES} cases")
-        found.append(check.decoded(document, field, CaseRecipe.from_json, CaseRecipe.to_json))
-    return found
+        recipes.append(check.decoded(document, field, CaseRecipe.from_json, CaseRecipe.to_json))
+    return recipes
 
 
 def measured_trials(bundle: Bundle, kernel: str) -> Iterator[tuple[Study, Trial]]:

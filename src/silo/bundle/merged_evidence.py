@@ -40,7 +40,7 @@ class Evidence:
             BundleError: a document is not a trial.
         """
         known = set(compilers)
-        found: dict[_Place, dict[_Machine, list[Trial]]] = {}
+        trials: dict[_Place, dict[_Machine, list[Trial]]] = {}
         for document in documents:
             members = document if isinstance(document, dict) else {}
             try:
@@ -50,22 +50,22 @@ class Evidence:
             if study.compiler not in known:
                 continue
             machine = str(study.device), study.policy, study.driver
-            found.setdefault(_place(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
-        return cls(found)
+            trials.setdefault(_place(_key_of(study), study.bucket), {}).setdefault(machine, []).append(trial)
+        return cls(trials)
 
     def times(self, key: RulesKey, bucket: Bucket, config: Config) -> Mapping[_Machine, Estimate]:
         """Returns the time of a config on each machine that measured it for these calls."""
-        found: dict[_Machine, Estimate] = {}
+        times: dict[_Machine, Estimate] = {}
         for machine, trials in self.trials.get(_place(key, bucket), {}).items():
             winner = choose_winner(trials)
             if winner is None:
                 continue
             if winner.config.order_key == config.order_key:
-                found[machine] = winner.time
+                times[machine] = winner.time
             for one in winner.runners_up:
                 if one.config.order_key == config.order_key:
-                    found[machine] = one.time
-        return found
+                    times[machine] = one.time
+        return times
 
 
 def _key_of(study: Study) -> RulesKey:

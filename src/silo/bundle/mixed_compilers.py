@@ -141,11 +141,11 @@ def compiler_names(compilers: Iterable[str], toolchain: Iterable[tuple[str, str]
     {'triton 3.6.0 files 68b6 cuda code eb99': 'triton 3.6.0'}
     """
     tools = [name for name, _ in toolchain if " " not in name and name != "zstd"]
-    found = {compiler: _short(compiler, tools) for compiler in dict.fromkeys(compilers)}
-    counts = Counter(found.values())
+    names = {compiler: _short(compiler, tools) for compiler in dict.fromkeys(compilers)}
+    counts = Counter(names.values())
     return {
         compiler: name if counts[name] == 1 else f"{name} ({hashlib.sha256(compiler.encode()).hexdigest()[:8]})"
-        for compiler, name in found.items()
+        for compiler, name in names.items()
     }
 
 

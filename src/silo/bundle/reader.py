@@ -151,16 +151,16 @@ class Manifest:
 
     def kernel(self, name: str) -> BundleKernel:
         """Returns one kernel with all its variants. Raises ``KeyError`` if no kernel has this name."""
-        found = self._kernels.get(name)
-        if found is None:
+        kernel = self._kernels.get(name)
+        if kernel is None:
             if (number := self.number_of(name)) < 0:
                 raise KeyError(name)
             self._open.check(number)
             variants = tuple(self.variant(number, one) for one in range(self._open.count(number)))
             values: dict[str, Any] = self._values(BundleKernel, {**self._open.kernel(number), "variants": ()})
             values["variants"] = variants
-            found = self._kernels[name] = BundleKernel(**values)
-        return found
+            kernel = self._kernels[name] = BundleKernel(**values)
+        return kernel
 
     def head(self, kernel: int) -> BundleKernel:
         """Returns a kernel without its variants and its dispatch rules."""

@@ -93,17 +93,17 @@ def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> 
     """
     try:
         target = output_place(path)
-        place = Path(f"{target}{SUFFIX}")
+        signature_path = Path(f"{target}{SUFFIX}")
         data = signature_bytes(target.name, header, key)
-        with AtomicFile(place, mode=0o666) as file:
+        with AtomicFile(signature_path, mode=0o666) as file:
             file.write(data)
             file.commit()
         for other in signature_paths(path):
-            if other != str(place):  # an older signature beside a link could be found before the new one
+            if other != str(signature_path):  # an older signature beside a link could be found before the new one
                 Path(other).unlink(missing_ok=True)
     except OSError as error:
         raise SignatureError(f"cannot write the signature of {os.fspath(path)}: {error.strerror or error}") from error
-    return str(place)
+    return str(signature_path)
 
 
 def signature_of(path: str | os.PathLike[str]) -> MinisignSignature | None:

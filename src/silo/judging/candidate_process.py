@@ -44,7 +44,7 @@ def warm_up() -> list[tuple[str, VariantData]]:
     Runs in the server.
     """
     target = device_named("cpu").target
-    found: list[tuple[str, VariantData]] = []
+    variants: list[tuple[str, VariantData]] = []
     for kind in kinds().values():
         if not isinstance(kind, MeasuresCeilings):
             continue
@@ -52,8 +52,8 @@ def warm_up() -> list[tuple[str, VariantData]]:
         assert own is not None
         case = CaseShape((("x", ArrayShape("float32", (64,))), ("out", ArrayShape("float32", (64,))), ("n", 64)))
         lowered = [_variant_data(own, variant, [target]) for variant, _ in _variants(own, own.resolver, case, 1)]
-        found += [(own.source.kind, one) for one in lowered]
-    return found
+        variants += [(own.source.kind, one) for one in lowered]
+    return variants
 
 
 def _blocks(a: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a namespace of tracers

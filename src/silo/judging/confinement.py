@@ -291,15 +291,15 @@ def private_files() -> str:
         file = getattr(module, "__file__", None)
         if isinstance(file, str):
             places |= {Path(file), *Path(file).parents}
-    for place in sorted(places):
+    for path in sorted(places):
         try:
-            found = place.stat()
+            status = path.stat()
         except OSError:
             continue
-        shift = 6 if found.st_uid == own else 3 if found.st_gid in groups else 0
-        wanted = 5 if stat.S_ISDIR(found.st_mode) else 4
-        if (found.st_mode >> shift) & wanted != wanted:
-            return f"{place} is another user's, whose files only a root with its capabilities reads"
+        shift = 6 if status.st_uid == own else 3 if status.st_gid in groups else 0
+        wanted = 5 if stat.S_ISDIR(status.st_mode) else 4
+        if (status.st_mode >> shift) & wanted != wanted:
+            return f"{path} is another user's, whose files only a root with its capabilities reads"
     return ""
 
 
@@ -392,15 +392,15 @@ def _landlock(readable: Iterable[str | Path], writable: Sequence[str | Path]) ->
 
 def _allow(libc: Any, ruleset: int, path: Path, folder: int, file: int) -> str:  # noqa: ANN401  # ctypes
     try:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return ""  # a path that does not exist needs no right
     try:
         allowed = folder if path.is_dir() else file
-        rule = struct.pack("=Qi", allowed, place)
+        rule = struct.pack("=Qi", allowed, descriptor)
         return "" if libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0) == 0 else f"{path}: {_failure()}"
     finally:
-        os.close(place)
+        os.close(descriptor)
 
 
 # ---- seccomp ----
@@ -432,7 +432,7 @@ def _filter_calls() -> str:
 
 def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, int, int]]:
     refuse, unknown = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    found = [
+    instructions = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _KILL),
@@ -443,7 +443,7 @@ def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, i
 
     def on(number: int, *steps: tuple[int, int, int, int]) -> None:
         if number >= 0:
-            found.extend([(_EQUAL, 0, len(steps), number), *steps])
+            instructions.extend([(_EQUAL, 0, len(steps), number), *steps])
 
     def argument(index: int) -> tuple[int, int, int, int]:
         return (_LOAD, 0, 0, _ARGUMENTS + 8 * index)
@@ -460,5 +460,5 @@ def _program(column: int, architecture: int, own: int) -> list[tuple[int, int, i
     steps = (argument(0), (_ANY_BIT, 1, 0, _CLONE_THREAD), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
     on(_CLONE[column], *steps)
     on(_PRLIMIT[column], argument(0), (_EQUAL, 1, 0, 0), (_RETURN, 0, 0, refuse), (_RETURN, 0, 0, _ALLOW))
-    found.append((_RETURN, 0, 0, _ALLOW))
-    return found
+    instructions.append((_RETURN, 0, 0, _ALLOW))
+    return instructions

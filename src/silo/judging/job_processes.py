@@ -170,14 +170,14 @@ class _Exchange:
 
     def finish(self, request: bytes, begin: float, limit_s: float, most_bytes: int) -> Ended:
         rest = memoryview(request)
-        found: dict[int, bytearray] = {one: bytearray() for one in (self._answer, self._errors, self._status)}
+        received: dict[int, bytearray] = {one: bytearray() for one in (self._answer, self._errors, self._status)}
         with selectors.DefaultSelector() as selector:
-            for one in found:
+            for one in received:
                 os.set_blocking(one, False)
                 selector.register(one, selectors.EVENT_READ)
             os.set_blocking(self._asked, False)
             selector.register(self._asked, selectors.EVENT_WRITE)
-            waiting = set(found)
+            waiting = set(received)
             # The status arrives last, because the server sends it after the process has ended.
             while self._status in waiting:
                 left = begin + limit_s - time.monotonic()
@@ -193,15 +193,15 @@ class _Exchange:
                         selector.unregister(key.fd)
                         waiting.discard(key.fd)
                         continue
-                    if key.fd == self._answer and len(found[key.fd]) + len(part) > most_bytes:
+                    if key.fd == self._answer and len(received[key.fd]) + len(part) > most_bytes:
                         # The caller closes the status pipe, which makes the server kill the process.
                         how, wall_s = "it sent more bytes than its result has", time.monotonic() - begin
-                        return Ended(bytes(found[key.fd]), how, wall_s=wall_s)
-                    found[key.fd] += part
+                        return Ended(bytes(received[key.fd]), how, wall_s=wall_s)
+                    received[key.fd] += part
                     if key.fd == self._errors:
-                        del found[key.fd][:-_STDERR]
-            self._drain(waiting, found, most_bytes)
-        return self._ended(found, begin)
+                        del received[key.fd][:-_STDERR]
+            self._drain(waiting, received, most_bytes)
+        return self._ended(received, begin)
 
     def _drain(self, waiting: set[int], found: dict[int, bytearray], most_bytes: int) -> None:
         """Reads the bytes that an ended process left in its pipes."""

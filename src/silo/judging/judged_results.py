@@ -62,13 +62,13 @@ def scales_of(case: DrawnCase, expected: Mapping[str, NDArray[Any]]) -> dict[str
     """Returns the largest finite magnitude of each expected array of floats, rounded to its dtype."""
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
-    found: dict[str, float] = {}
+    scales: dict[str, float] = {}
     for name, values in expected.items():
         if case.arrays[name].dtype.kind is DTypeKind.FLOAT:
             with np.errstate(all="ignore"):
                 size = np.abs(values.astype(numpy_dtype(case.arrays[name].dtype)).astype(np.float64))
-            found[name] = float(np.max(size, where=np.isfinite(size), initial=0.0))
-    return found
+            scales[name] = float(np.max(size, where=np.isfinite(size), initial=0.0))
+    return scales
 
 
 def wrong_results(

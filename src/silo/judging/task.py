@@ -100,11 +100,11 @@ class DrawnArray:
     @property
     def host(self) -> NDArray[Any]:
         """The values before the launch, in a read-only numpy array."""
-        made = self._host
-        if made is None:
-            made = self._host = self._values()
-            made.flags.writeable = False
-        return made
+        array = self._host
+        if array is None:
+            array = self._host = self._values()
+            array.flags.writeable = False
+        return array
 
     @property
     def double(self) -> NDArray[Any]:
@@ -224,9 +224,9 @@ class Draw:
         return self._array(Role.SCRATCH, element, shape, lambda: poison(element, shape, self._values))
 
     def case(self, expected: Callable[[], Mapping[str, Any]], **arguments: DrawnArray | float | bool) -> DrawnCase:
-        """Makes a case of drawn arguments.
+        """Makes a case of the arguments, in the order of the kernel's parameters.
 
-        ``arguments`` are in the order of the kernel's parameters; ``expected`` computes the expected arrays.
+        ``expected`` is a function that computes the expected arrays, by name.
         """
         arrays = {name: one for name, one in arguments.items() if isinstance(one, DrawnArray)}
         if not callable(expected):
@@ -334,12 +334,12 @@ def read_task(path: Path) -> Task:
     Raises:
         SourceError: the file cannot be run, or has no task or several.
     """
-    found = [one for one in vars(load_module(path)).values() if isinstance(one, Task)]
-    if len(found) != 1:
+    tasks = [one for one in vars(load_module(path)).values() if isinstance(one, Task)]
+    if len(tasks) != 1:
         raise SourceError(
-            f"{path} has {len(found)} tasks; a task is one file with one function under @silo.task, which takes draw"
+            f"{path} has {len(tasks)} tasks; a task is one file with one function under @silo.task, which takes draw"
         )
-    return found[0]
+    return tasks[0]
 
 
 def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed: bool = False) -> DrawnCase:
@@ -364,9 +364,9 @@ def draw_case(of: Task, number: int, shape_seed: int, value_seed: int, *, timed:
     label = f"case {number} ({sizes.value} sizes, {how} values)"
     rngs = [np.random.Generator(np.random.PCG64([seed, number])) for seed in (shape_seed, value_seed)]
     try:
-        made = of.function(Draw(label, sizes, how, *rngs, mixed=mixed, twice=twice))
+        case = of.function(Draw(label, sizes, how, *rngs, mixed=mixed, twice=twice))
     except Exception as error:
         raise CaseError(f"the task {of.name} fails at {label}: {type(error).__name__}: {error}") from error
-    if not isinstance(made, DrawnCase):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
-        raise CaseError(f"the task {of.name} returned a {type(made).__name__}; return draw.case(...)")
-    return made
+    if not isinstance(case, DrawnCase):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
+        raise CaseError(f"the task {of.name} returned a {type(case).__name__}; return draw.case(...)")
+    return case

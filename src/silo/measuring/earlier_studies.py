@@ -81,12 +81,12 @@ class EarlierStudy:
 
     def with_references(self, configs: Iterable[Config]) -> tuple[Config, ...]:
         """Returns the configs and the references that their trials were measured beside, each once."""
-        found = {config.order_key: config for config in configs}
-        wanted = frozenset(found)
+        by_key = {config.order_key: config for config in configs}
+        wanted = frozenset(by_key)
         for trial in self.trials:
             if trial.reference is not None and trial.config.order_key in wanted:
-                found.setdefault(trial.reference.config.order_key, trial.reference.config)
-        return tuple(found.values())
+                by_key.setdefault(trial.reference.config.order_key, trial.reference.config)
+        return tuple(by_key.values())
 
     def artifacts_of(self, config: Config) -> tuple[str, ...]:
         """Returns the keys of the artifacts that trials of a config were made with, each once."""

@@ -205,9 +205,9 @@ class CompiledArtifacts:
 
     def get(self, config: Config) -> CompiledCandidate:
         """See :class:`CandidateArtifacts`."""
-        found = self._found.get(config.order_key)
-        if found is not None:
-            return found
+        candidate = self._found.get(config.order_key)
+        if candidate is not None:
+            return candidate
         begin = time.monotonic_ns()
         with self._lock:
             pending = self._start(config)
@@ -217,9 +217,9 @@ class CompiledArtifacts:
         with self._lock:
             artifact = self.compilation.finish(pending)
         compile_ns = time.monotonic_ns() - begin if pending.fresh else 0
-        found = CompiledCandidate(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
-        self._found[config.order_key] = found
-        return found
+        candidate = CompiledCandidate(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
+        self._found[config.order_key] = candidate
+        return candidate
 
     def forget(self, config: Config) -> None:
         """See :class:`CandidateArtifacts`."""
@@ -366,12 +366,12 @@ class BenchEvaluator:
         If a time is suspiciously short, the result is checked again, and a second measurement replaces the first.
         """
         best_ns = self._findings.best_ns
-        taken = self._sampled(config, artifact, best_ns, reference)
-        if best_ns is None or not is_suspicious([taken.counts_ns], best_ns):
-            return taken, comparison, ""
+        measured = self._sampled(config, artifact, best_ns, reference)
+        if best_ns is None or not is_suspicious([measured.counts_ns], best_ns):
+            return measured, comparison, ""
         comparison = self._compared(config)
         if not comparison.ok:
-            return taken, comparison, ""
+            return measured, comparison, ""
         again = self._sampled(config, artifact, best_ns, reference)
         note = "" if is_suspicious([again.counts_ns], best_ns) else "measured twice: the first time was not repeated"
         return again, comparison, note

@@ -123,7 +123,7 @@ class _Launches:
                 self._device.synchronize()
                 names = ("median_ppm", "low_ppm", "high_ppm", "rounds", "new_ns", "old_ns")
                 ratios.append({"speed": ratio.speed.value, **{name: getattr(ratio, name) for name in names}})
-                run(new)  # exposes code that stops computing after some number of launches
+                run(new)  # one more launch, which exposes code that stops computing after some launches
         return encode({"outcome": "done", "beside": beside, "ratios": ratios}, left)
 
     def _call(

@@ -212,7 +212,7 @@ def _failures(studies: Sequence[FleetStudy]) -> list[dict[str, Any]]:
             configs = groups.setdefault((study.kernel, study.device, failure.kind, failure.message), [])
             if failure.config not in configs:
                 configs.append(failure.config)
-    found = [
+    rows = [
         {
             "kernel": kernel,
             "device": device,
@@ -224,4 +224,4 @@ def _failures(studies: Sequence[FleetStudy]) -> list[dict[str, Any]]:
         }
         for (kernel, device, kind, message), configs in groups.items()
     ]
-    return sorted(found, key=lambda one: (-one["count"], one["kernel"], one["device"]))
+    return sorted(rows, key=lambda one: (-one["count"], one["kernel"], one["device"]))

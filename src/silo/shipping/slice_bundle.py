@@ -160,7 +160,7 @@ def _cut(bundle: Bundle, targets: Sequence[Target], output: Path, key: SecretKey
 
 
 def _write(output: Path, made: Slice, bundles: Sequence[Bundle]) -> Written:
-    """Writes a bundle; its blobs are copied from other bundles in the form, compressed or not, that those store."""
+    """Writes a bundle, and copies its blobs from other bundles as they are stored there, compressed or not."""
     return write_bundle(output, made.contents, made.documents.get, read_stored=stored_blobs(bundles))
 
 

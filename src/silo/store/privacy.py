@@ -136,16 +136,16 @@ def examine(root: Path, names: tuple[str, ...]) -> Decision:
     that cannot be examined cannot be read either, so it is accepted.
     """
     user = os.geteuid()
-    way, found = _way_to(str(root))
+    way, real_path = _way_to(str(root))
     for node in way:
         safe = is_safe_on_the_way(node, user)
         if not safe:  # usually safe, so the group and the namespace are looked up only now
             safe = is_safe_on_the_way(node, user, own_group=_own_group(user), unmapped=_unmapped_owner())
         if isinstance(safe, Rejected):
             return Rejected(f"{node.path} ({node.rights}): {safe.reason}; {_mended_on_the_way(node, user)}")
-    if found is None:
+    if real_path is None:
         return Accepted()
-    for path in (found, *(f"{found}/{name}" for name in names)):
+    for path in (real_path, *(f"{real_path}/{name}" for name in names)):
         node = _look(path)
         private = Accepted() if node is None else is_private(node.mode, node.owner, user)
         if node is not None and isinstance(private, Rejected):
@@ -176,11 +176,11 @@ def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
         NotPrivateError: the file is of another kind, or others may write it.
         OSError: the file cannot be opened.
     """
-    descriptor, found = _opened(path, flags)
-    if found.st_nlink > 1:  # 0 if it was just removed
+    descriptor, status = _opened(path, flags)
+    if status.st_nlink > 1:  # 0 if it was just removed
         os.close(descriptor)
-        raise NotPrivateError(f"it is a file with {found.st_nlink} names (hard links), perhaps one of yours", path)
-    if flags & (os.O_RDWR | os.O_WRONLY) and stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        raise NotPrivateError(f"it is a file with {status.st_nlink} names (hard links), perhaps one of yours", path)
+    if flags & (os.O_RDWR | os.O_WRONLY) and stat.S_IMODE(status.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
         os.fchmod(descriptor, 0o600)
     return descriptor
 
@@ -226,11 +226,11 @@ def output_place(path: str | os.PathLike[str]) -> Path:
 
 def _way_of_own_links(path: Path) -> Path | None:
     """Returns the target of a path; None if it does not exist. Raises NotPrivateError for links of other users."""
-    way, found = _way_to(str(path))
+    way, real_path = _way_to(str(path))
     for node in way:
         if stat.S_ISLNK(node.mode):
             _refuse_foreign_link(node)
-    return None if found is None else Path(found)
+    return None if real_path is None else Path(real_path)
 
 
 def _refuse_foreign_link(node: Node) -> None:

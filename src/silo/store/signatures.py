@@ -312,7 +312,7 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
     except OSError as error:
         raise SignatureError(f"it cannot be opened: {error.strerror}; silo keygen makes a pair of keys") from None
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         data = os.read(descriptor, _MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SignatureError(f"it cannot be read: {error.strerror}") from None
@@ -320,7 +320,7 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
         os.close(descriptor)
     if len(data) > _MAX_FILE_BYTES:
         raise SignatureError(f"it is larger than the {_MAX_FILE_BYTES} bytes that a key may have")
-    return data, found
+    return data, status
 
 
 def _write_new(path: Path, text: str, mode: int) -> None:

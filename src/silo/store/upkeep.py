@@ -130,18 +130,18 @@ class Upkeep:
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
 
         begun = self._note_size(lambda known: known or 0)
-        found = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records), every_loser=True))
-        self._note_size(lambda known: found.left_bytes + max((known or begun) - begun, 0))
-        if found.left_bytes > max_bytes:
+        pruned = prune(self._root, PruneRule(max_bytes, losers=losing_artifacts(self._records), every_loser=True))
+        self._note_size(lambda known: pruned.left_bytes + max((known or begun) - begun, 0))
+        if pruned.left_bytes > max_bytes:
             self._not_before_s = time.monotonic() + _RETRY_S
             self._notices.once(
                 "limit",
-                f"the store {self._root} takes {found.left_bytes >> 20} MiB on disk. Its trials, which are always "
-                f"kept, take {found.records_bytes >> 20} MiB, and the rest was used too recently to be removed; raise "
+                f"the store {self._root} takes {pruned.left_bytes >> 20} MiB on disk. Its trials, which are always "
+                f"kept, take {pruned.records_bytes >> 20} MiB, and the rest was used too recently to be removed; raise "
                 "SILO_STORE_BYTES if this machine needs that much",
             )
-        if found.blobs or found.entries:
-            _log_info("the store was pruned: %d blobs, %d MiB, are gone", found.blobs, found.freed_bytes >> 20)
+        if pruned.blobs or pruned.entries:
+            _log_info("the store was pruned: %d blobs, %d MiB, are gone", pruned.blobs, pruned.freed_bytes >> 20)
 
     def _drop_losers(self) -> None:
         from silo.store.usage import PruneRule, prune  # noqa: PLC0415
@@ -248,16 +248,16 @@ class Counts:
 
 def counted(root: Path) -> Counted:
     """Returns the counts of the store at ``root``; incomplete lines are skipped."""
-    found = Counted()
+    total = Counted()
     try:
         descriptor = open_private(root / COUNTS_FILE, os.O_RDONLY)
     except OSError:
-        return found
+        return total
     with os.fdopen(descriptor, "rb") as file:
         rows = [line.split() for line in file.read(2 * _MOST_COUNTS_BYTES).splitlines()]
     rows = [[int(word) for word in row] for row in rows if len(row) == 3 and all(word.isdigit() for word in row)]
     if not rows:
-        return found
+        return total
     return Counted(sum(row[1] for row in rows), sum(row[2] for row in rows), len(rows), min(row[0] for row in rows))
 
 

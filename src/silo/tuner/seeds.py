@@ -317,9 +317,11 @@ def _mixtures(weights: Sequence[float]) -> list[list[float]]:
 
 
 def _covering(mixed: Mapping[Config, Sequence[float]], limit: int) -> list[Config]:
-    """Chooses configs by their losses on each mixture: each lowers the mean loss of the best chosen config most.
+    """Chooses configs by their losses on each mixture, one after another.
 
-    The first has the least loss on the first mixture. Once no config lowers the mean, the rest keep their given order.
+    The first has the least loss on the first mixture. Each further config is the one that most lowers the mean, over
+    the mixtures, of the least loss of any chosen config. Once no config lowers the mean, the rest keep their given
+    order.
     """
     left = dict(mixed)
     chosen: list[Config] = []

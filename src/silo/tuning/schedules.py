@@ -254,14 +254,14 @@ class History:
     @property
     def gains(self) -> tuple[float, ...]:
         """The fraction by which each turn after the first made the best time shorter."""
-        found: list[float] = []
+        fractions: list[float] = []
         best: int | None = None
         for turn in self.turns:
             if best is not None:
-                found.append(max(0.0, 1 - turn.best_ns / best) if turn.best_ns is not None and best else 0.0)
+                fractions.append(max(0.0, 1 - turn.best_ns / best) if turn.best_ns is not None and best else 0.0)
             if turn.best_ns is not None:
                 best = turn.best_ns if best is None else min(best, turn.best_ns)
-        return tuple(found)
+        return tuple(fractions)
 
     @property
     def idle(self) -> int:

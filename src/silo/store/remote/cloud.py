@@ -47,7 +47,7 @@ class CloudObjects:
                 address,
                 client_options={
                     "connect_timeout": timedelta(seconds=LIMIT_S),
-                    # From connecting to the last byte of the answer. The library cancels longer requests.
+                    # The time from connecting to the last byte of the answer. The library cancels longer requests.
                     "timeout": timedelta(seconds=whole_s),
                     # Allows an endpoint with http:// that the user named; any other endpoint has https.
                     "allow_http": True,

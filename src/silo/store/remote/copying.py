@@ -116,12 +116,12 @@ def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
 
 def _records_there(client: RemoteClient) -> dict[str, list[str]]:
     """Returns the names of the remote store's objects of records, without their folder, by the key of their list."""
-    found: dict[str, list[str]] = {}
+    names_by_key: dict[str, list[str]] = {}
     for name in _names(client, "records"):
         if name.count("/") == 2:
             _, key, last = name.split("/")
-            found.setdefault(key, []).append(last)
-    return found
+            names_by_key.setdefault(key, []).append(last)
+    return names_by_key
 
 
 def _lines_there(client: RemoteClient, key: str, names: Sequence[str]) -> set[str]:
@@ -129,28 +129,28 @@ def _lines_there(client: RemoteClient, key: str, names: Sequence[str]) -> set[st
 
     Fetches only the folds.
     """
-    found = {name for name in names if len(name) == 64}
+    digests = {name for name in names if len(name) == 64}
     for batch in _batches((f"{records_of(key)}/{name}" for name in names if is_fold(name)), _SMALL):
         for name, data in client.get_each(batch, MOST_FOLDED).items():
             try:
-                found.update(verified_fold(key, name.rpartition("/")[2], data))
+                digests.update(verified_fold(key, name.rpartition("/")[2], data))
             except ValueError as error:
                 client.lie(name, str(error))
         _still_there(client)
-    return found
+    return digests
 
 
 def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
     """Packs the lines of one list into objects, each as full as allowed; yields their names and bytes."""
     rest = list(reversed(lines))
     while rest:
-        one = [rest.pop()]
-        size = len(one[0])
+        fold = [rest.pop()]
+        size = len(fold[0])
         while rest and size + len(rest[-1]) <= MOST_FOLDED:
-            one.append(rest.pop())
-            size += len(one[-1])
-        last, data = fold_of(one)
-        yield (f"{records_of(key)}/{last}", data) if len(one) > 1 else (record_name(key, digest_of(data)), data)
+            fold.append(rest.pop())
+            size += len(fold[-1])
+        last, data = fold_of(fold)
+        yield (f"{records_of(key)}/{last}", data) if len(fold) > 1 else (record_name(key, digest_of(data)), data)
 
 
 def pull(root: Path, artifacts: Artifacts, records: SharedRecords, client: RemoteClient) -> list[CopiedObjects]:

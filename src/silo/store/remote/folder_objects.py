@@ -48,11 +48,11 @@ class FolderObjects:
                 raise RemoteError(f"{path} is a link", kind="lie") from error
             raise _fault(error, path) from error
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise RemoteError(f"{path} is no plain file", kind="lie")
-            if found.st_size > most:
-                raise RemoteError(f"{name} has {found.st_size} bytes, more than the {most} it may have", kind="lie")
+            if status.st_size > most:
+                raise RemoteError(f"{name} has {status.st_size} bytes, more than the {most} it may have", kind="lie")
             with os.fdopen(descriptor, "rb", closefd=False) as file:
                 return file.read(most)
         except OSError as error:

@@ -360,12 +360,12 @@ def basic_login(split: SplitResult) -> str:
     user, password = unquote(split.username or ""), unquote(split.password or "")
     if not user:
         try:
-            found = netrc.netrc().authenticators(split.hostname or "")
+            login = netrc.netrc().authenticators(split.hostname or "")
         except (OSError, netrc.NetrcParseError):
-            found = None
-        if found is None:
+            login = None
+        if login is None:
             return ""
-        user, password = found[0], found[2] or ""
+        user, password = login[0], login[2] or ""
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 

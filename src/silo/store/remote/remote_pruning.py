@@ -322,9 +322,9 @@ def _entries(client: RemoteClient, part: str, there: Container[str]) -> Iterator
 
 
 def _trial_times(records: MemoryRecords) -> dict[str, int]:
-    found: dict[str, int] = {}
+    times: dict[str, int] = {}
     for study in every_study(records):
         for trial, made in dated_trials(study, records):
             if trial.artifact and made is not None:
-                found[trial.artifact] = max(found.get(trial.artifact, 0), made.time_s)
-    return found
+                times[trial.artifact] = max(times.get(trial.artifact, 0), made.time_s)
+    return times

@@ -111,8 +111,8 @@ def launch_on(connection: Connection, sent: SentLaunches) -> LaunchResults:
         AgentLostError: the agent is lost, or its answer has another form.
         LaunchError: a launch failed or did not end.
     """
-    known = sent.blobs
-    answer = answered(connection, sent.to_json(), known, sent.wait_s)
+    sent_blobs = sent.blobs
+    answer = answered(connection, sent.to_json(), sent_blobs, sent.wait_s)
     try:
         beside = tuple((int(run), int(place)) for run, place in answer["beside"])
         ratios = tuple(_ratio(one) for one in answer["ratios"])
@@ -127,16 +127,16 @@ def launch_on(connection: Connection, sent: SentLaunches) -> LaunchResults:
     ):
         raise AgentLostError("it answers launches with other numbers of them")
     fetched: dict[str, bytes] = {}
-    left: list[tuple[bytes, ...]] = []
+    arrays_left: list[tuple[bytes, ...]] = []
     for row in rows:
         arrays: list[bytes] = []
         for digest, (data, _) in zip(row, sent.arrays, strict=True):
-            content = known.get(digest) or fetched.get(digest)
+            content = sent_blobs.get(digest) or fetched.get(digest)
             if content is None:
                 content = fetched[digest] = _fetched(connection, digest, len(data))
             arrays.append(content)
-        left.append(tuple(arrays))
-    return LaunchResults(tuple(left), ratios, beside)
+        arrays_left.append(tuple(arrays))
+    return LaunchResults(tuple(arrays_left), ratios, beside)
 
 
 def _ratio(row: Mapping[str, Any]) -> Mapping[str, int]:
