@@ -200,7 +200,7 @@ class CompiledKernel:
         self._make_launcher = launcher
 
     @cached_property
-    def metadata(self) -> Any:  # noqa: ANN401  # a named tuple; its members vary
+    def metadata(self) -> Any:  # noqa: ANN401  # a named tuple whose members vary
         """The launch parameters, by Triton's names."""
         return code_metadata(self._artifact)
 
@@ -262,7 +262,7 @@ def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding
     return CompiledKernel(artifact, forms, launcher)
 
 
-def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple; its members vary
+def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple whose members vary
     """Returns the launch parameters and the config's options, by Triton's names; see :class:`CompiledKernel`."""
     launch, target = artifact.launch, artifact.variant.target
     on_cpu = target.kind == "cpu"
@@ -285,7 +285,7 @@ def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple; 
     arch = capability(target) or target.arch
     members["target"] = CompiledTarget(target.kind, arch, members["warp_size"])
     names = sorted(name for name in members if name.isidentifier() and not name.startswith("_"))
-    return namedtuple("KernelMetadata", names)(**{name: members[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
+    return namedtuple("KernelMetadata", names)(**{name: members[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # the members vary
 
 
 def default_place() -> str:
@@ -311,6 +311,6 @@ def stand_in(value: object, device: Callable[[], str]) -> object:
         found = dtype(name)
     except KeyError as error:
         raise ArgumentError(f"warmup takes a dtype in place of an array, and not {value}: {error.args[0]}") from None
-    from silo.launch.buffers import Buffer  # noqa: PLC0415  # few warm-ups are without arrays
+    from silo.launch.buffers import Buffer  # noqa: PLC0415  # few calls of warmup pass dtypes
 
     return Buffer(1, found, device())

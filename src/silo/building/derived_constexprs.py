@@ -46,7 +46,7 @@ def trace_heuristics(
     """
     import logging  # noqa: PLC0415
 
-    from silo.core.trace import trace_value  # noqa: PLC0415  # bundled kernels were traced when they were built
+    from silo.core.trace import trace_value  # noqa: PLC0415  # kernels of bundles are not traced here
 
     nodes: list[tuple[str, Node]] = []
     opaque: list[tuple[str, Callable[..., object], str]] = []

@@ -230,6 +230,6 @@ class DeclaredKernel:
     def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
         if self.source.extents is None:
             return None, frozenset()
-        from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have any
+        from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have code that extents decide
 
         return guard_for_grid(self.source.extents, self.grid, self.source.signature)

@@ -71,7 +71,7 @@ def _serve_unread(
     kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
 ) -> bool:
     """Serves a call that the native launcher cannot read: with tuples among its arguments, or with traced arrays."""
-    from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls are traced
+    from silo.launch.arrays_without_memory import serve_traced  # noqa: PLC0415  # few calls pass traced arrays
 
     if any(isinstance(one, tuple) for one in arguments):
         from silo.building.prepared_calls import serve_tuples  # noqa: PLC0415  # few kernels take tuples
@@ -119,7 +119,7 @@ class HeuristicLauncher:
     """Wraps the native launcher; at every call it runs the heuristics that cannot be traced, as Triton does."""
 
     def __init__(self, launcher: Launcher, kernel: DeclaredKernel) -> None:
-        from silo.building.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have some
+        from silo.building.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have heuristics that run in Python
 
         signature = kernel.source.signature
         defaults = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}

@@ -159,7 +159,7 @@ def _checker(expected: ExpectedRecipe) -> Callable[[Any], CheckResult]:
     return lambda actual: check_plain(actual, expected) if isinstance(actual, PlainArray) else check(actual, expected)
 
 
-def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a plain one
+def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a PlainArray without numpy
     """Returns the present content of an argument. A bundle's cases can be checked without numpy."""
     array = array_behind(value)
     if not isinstance(array, Buffer) or has_numpy():

@@ -474,7 +474,7 @@ def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | N
 
     None if the kernel has no cases or no native code.
     """
-    from silo.core.consent import HostCases  # noqa: PLC0415  # a call of a kernel needs no cases
+    from silo.core.consent import HostCases  # noqa: PLC0415  # launches do not run cases
 
     digests = tuple(code.digest for code in codes)
     return None if kernel.cases is None or not digests else HostCases(kernel.cases.sha256, digests)

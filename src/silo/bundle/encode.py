@@ -82,7 +82,7 @@ class _Encoder:
     def tables(self) -> JSON:
         return self._tables.to_json()
 
-    def _member(self, form: Any, value: Any) -> JSON:  # noqa: ANN401  # by the form
+    def _member(self, form: Any, value: Any) -> JSON:  # noqa: ANN401  # the form decides the type
         match form:
             case Row(table):
                 return self._tables.index(table, TABLES[table].write(value))

@@ -268,7 +268,7 @@ class Manifest:
 
     # -- Rows ----------------------------------------------------------------------------------------------------------
 
-    def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # of the type of the table's rows
+    def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # the table decides the type of its rows
         """Returns a row of a table as a value, which is made once."""
         found = self._rows.get((table, number))
         if found is None:
@@ -282,7 +282,7 @@ class Manifest:
             for name, form, field, _ in entry_members(cls)
         }
 
-    def _value(self, form: Any, data: Any, name: str) -> Any:  # noqa: ANN401  # by the form
+    def _value(self, form: Any, data: Any, name: str) -> Any:  # noqa: ANN401  # the form decides the type
         match form:
             case Row(table):
                 return self.row(table, data)
@@ -322,7 +322,7 @@ class _NamedBlobs(Mapping[str, BlobRef]):
         return len(self._numbers)
 
 
-def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of the class
+def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # an object of the class ``cls``
     """Makes an object of class ``cls`` with these values; objects that the manifest inlines are made of them too."""
     return cls(*[_built(INLINED[name], values) if name in INLINED else values[name] for name in names_of(cls)])
 
@@ -682,14 +682,14 @@ def _file_memory() -> int:
 
 def _words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Returns the names that plug-ins add. The native module reads them if a file has a name that is not Silo's own."""
-    from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have none
+    from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have no names of plug-ins
 
     return installed_words()
 
 
 def _decompress(frame: bytes, raw_bytes: int) -> bytes:
     """Returns the bytes in a zstd frame of a bundle, for machines without libzstd."""
-    from silo.bundle.codec import decompress  # noqa: PLC0415  # mostly there is one
+    from silo.bundle.codec import decompress  # noqa: PLC0415  # most machines have libzstd
 
     return decompress(frame, raw_bytes)
 

@@ -38,7 +38,7 @@ SUFFIX: Final = ".minisig"
 
 def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Returns the places of a bundle's signature: beside the given name, and beside the file that a link leads to."""
-    given = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # needs no pathlib
+    given = os.path.abspath(path) + SUFFIX  # noqa: PTH100  # paths are texts here
     return tuple(dict.fromkeys((given, os.path.realpath(path) + SUFFIX)))
 
 
@@ -132,7 +132,7 @@ def signed_by(path: str | os.PathLike[str], header: bytes, key: PublicKey) -> De
 def header_of(path: str | os.PathLike[str]) -> bytes | None:
     """Returns the first 64 bytes of a file; None if they cannot be read."""
     try:
-        with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor
+        with open(open_plain(path), "rb") as file:  # noqa: PTH123  # pathlib cannot open a descriptor
             return file.read(HEADER_BYTES)
     except OSError:
         return None

@@ -45,7 +45,7 @@ class ArrayShape:
     offset: int = 0
 
 
-def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # the judge's own data
+def _shape(members: Any) -> ArrayShape:  # noqa: ANN401  # JSON that the judge itself made
     return ArrayShape(members["dtype"], tuple(members["shape"]), members["offset"])
 
 

@@ -172,8 +172,8 @@ def _runtime_names(kernel: DeclaredKernel) -> list[str]:
     ]
 
 
-def _argument(value: ArrayShape | float) -> Any:  # noqa: ANN401  # an array, or the number
-    import numpy as np  # noqa: PLC0415  # imported by the server
+def _argument(value: ArrayShape | float) -> Any:  # noqa: ANN401  # a numpy array or a number
+    import numpy as np  # noqa: PLC0415  # the server has imported it
 
     if not isinstance(value, ArrayShape):
         return value

@@ -73,7 +73,7 @@ class Confined:
         members: Mapping[str, object] = cast("Mapping[str, object]", data) if isinstance(data, dict) else {}
         measures, missing = members.get("measures"), members.get("missing")
         if not isinstance(measures, list) or not isinstance(missing, dict):
-            raise ValueError("not the measures of a confinement")  # noqa: TRY004  # data from another process
+            raise ValueError("not the measures of a confinement")  # noqa: TRY004  # the JSON of another process has a wrong form
         pairs = cast("Mapping[object, object]", missing).items()
         return cls(tuple(map(str, cast("list[object]", measures))), tuple((str(name), str(why)) for name, why in pairs))
 

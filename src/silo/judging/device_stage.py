@@ -42,7 +42,7 @@ class DeviceCodes:
     codes: Mapping[int, tuple[Artifact, bytes]]
 
     @classmethod
-    def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # of a process
+    def read(cls, data: CandidateData, used: Sequence[int], rows: Any, blobs: Sequence[bytes]) -> DeviceCodes:  # noqa: ANN401  # rows as a process sent them
         """Reads the rows that a kernel's process sent, one for each of the variants ``used``, with their blobs.
 
         Raises:

@@ -49,7 +49,7 @@ def expected_arrays(case: DrawnCase) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # of numpy or torch
+def _host(value: Any) -> NDArray[Any]:  # noqa: ANN401  # an array of numpy or torch
     import numpy as np  # noqa: PLC0415  # numpy is optional
 
     if hasattr(value, "detach"):
@@ -137,7 +137,7 @@ def _range(wanted: Any) -> tuple[float, float]:  # noqa: ANN401  # a numpy dtype
     if wanted.type in (np.float64, np.float32, np.float16):
         info = cast("Any", np.finfo(wanted))
     else:
-        import ml_dtypes  # noqa: PLC0415  # made the dtype
+        import ml_dtypes  # noqa: PLC0415  # installed, because this package made the dtype
 
         info = cast("Any", ml_dtypes.finfo(wanted))
     least, most = float(info.smallest_normal), float(info.max)

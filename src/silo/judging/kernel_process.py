@@ -190,7 +190,7 @@ def _arrays(request: Mapping[str, Any], blobs: Sequence[bytes]) -> list[list[Any
 
 
 def _array(one: Mapping[str, Any], blobs: Sequence[bytes]) -> Any:  # noqa: ANN401  # a numpy array
-    import numpy as np  # noqa: PLC0415  # imported by the server
+    import numpy as np  # noqa: PLC0415  # the server has imported it
 
     data: bytes = blobs[int(one["blob"])]
     content = np.frombuffer(data, np.uint8)
@@ -286,7 +286,7 @@ def _contender(
     launcher = built.launcher[grid]
     reset: Callable[[], object] | None = None
     if case["inout"]:
-        reset = lambda: _restore(arrays, first)  # noqa: E731  # one expression
+        reset = lambda: _restore(arrays, first)  # noqa: E731  # a function of one expression
     return Contender(lambda: launcher(**named), reset)
 
 
@@ -296,7 +296,7 @@ def _restore(arrays: Sequence[Any], first: Sequence[Any]) -> None:
 
 
 def _placed_like(array: Any) -> Any:  # noqa: ANN401  # a numpy array
-    import numpy as np  # noqa: PLC0415  # imported by the server
+    import numpy as np  # noqa: PLC0415  # the server has imported it
 
     offset = array.ctypes.data % 64
     memory = np.empty(array.nbytes + 128, np.uint8)

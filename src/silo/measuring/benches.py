@@ -158,7 +158,7 @@ class LocalBench:
         """Does nothing: Python frees the bench's objects."""
 
     @cached_property
-    def _timer(self) -> Any:  # noqa: ANN401  # the device's
+    def _timer(self) -> Any:  # noqa: ANN401  # the types of devices' timers differ
         return self.device.timer()
 
     @cached_property

@@ -144,7 +144,7 @@ class _Launches:
         return lambda: call(**given)
 
 
-def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # of a request
+def _value(given: Any, arrays: Sequence[_Array]) -> float:  # noqa: ANN401  # a value of a request in JSON
     """Returns the value to pass for an argument: its number, or an address in an array."""
     if not isinstance(given, dict):
         return given

@@ -137,7 +137,7 @@ def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport], others
     return render_page("page.html", kernel=kernel, origin=origin, sections=sections, others=others)
 
 
-def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # what the template takes
+def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # the values that the template needs
     """Renders a template to a page with the report's style and script; no other script runs, and nothing is fetched.
 
     Raises:
@@ -151,7 +151,7 @@ def render_page(template: str, **values: Any) -> str:  # noqa: ANN401  # what th
 @cache
 def _template(name: str) -> Template:
     try:
-        import jinja2  # noqa: PLC0415  # an extra
+        import jinja2  # noqa: PLC0415  # Jinja2 is optional
     except ImportError:
         raise PackageError(
             "silo report needs Jinja2, which is not installed: pip install 'kernel-silo[report]'"

@@ -172,7 +172,7 @@ def _covers_file(signature: MinisignSignature, path: Path, key: PublicKey | None
     signers = [one for one in keys if one.number == signature.number]
     if not signers:
         return False
-    with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor
+    with open(open_plain(path), "rb") as file:  # noqa: PTH123  # pathlib cannot open a descriptor
         return isinstance(signer_among(signature, signers, file.read()), PublicKey)
 
 

@@ -230,7 +230,7 @@ class Artifacts:
         """
         if self._afar is not None:
             return self._afar.submit(step)
-        from concurrent.futures import Future  # noqa: PLC0415  # with logging; a launch asks for nothing
+        from concurrent.futures import Future  # noqa: PLC0415  # imports logging, which launches do not need
 
         future: Future[T] = Future()
         future.set_result(step())

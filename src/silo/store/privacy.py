@@ -345,14 +345,14 @@ def _look(path: str) -> Node | None:
 
 def _target(path: str) -> str | None:
     try:
-        return os.readlink(path)  # noqa: PTH115  # needs no pathlib
+        return os.readlink(path)  # noqa: PTH115  # paths are texts here
     except OSError:
         return None
 
 
 def _own_group(user: int) -> int | None:
     """Returns the user's primary group if it has the user's name and lists no other member; else None."""
-    import grp  # noqa: PLC0415  # both may ask a server, and are seldom needed
+    import grp  # noqa: PLC0415  # seldom needed, and looking up a group may ask a server
     import pwd  # noqa: PLC0415
 
     try:
@@ -374,7 +374,7 @@ def _unmapped_owner() -> int | None:
 
 
 def _user_name(user: int) -> str:
-    import pwd  # noqa: PLC0415  # see _own_group
+    import pwd  # noqa: PLC0415  # seldom needed
 
     try:
         return f"{user} ({pwd.getpwuid(user).pw_name})"
@@ -383,7 +383,7 @@ def _user_name(user: int) -> str:
 
 
 def _mended_on_the_way(node: Node, user: int) -> str:
-    import shlex  # noqa: PLC0415  # only where something is wrong
+    import shlex  # noqa: PLC0415  # only the message of a refusal needs it
 
     if node.owner == user:
         return f"mend it with: chmod go-w {shlex.quote(node.path)}"
@@ -391,7 +391,7 @@ def _mended_on_the_way(node: Node, user: int) -> str:
 
 
 def _mended(node: Node, user: int) -> str:
-    import shlex  # noqa: PLC0415  # see _mended_on_the_way
+    import shlex  # noqa: PLC0415  # only the message of a refusal needs it
 
     path = shlex.quote(node.path)
     if stat.S_ISLNK(node.mode):
@@ -487,9 +487,9 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
             raise HeldLockError(path, holder_of(descriptor), limit_s)
         if waited_s >= _SILENT_S and not reported:
             reported = True
-            import logging  # noqa: PLC0415  # takes milliseconds, and nobody waits as a rule
+            import logging  # noqa: PLC0415  # importing takes milliseconds, and locks are usually free
 
-            from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
+            from silo.sanitized_text import one_line  # noqa: PLC0415  # locks are usually free
 
             logging.getLogger("silo").warning(
                 "%s: waiting, for at most %g s (SILO_LOCK_WAIT), for %s, which holds its lock",
@@ -580,7 +580,7 @@ def _lock_folder() -> Path | None:
 
 
 def _cache_folder() -> Path:
-    import platformdirs  # noqa: PLC0415  # only what writes asks
+    import platformdirs  # noqa: PLC0415  # only processes that write need it
 
     return Path(platformdirs.user_cache_dir("silo-locks", appauthor=False))
 
@@ -595,7 +595,7 @@ def write_holder(descriptor: int) -> None:
 
 def holder_of(descriptor: int) -> str:
     """Returns the name of the process that holds the lock of an open file, as text that is safe to print."""
-    from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
+    from silo.sanitized_text import one_line  # noqa: PLC0415  # locks are usually free
 
     status = os.fstat(descriptor)
     if (process := _locking_process(status.st_dev, status.st_ino)) is not None:
@@ -639,7 +639,7 @@ def _described(process: int) -> str:
 
 
 def _shown(command: list[str]) -> str:
-    from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
+    from silo.sanitized_text import one_line  # noqa: PLC0415  # locks are usually free
 
     text = one_line(" ".join(command))
     return text if len(text) <= _MOST_COMMAND else f"{text[:_MOST_COMMAND]}..."

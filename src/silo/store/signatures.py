@@ -56,7 +56,7 @@ __all__ = [
 def public_point(seed: bytes) -> bytes:
     """Returns the public half of the key with this secret half. Raises ``PackageError`` without the package."""
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # 50 ms
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # importing takes 50 ms
     except ModuleNotFoundError as error:
         raise _missing() from error
     return Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
@@ -65,7 +65,7 @@ def public_point(seed: bytes) -> bytes:
 def signed(seed: bytes, message: bytes) -> bytes:
     """Returns the signature of a message. Raises ``PackageError`` without the package."""
     try:
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # as above
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415  # importing takes 50 ms
     except ModuleNotFoundError as error:
         raise _missing() from error
     return Ed25519PrivateKey.from_private_bytes(seed).sign(message)
@@ -74,7 +74,7 @@ def signed(seed: bytes, message: bytes) -> bytes:
 def is_signed_by(point: bytes, signature: bytes, message: bytes) -> bool:
     """Returns whether the key with this public half signed the message. Raises ``PackageError`` without the package."""
     try:
-        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  # as above
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  # importing takes 50 ms
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise _missing() from error

@@ -155,7 +155,7 @@ class StoreBase:
 
 
 def _in_memory(trust: TrustLedger, notices: Notices, link: RemoteClient | None = None) -> _Parts:
-    from silo.store.stored_objects import (  # noqa: PLC0415  # a program that launches from a bundle needs none
+    from silo.store.stored_objects import (  # noqa: PLC0415  # programs that launch from a bundle do not need these
         MemoryBlobs,
         MemoryEntries,
     )
@@ -175,7 +175,7 @@ def _assembled(
     link: RemoteClient | None,
     counts: Counts | None = None,
 ) -> _Parts:
-    from silo.store.artifacts import Artifacts, KeptFiles  # noqa: PLC0415  # see _in_memory
+    from silo.store.artifacts import Artifacts, KeptFiles  # noqa: PLC0415  # programs that launch from a bundle do not need these
 
     files_store = KeptFiles(files, blobs, notices)
     if link is None:
@@ -258,7 +258,7 @@ class Store(StoreBase):
     def _make(self) -> _Parts:
         if self.unused:
             return _in_memory(self.trust, self._notices, self.link)
-        from silo.store.stored_objects import DiskBlobs, DiskEntries, FallbackBlobs, FallbackEntries  # noqa: PLC0415  # see _in_memory  # noqa: PLC0415
+        from silo.store.stored_objects import DiskBlobs, DiskEntries, FallbackBlobs, FallbackEntries  # noqa: PLC0415  # programs that launch from a bundle do not need these  # noqa: PLC0415
         from silo.store.upkeep import Counts, Upkeep  # noqa: PLC0415
 
         write, root, notices = self._write, self._directory, self._notices
@@ -354,7 +354,7 @@ def remote_link(current: Settings) -> RemoteClient | None:
     """
     if current.remote is None:
         return None
-    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few programs have one
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few programs have a remote store
     from silo.store.remote.client import RemoteClient  # noqa: PLC0415
     from silo.store.remote.signed_outcomes import Sealer  # noqa: PLC0415
 

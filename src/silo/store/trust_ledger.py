@@ -146,7 +146,7 @@ class TrustLedger:
     @cached_property
     def keys(self) -> TrustedKeys:
         """The keys whose signatures are trusted."""
-        from silo.store.signatures import TrustedKeys  # noqa: PLC0415  # what is known otherwise asks for no signature
+        from silo.store.signatures import TrustedKeys  # noqa: PLC0415  # most code is trusted without a signature
 
         return TrustedKeys(self._records, self._stamp)
 
@@ -427,7 +427,7 @@ def _counted(named: Sequence[str]) -> str:
 
 
 def _seconds() -> int:
-    import time  # noqa: PLC0415  # a launch notes nothing
+    import time  # noqa: PLC0415  # launches record nothing
 
     return int(time.time())
 

@@ -96,7 +96,7 @@ class Upkeep:
 
     def _keep_below(self, limit: int) -> None:
         """If the store takes more than seven eighths of ``limit`` bytes, prunes it to three quarters."""
-        from silo.store.usage import store_bytes  # noqa: PLC0415  # a launch prunes nothing
+        from silo.store.usage import store_bytes  # noqa: PLC0415  # launches prune nothing
 
         begun = self._note_size(lambda known: known or 0)
         listed = store_bytes(self._root)
@@ -207,7 +207,7 @@ class Counted:
 
 
 def _log_info(message: str, *values: object) -> None:
-    import logging  # noqa: PLC0415  # takes milliseconds, and a launch logs nothing
+    import logging  # noqa: PLC0415  # importing takes milliseconds, and launches log nothing
 
     logging.getLogger("silo.store").info(message, *values)
 

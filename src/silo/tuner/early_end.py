@@ -94,7 +94,7 @@ def unconfirmed(
     exchanged the best two. Empty if fewer than two configs work, or if their times are nearly equal: then the
     parameters that were varied do not matter.
     """
-    from silo.core.lattice import Lattice  # noqa: PLC0415  # as below
+    from silo.core.lattice import Lattice  # noqa: PLC0415  # imports numpy, which is slow to import
 
     known = {at: cost for at, config in enumerate(configs) if (cost := costs.get(config.order_key)) is not None}
     fastest = sorted(known, key=lambda at: (known[at], at))
@@ -116,7 +116,7 @@ def _expected_gain(
 
     ``measured`` holds the indices of the measured configs, and ``costs`` their times.
     """
-    import numpy as np  # noqa: PLC0415  # heavy, and only searches need it
+    import numpy as np  # noqa: PLC0415  # slow to import, and only searches need it
 
     from silo.core.lattice import Lattice  # noqa: PLC0415
     from silo.tuner.search import model  # noqa: PLC0415

@@ -92,7 +92,7 @@ def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:
 def every_study(records: ListedRecords) -> tuple[Study, ...]:
     """Returns every study of every kernel, sorted by kernel. Unreadable records are left out."""
     found: dict[str, Study] = {}
-    for key in records.keys():  # noqa: SIM118  # it is no mapping
+    for key in records.keys():  # noqa: SIM118  # the store of records is not a mapping
         lists = iter(records.read(key))
         first = next(lists, None)
         if not isinstance(first, dict) or first.get("schema") != CATALOG_SCHEMA:

@@ -143,7 +143,7 @@ class LossModel:
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
-        import numpy as np  # noqa: PLC0415  # heavy, and few processes meet sizes that were not measured
+        import numpy as np  # noqa: PLC0415  # slow to import, and few processes predict unmeasured sizes
 
         self.samples = tuple(samples)
         self.configs = _chosen(samples)

@@ -86,7 +86,7 @@ def decide(
     rule: Config | None = None,
     elsewhere: Config | None = None,
     heuristic: Config | None = None,
-    can_measure: Decision = Accepted(),  # noqa: B008  # frozen
+    can_measure: Decision = Accepted(),  # noqa: B008  # a shared default is safe, because Accepted is frozen
     only: str = "there is one config",
     unfinished: str = "",
 ) -> PolicyDecision:

@@ -66,7 +66,7 @@ def tune(
     space: SearchSpace,
     evaluator: Evaluator | Lanes,
     records: RecordStore,
-    search: SearchOptions = SearchOptions(),  # noqa: B008  # frozen, as are the two that follow
+    search: SearchOptions = SearchOptions(),  # noqa: B008  # shared defaults are safe, because these three classes are frozen
     scope: SessionScope = SessionScope(),  # noqa: B008
     watch: SessionWatch = SessionWatch(),  # noqa: B008
 ) -> TuneOutcome:

@@ -85,7 +85,7 @@ class CaseLimits:
     """
 
     searcher: str = DEFAULT_SEARCHER
-    budget: Budget = Budget()  # noqa: RUF009  # frozen
+    budget: Budget = Budget()  # noqa: RUF009  # a shared default is safe, because Budget is frozen
     lock: Path | None = None
     devices: tuple[Device, ...] = ()
     fleet: Fleet | None = None

@@ -242,7 +242,7 @@ def _opened(stores: Sequence[str | Path]) -> Iterator[tuple[str, ListedRecords]]
 
 
 def _remote(address: str) -> tuple[str, ListedRecords]:
-    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few users have one
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few users have a remote store
     from silo.store.remote.client import RemoteClient  # noqa: PLC0415
     from silo.store.remote.remote_pruning import remote_records  # noqa: PLC0415
 

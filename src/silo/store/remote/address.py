@@ -80,7 +80,7 @@ class RemoteAddress:
         """Makes a client for the address, without sending anything. Raises ``RemoteError`` if a package is missing."""
         scheme = self.scheme
         if scheme == "file":
-            from silo.store.remote.folder_objects import FolderObjects  # noqa: PLC0415  # each kind imports other things
+            from silo.store.remote.folder_objects import FolderObjects  # noqa: PLC0415  # each kind of client imports other packages
 
             return FolderObjects(self.folder)
         if scheme in ("http", "https"):

@@ -209,7 +209,7 @@ class RemoteClient:
         def work() -> None:
             try:
                 future.set_result(step())
-            except BaseException as error:  # noqa: BLE001  # it is raised where the step is waited for
+            except BaseException as error:  # noqa: BLE001  # the future raises it in the thread that waits
                 future.set_exception(error)
 
         self._askers.start(work)
@@ -412,7 +412,7 @@ class RemoteClient:
             self._failed(error, writing=writing)
         except SiloError as error:
             self._turn_off(str(error))
-        except BaseException as error:  # noqa: BLE001  # clients of others raise what they like, on a thread of ours
+        except BaseException as error:  # noqa: BLE001  # a client library may raise anything
             self._turn_off(f"{type(error).__name__}: {error}")
         else:
             self._answered = True

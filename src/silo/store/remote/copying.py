@@ -104,7 +104,7 @@ def _push_records(root: Path, client: RemoteClient) -> CopiedObjects:
     """Sends the records that the remote store lacks, folded: many lines in one object."""
     own, remote_digests = DiskRecords(root / "records", Notices("silo.store")), _records_there(client)
     copied = known = left = 0
-    for key in own.keys():  # noqa: SIM118  # it is no mapping
+    for key in own.keys():  # noqa: SIM118  # the store of records is not a mapping
         lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}
         present = _lines_there(client, key, remote_digests.get(key, ())) & lines.keys()
         new = [line for digest, line in lines.items() if digest not in present and len(line) <= MOST_LINE_BYTES]

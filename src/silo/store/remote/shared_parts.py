@@ -386,7 +386,7 @@ class FetchedArtifacts:
         trusted = self._ledger.trusted_keys()
         if not trusted:
             return None
-        from silo.core.minisign import PublicKey  # noqa: PLC0415  # few trust a key
+        from silo.core.minisign import PublicKey  # noqa: PLC0415  # few users trust a key
         from silo.store.remote.signed_outcomes import MOST_SEAL_BYTES, opened, seal_name, sealed_origin  # noqa: PLC0415
 
         for public in [PublicKey.parse(entry.text) for entry in trusted]:

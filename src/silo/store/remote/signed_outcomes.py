@@ -59,7 +59,7 @@ class Sealer:
 
 def opened(key: str, data: bytes, public: PublicKey) -> bytes | Rejected:
     """Returns the line in a seal if ``public`` signed it as the outcome of this job; otherwise the reason."""
-    from silo.core.minisign import MinisignSignature  # noqa: PLC0415  # few trust a key
+    from silo.core.minisign import MinisignSignature  # noqa: PLC0415  # few users trust a key
     from silo.store.signatures import check_signature  # noqa: PLC0415
 
     line, newline, rest = data.partition(b"\n")

@@ -42,7 +42,7 @@ def features(lattice: Lattice) -> NDArray[np.float64]:
     because block sizes that are multiples of large powers of two behave alike while their neighbours do not. Values
     without order are all 1 apart from each other.
     """
-    import numpy as np  # noqa: PLC0415  # heavy, and only a model of a large space needs it
+    import numpy as np  # noqa: PLC0415  # slow to import, and only models of large spaces need it
 
     blocks: list[NDArray[np.float64]] = []
     for axis, column in zip(lattice.axes, lattice.columns, strict=True):
@@ -305,7 +305,7 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 @cache
-def _controller() -> Any:  # noqa: ANN401  # of a package without types; None if it is not installed
+def _controller() -> Any:  # noqa: ANN401  # threadpoolctl has no types; None if it is not installed
     import_module("numpy")  # the controller only controls libraries that are loaded before it is made
     try:
         found: Any = import_module("threadpoolctl")

@@ -59,7 +59,7 @@ def ahead_of(name: str, space: SearchSpace, evaluations: int | None = None) -> i
     >>> ahead_of("auto", large, 25), ahead_of("auto", large, 50), ahead_of("auto", large, 100)
     (2, 4, 8)
     """
-    from silo.tuner.search import auto  # noqa: PLC0415  # see above
+    from silo.tuner.search import auto  # noqa: PLC0415  # imported on first use, as the module's text says
 
     blind = name in _BLIND or (name == DEFAULT_SEARCHER and (space.grouped is not None or space.size <= auto.SMALL))
     if blind:
@@ -100,7 +100,7 @@ def make_searcher(
     Raises:
         TuneError: no searcher has this name, the space is empty, or the searcher needs a package that is missing.
     """
-    from silo.tuner.search.search_state import ProposalSearcher, SearchState  # noqa: PLC0415  # see above
+    from silo.tuner.search.search_state import ProposalSearcher, SearchState  # noqa: PLC0415  # imported on first use, as the module's text says
 
     space = gone_through(name, space)
     if not space.size:

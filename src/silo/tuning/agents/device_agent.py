@@ -69,7 +69,7 @@ class Agent:
             reply = {"outcome": "missing", "missing": missing.digests}
         except SiloError as error:
             reply = {"outcome": "error", "class": type(error).__name__, "message": str(error)}
-        except Exception as error:  # noqa: BLE001  # as in the measuring process: it concerns one config
+        except Exception as error:  # noqa: BLE001  # only the config of this request is at fault
             traceback.print_exc()
             message_text = f"{type(error).__name__}: {error}"
             reply = {"outcome": "error", "class": LaunchError.__name__, "message": message_text}

@@ -103,7 +103,7 @@ class RayConnection:
         """See :class:`silo.tuning.agents.connection.Connection`."""
         return _unpacked(self._got(self._actor.answer.remote(request), limit_s, "it did not answer in time"))
 
-    def _got(self, reference: Any, limit_s: float, late: str) -> Any:  # noqa: ANN401  # Ray's
+    def _got(self, reference: Any, limit_s: float, late: str) -> Any:  # noqa: ANN401  # Ray's objects have no types
         errors = self._ray.exceptions
         try:
             return self._ray.get(reference, timeout=limit_s)
