@@ -353,7 +353,7 @@ class FetchedArtifacts:
             self._client.lie(entry_name("artifacts", key), "it is the artifact of another variant")
             return None
         if artifact.runs_on_host:
-            return None  # native code: see the text of this module
+            return None  # artifacts of native code are never fetched, as the module's text explains
         self._entries["artifacts"].put(key, document)
         return artifact
 

@@ -55,7 +55,7 @@ class RemoteDevice:
 
     @property
     def memory(self) -> Memory:
-        """Host memory: here a case's arrays are made only to be described; each agent makes its own."""
+        """Host memory, because this process makes a case's arrays only to describe them; each agent makes its own."""
         return Memory((HOST_MEMORY,))
 
     @property
